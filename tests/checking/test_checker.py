@@ -16,11 +16,11 @@ from transformers import BartForConditionalGeneration, GPT2Config, GPT2LMHeadMod
 
 import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckFailedError, CheckReport
-from nextword.distribution import NextToken, Scores
-from nextword.functional.entries import Entries
+from nextword.distribution import NextToken, SoftmaxDistribution
+from nextword.functional.entries import CopyScores
 from nextword.heads import Head, HeadConfig, registry
 from nextword.heads.context import Context
-from nextword.model.head_cache.history import GrowingHistory
+from nextword.model.head_cache.history import DynamicHeadCache
 from tests.helpers import planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
@@ -66,25 +66,25 @@ def failed(report: CheckReport) -> set[str]:
     return {row.name for row in report.failures}
 
 
-def cached(context: Context, ahead: int = 0, *, masked: bool = True) -> Entries:
+def cached(context: Context, ahead: int = 0, *, masked: bool = True) -> CopyScores:
     """A token is likelier where it stood before; visible up to ``ahead`` places after the position."""
     memory = context.memory
     assert memory is not None
     place = torch.arange(memory.ids.shape[1])
     valid = memory.valid if masked else torch.ones_like(memory.valid)
     visible = valid[context.row] & (place <= context.position[:, None] + ahead)
-    return Entries(memory.ids, context.row, context.similarities(context.states, memory.streams["keys"]), visible)
+    return CopyScores(memory.ids, context.row, context.similarities(context.states, memory.streams["keys"]), visible)
 
 
-def right(context: Context) -> Scores:
-    return Scores(context.vocabulary, context.states, stored={"cache": cached(context)})
+def right(context: Context) -> SoftmaxDistribution:
+    return SoftmaxDistribution(context.vocabulary, context.states, stored={"cache": cached(context)})
 
 
 def test_the_toy_head_is_right(plant: Callable[..., CheckReport]) -> None:
     plant(right).raise_if_failed()
 
 
-def of(kind: type[Scores]) -> Make:
+def of(kind: type[SoftmaxDistribution]) -> Make:
     return lambda context: kind(context.vocabulary, context.states)
 
 
@@ -103,7 +103,9 @@ def of(kind: type[Scores]) -> Make:
         (planted.WrongTop, {"top_k"}),
     ],
 )
-def test_wrong_answer_fails_in_its_row(kind: type[Scores], rows: set[str], plant: Callable[..., CheckReport]) -> None:
+def test_wrong_answer_fails_in_its_row(
+    kind: type[SoftmaxDistribution], rows: set[str], plant: Callable[..., CheckReport]
+) -> None:
     report = plant(of(kind))
     assert not report.passed
     # what is no distribution has no entropy that could be right
@@ -112,7 +114,7 @@ def test_wrong_answer_fails_in_its_row(kind: type[Scores], rows: set[str], plant
 
 @pytest.mark.slow
 def test_wrong_place_is_found(plant: Callable[..., CheckReport]) -> None:
-    def make(context: Context) -> Scores:
+    def make(context: Context) -> SoftmaxDistribution:
         return planted.PlaceBeside(context.vocabulary, context.states, stored={"cache": cached(context)})
 
     assert failed(plant(make)) == {"places"}
@@ -133,8 +135,8 @@ def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_look_ahead_is_found(ahead: int, plant: Callable[..., CheckReport]) -> None:
-    def make(context: Context) -> Scores:
-        return Scores(context.vocabulary, context.states, stored={"cache": cached(context, ahead)})
+    def make(context: Context) -> SoftmaxDistribution:
+        return SoftmaxDistribution(context.vocabulary, context.states, stored={"cache": cached(context, ahead)})
 
     # in steps with a KV cache there is nothing ahead to look at, so these differ too
     assert failed(plant(make)) == {"future"} | STEPS
@@ -142,9 +144,11 @@ def test_look_ahead_is_found(ahead: int, plant: Callable[..., CheckReport]) -> N
 
 @pytest.mark.slow
 def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport]) -> None:
-    def make(context: Context) -> Scores:
+    def make(context: Context) -> SoftmaxDistribution:
         other = (context.row + 1) % context.layout.batch_size
-        return Scores(context.vocabulary, context.states, stored={"cache": replace(cached(context), row=other)})
+        return SoftmaxDistribution(
+            context.vocabulary, context.states, stored={"cache": replace(cached(context), row=other)}
+        )
 
     found = failed(plant(make))
     assert "other sequences" in found
@@ -154,9 +158,9 @@ def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport])
 
 @pytest.mark.slow
 def test_leak_of_a_mean_over_the_batch_is_found(plant: Callable[..., CheckReport]) -> None:
-    def make(context: Context) -> Scores:
+    def make(context: Context) -> SoftmaxDistribution:
         mean = torch.stack([context.states[context.position == place].mean(0) for place in context.position.tolist()])
-        return Scores(context.vocabulary, context.states + 0.1 * mean)
+        return SoftmaxDistribution(context.vocabulary, context.states + 0.1 * mean)
 
     found = failed(plant(make))
     assert "other sequences" in found
@@ -165,8 +169,8 @@ def test_leak_of_a_mean_over_the_batch_is_found(plant: Callable[..., CheckReport
 
 @pytest.mark.slow
 def test_padding_in_memory_is_found(plant: Callable[..., CheckReport]) -> None:
-    def make(context: Context) -> Scores:
-        return Scores(context.vocabulary, context.states, stored={"cache": cached(context, masked=False)})
+    def make(context: Context) -> SoftmaxDistribution:
+        return SoftmaxDistribution(context.vocabulary, context.states, stored={"cache": cached(context, masked=False)})
 
     found = failed(plant(make))
     assert found == {"padding", "padding contents"}
@@ -181,17 +185,17 @@ def test_a_row_with_nothing_to_measure_is_not_called_passed(backbone: GPT2LMHead
 
 
 def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckReport]) -> None:
-    def make(context: Context) -> Scores:
-        return Scores(context.vocabulary, context.states * (1 + 0.1 * context.position[:, None]))
+    def make(context: Context) -> SoftmaxDistribution:
+        return SoftmaxDistribution(context.vocabulary, context.states * (1 + 0.1 * context.position[:, None]))
 
     assert failed(plant(make)) == {"padding"}
 
 
 @pytest.mark.slow
 def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    append = GrowingHistory.append
+    append = DynamicHeadCache.append
 
-    def forgetful(self: GrowingHistory, ids: Tensor, valid: Tensor, streams: Any) -> Any:
+    def forgetful(self: DynamicHeadCache, ids: Tensor, valid: Tensor, streams: Any) -> Any:
         memory, past = append(self, ids, valid, streams)
         kept = memory.valid.clone()
         kept[:, :past] = False
@@ -199,24 +203,24 @@ def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: p
 
     model = nw.attach(backbone, "cache")
     assert nw.check(model, lengths=[4]).passed
-    monkeypatch.setattr(GrowingHistory, "append", forgetful)
+    monkeypatch.setattr(DynamicHeadCache, "append", forgetful)
     assert failed(nw.check(model, lengths=[4])) == STEPS
 
 
 @pytest.mark.slow
 def test_history_that_stays_behind_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beam search moves the keys and values; what the head remembers stays with the wrong sequence."""
-    monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
+    monkeypatch.setattr(DynamicHeadCache, "reorder", lambda self, index: None)
     assert failed(nw.check(nw.attach(backbone, "softmax"), lengths=[4])) == set()
     assert failed(nw.check(nw.attach(backbone, "cache"), lengths=[4])) == {"cache, reordered"}
 
 
 @pytest.mark.slow
 def test_mode_of_its_own_is_checked_too(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nextword.distribution import OnMemory
+    from nextword.distribution import CacheDistribution
 
-    honest = OnMemory._log_probs
-    monkeypatch.setattr(OnMemory, "_log_probs", lambda self: honest(self) - 0.01)
+    honest = CacheDistribution._log_probs
+    monkeypatch.setattr(CacheDistribution, "_log_probs", lambda self: honest(self) - 0.01)
     report = nw.check(nw.attach(backbone, "cache"), lengths=[4])
     (row,) = [row for row in report.rows if row.name == "sums to one"]
     assert not row.passed
@@ -227,12 +231,12 @@ def test_mode_of_its_own_is_checked_too(backbone: GPT2LMHeadModel, monkeypatch: 
 def test_padding_of_the_source_in_memory_is_found(
     bart: BartForConditionalGeneration, plant: Callable[..., CheckReport]
 ) -> None:
-    def make(context: Context, *, masked: bool = True) -> Scores:
+    def make(context: Context, *, masked: bool = True) -> SoftmaxDistribution:
         source = context.source
         assert source is not None
         visible = source.valid[context.row] if masked else torch.ones_like(source.valid)[context.row]
-        entries = Entries(source.ids, context.row, context.similarities(context.states, source.states), visible)
-        return Scores(context.vocabulary, context.states, stored={"source": entries})
+        entries = CopyScores(source.ids, context.row, context.similarities(context.states, source.states), visible)
+        return SoftmaxDistribution(context.vocabulary, context.states, stored={"source": entries})
 
     assert failed(plant(make, bart)) == set()
     found = failed(plant(lambda context: make(context, masked=False), bart))
@@ -330,8 +334,8 @@ def test_what_is_no_model_is_refused() -> None:
         nw.check(lambda prefixes: prefixes)
 
 
-def sees_one_ahead(context: Context) -> Scores:
-    return Scores(context.vocabulary, context.states, stored={"cache": cached(context, 1)})
+def sees_one_ahead(context: Context) -> SoftmaxDistribution:
+    return SoftmaxDistribution(context.vocabulary, context.states, stored={"cache": cached(context, 1)})
 
 
 @pytest.mark.few(1)

@@ -22,12 +22,12 @@ from nextword.checking.ways_of_reading import Reader
 from nextword.cli import app
 from nextword.conditioning import Conditioner
 from nextword.conditioning import registry as conditioners
-from nextword.distribution import Scores
-from nextword.functional.entries import Entries
+from nextword.distribution import SoftmaxDistribution
+from nextword.functional.entries import CopyScores
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
 from nextword.heads.context import Context
-from nextword.model.head_cache.history import GrowingHistory
+from nextword.model.head_cache.history import DynamicHeadCache
 from tests.helpers import planted_conditioners
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
@@ -88,14 +88,14 @@ def plant_head(plant: Callable[..., CheckReport]) -> Iterator[Callable[..., Chec
     """Checks a right conditioner with a head that makes its distribution of the copied words by a function."""
     entries = dict(heads._entries)
 
-    def check(make: Callable[[Context], Scores], start: str = "unchanged") -> CheckReport:
+    def check(make: Callable[[Context], SoftmaxDistribution], start: str = "unchanged") -> CheckReport:
         @heads.register("planted")
         class PlantedHead(Head):
             Config = PlantedHeadConfig
             modes: ClassVar[tuple[str, ...]] = ("joint",)
             reads_source = True  # type: ignore[assignment]
 
-            def forward(self, context: Context, mode: str | None = None) -> Scores:
+            def forward(self, context: Context, mode: str | None = None) -> SoftmaxDistribution:
                 return make(context)
 
         return plant(planted_conditioners.Right, "planted", start)
@@ -104,16 +104,16 @@ def plant_head(plant: Callable[..., CheckReport]) -> Iterator[Callable[..., Chec
     heads._entries = entries
 
 
-def copying(context: Context, *, masked: bool = True) -> Scores:
+def copying(context: Context, *, masked: bool = True) -> SoftmaxDistribution:
     """A word of the auxiliary text is as likely as its state is like the decoder's."""
     source = context.source
     assert source is not None
     visible = source.valid if masked else torch.ones_like(source.valid)
     scores = context.similarities(context.states[:, : source.states.shape[-1]], source.states)
-    return Scores(
+    return SoftmaxDistribution(
         context.vocabulary,
         context.states,
-        stored={"copied": Entries(source.ids, context.row, scores, visible[context.row])},
+        stored={"copied": CopyScores(source.ids, context.row, scores, visible[context.row])},
     )
 
 
@@ -288,19 +288,19 @@ def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> No
 def test_history_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = conditioned({"conditioner": "lmh", "start": "random"})
     assert nw.check(model, lengths=[4]).passed
-    monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
+    monkeypatch.setattr(DynamicHeadCache, "reorder", lambda self, index: None)
     assert failed(nw.check(model, lengths=[4])) == {"cache, reordered"}
 
 
 def test_history_that_forgets_the_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_source = GrowingHistory.of_source
+    of_source = DynamicHeadCache.of_source
 
-    def forgetful(self: GrowingHistory, make: Any) -> dict[str, Tensor]:
+    def forgetful(self: DynamicHeadCache, make: Any) -> dict[str, Tensor]:
         again, kept = self.knows_source, of_source(self, make)
         return {name: torch.zeros_like(thing) if again else thing for name, thing in kept.items()}
 
     model = conditioned({"conditioner": "lmh", "start": "random"})
-    monkeypatch.setattr(GrowingHistory, "of_source", forgetful)
+    monkeypatch.setattr(DynamicHeadCache, "of_source", forgetful)
     assert failed(nw.check(model, lengths=[4])) == STEPS
 
 
@@ -314,14 +314,14 @@ def test_padding_of_the_copied_words_is_found(plant_head: Callable[..., CheckRep
 @pytest.mark.few(1)
 @pytest.mark.parametrize("start", ["unchanged", "random"])
 def test_a_head_that_does_not_copy_what_it_reads_is_found(start: str, plant_head: Callable[..., CheckReport]) -> None:
-    report = plant_head(lambda context: Scores(context.vocabulary, context.states), start)
+    report = plant_head(lambda context: SoftmaxDistribution(context.vocabulary, context.states), start)
     assert failed(report) == {"auxiliary text"}
     assert "other words to copy" in rows_of(report)["auxiliary text"].where
 
 
 @pytest.mark.slow
 def test_copying_from_another_sequence_is_found(plant_head: Callable[..., CheckReport]) -> None:
-    def make(context: Context) -> Scores:
+    def make(context: Context) -> SoftmaxDistribution:
         assert context.source is not None
         other: Tensor = context.source.ids.roll(1, 0)
         return copying(replace(context, source=replace(context.source, ids=other)))

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from nextword.distribution import Add, OnWords, Replace, Rerank, Scores, Shifted, UniqueTokens, WordScores
+from nextword.distribution import (
+    Add,
+    Replace,
+    Rerank,
+    Shifted,
+    SoftmaxDistribution,
+    TokenLogitEdit,
+    UniqueTokens,
+    WordScores,
+)
 from nextword.heads.context import Layout
 from tests.helpers.contexts import LinearVocabulary
 
@@ -86,10 +95,10 @@ def test_groups_of_tokens(case: Case) -> None:
     same(case, torch.cat([scores.flatten() for scores in found]), torch.cat([each.flatten() for each in expected]))
 
 
-def dense(case: Case) -> Scores:
+def dense(case: Case) -> SoftmaxDistribution:
     """The same scores out of a plain vocabulary: the shift of every row as a state of its own."""
     own = torch.nn.functional.one_hot(ROW, B).double()
-    return Scores(
+    return SoftmaxDistribution(
         LinearVocabulary(torch.cat([case.weight, case.shift.T], 1), case.bias), torch.cat([case.states, own], 1)
     )
 
@@ -100,7 +109,11 @@ def edits(wide: int) -> list[object]:
     there = torch.ones(N, 3, dtype=torch.bool)
     words = [WordScores(UniqueTokens.of(ids, there), torch.arange(N), randn(N, 3, seed=seed), there) for seed in (8, 9)]
     states = torch.cat([randn(N, 2, D, seed=10), torch.zeros(N, 2, wide, dtype=torch.float64)], 2)
-    return [OnWords("a", words[0], Replace()), OnWords("b", words[1], Add()), Rerank(states, (4, 2), Replace())]
+    return [
+        TokenLogitEdit("a", words[0], Replace()),
+        TokenLogitEdit("b", words[1], Add()),
+        Rerank(states, (4, 2), Replace()),
+    ]
 
 
 @pytest.mark.parametrize("mebibytes", [64, 1e-4])
@@ -108,9 +121,9 @@ def test_distributions_with_edits(case: Case, mebibytes: float) -> None:
     """A state of zeros reads no shift in the plain form, so the reranker's are compared without one."""
     with nw.score_memory(mebibytes):
         for count in (0, 2):
-            ours = Scores(case.shifted, case.states, edits=edits(0)[:count])  # type: ignore[arg-type]
+            ours = SoftmaxDistribution(case.shifted, case.states, edits=edits(0)[:count])  # type: ignore[arg-type]
             plain = dense(case)
-            theirs = Scores(plain.vocabulary, plain.states, edits=edits(B)[:count])  # type: ignore[arg-type]
+            theirs = SoftmaxDistribution(plain.vocabulary, plain.states, edits=edits(B)[:count])  # type: ignore[arg-type]
             same(case, ours.log_probs(), theirs.log_probs())
             same(case, ours[torch.tensor([5, 1])].log_probs(), theirs.log_probs()[[5, 1]])
             ids = torch.tensor([[4, 0]]).expand(N, -1)
@@ -118,7 +131,7 @@ def test_distributions_with_edits(case: Case, mebibytes: float) -> None:
 
 
 def test_reranked_words_are_shifted_too(case: Case) -> None:
-    ours = Scores(case.shifted, case.states, edits=[edits(0)[2]])  # type: ignore[list-item]
+    ours = SoftmaxDistribution(case.shifted, case.states, edits=[edits(0)[2]])  # type: ignore[list-item]
     queries, expected = edits(0)[2].queries, case.expected.clone()  # type: ignore[attr-defined]
     for n in range(N):
         for state, size in zip(queries[n], (4, 2), strict=True):

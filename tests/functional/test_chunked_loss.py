@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from nextword.functional.chunked_loss import sum_with_gradient
 from nextword.functional.products import dense_products
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 N, D, V = 7, 3, 5
 CHUNKS = [slice(0, 3), slice(3, 6), slice(6, 7)]
@@ -31,7 +31,7 @@ class Case:
         self.leaves = [self.states, self.weight, self.shift]
         self.calls = 0
 
-    def compute(self, rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+    def compute(self, rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
         self.calls += 1
         states, counted = leaves
         scores = dense_products(self.weight, None, [states], single_pass)[0] + self.shift.exp()
@@ -105,7 +105,7 @@ def test_float16_is_computed_again_with_its_loss_scale() -> None:
     weight = torch.full((V, D), 1e-3, dtype=torch.float16, requires_grad=True)
     states = torch.full((N, D), 1e-3, dtype=torch.float16, requires_grad=True)
 
-    def compute(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+    def compute(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
         return dense_products(weight, None, leaves, single_pass)[0].float().sum() * 1e-6
 
     total = sum_with_gradient(compute, CHUNKS, [states], [weight])
@@ -118,7 +118,7 @@ def test_a_second_pass_draws_the_same_random_numbers() -> None:
     """As dropout of an output layer with LoRA does."""
     weight, states = randn(V, D, seed=1), randn(N, D, seed=0)
 
-    def compute(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+    def compute(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
         return torch.nn.functional.dropout(dense_products(weight, None, leaves, single_pass)[0], 0.5).sum()
 
     torch.manual_seed(0)
@@ -137,7 +137,7 @@ def test_sums_within_sums_and_in_two_threads() -> None:
     expected = torch.autograd.grad(case.expected(), case.leaves)
     half_way = Barrier(2, timeout=30)
 
-    def nested(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+    def nested(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
         half_way.wait()
         Case().sum().backward()  # a loss of its own, on weights of its own
         torch.autograd.grad(case.sum(), case.leaves)  # and one on the same weights, in a pass of its own

@@ -6,52 +6,65 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.distribution import Factorized, Interpolated, Mixture, OnMemory, Replace, Rerank, Retrieved, Scores
+from nextword.distribution import (
+    CacheDistribution,
+    FactorizedDistribution,
+    Mixture,
+    PointerMixture,
+    Replace,
+    Rerank,
+    Retrieved,
+    SoftmaxDistribution,
+)
 from nextword.distribution import TokenClasses as Classes
-from nextword.functional.entries import Entries
+from nextword.functional.entries import CopyScores
 from tests.helpers.small_distributions import D, N, S, V, cached_entries, randn, small_scores
 
 
 @pytest.fixture
-def base() -> Scores:
+def base() -> SoftmaxDistribution:
     return small_scores()
 
 
 @pytest.fixture
-def entries() -> Entries:
+def entries() -> CopyScores:
     """Nothing is retrieved for the first position either."""
     return cached_entries()
 
 
-def kinds(base: Scores, entries: Entries) -> dict:
+def kinds(base: SoftmaxDistribution, entries: CopyScores) -> dict:
     """What may stand below."""
     gate, logsigmoid = randn(N, seed=4), torch.nn.functional.logsigmoid
     classes = Classes.of(torch.arange(V) % 3)
     return {
         "mixture": Mixture([base, base], randn(N, 2, seed=5).log_softmax(-1)),
-        "interpolated": Interpolated(base, entries, logsigmoid(gate), logsigmoid(-gate)),
-        "factorized": Factorized(base.vocabulary, base.states, randn(N, 3, seed=6), classes),
-        "on memory": OnMemory(entries, base),
-        "reranked": Scores(base.vocabulary, base.states, edits=[Rerank(randn(N, 2, D, seed=9), (4, 2), Replace())]),
+        "interpolated": PointerMixture(base, entries, logsigmoid(gate), logsigmoid(-gate)),
+        "factorized": FactorizedDistribution(base.vocabulary, base.states, randn(N, 3, seed=6), classes),
+        "on memory": CacheDistribution(entries, base),
+        "reranked": SoftmaxDistribution(
+            base.vocabulary, base.states, edits=[Rerank(randn(N, 2, D, seed=9), (4, 2), Replace())]
+        ),
         "cache": base.beside({"cache": entries}),
     }
 
 
-def retrieved(entries: Entries) -> Retrieved:
+def retrieved(entries: CopyScores) -> Retrieved:
     """The same masses as ``entries``, over tokens that each position has for itself."""
     ids = torch.randint(V, (N, S), generator=torch.Generator().manual_seed(11))
     stands = torch.arange(2 * N * S).view(N, S, 2)
     return Retrieved.of(ids, entries.scores, entries.visible, stands)
 
 
-def over_heads(base: Scores, entries: Entries, weight: torch.Tensor | None = None) -> dict:
+def over_heads(base: SoftmaxDistribution, entries: CopyScores, weight: torch.Tensor | None = None) -> dict:
     """What a head that retrieves makes of the kinds below it."""
     found, gate = retrieved(entries), torch.nn.functional.logsigmoid
     below = kinds(base, entries)
     weight = randn(N, seed=12) if weight is None else weight
-    mixed = {f"over {name}": Interpolated(of, found, gate(weight), gate(-weight), "knn") for name, of in below.items()}
+    mixed = {
+        f"over {name}": PointerMixture(of, found, gate(weight), gate(-weight), "knn") for name, of in below.items()
+    }
     beside = {f"beside {name}": below[name].beside({"knn": found}) for name in ("reranked", "cache")}
-    return mixed | beside | {"retrieved alone": OnMemory(found, base, "knn")}
+    return mixed | beside | {"retrieved alone": CacheDistribution(found, base, "knn")}
 
 
 OVER = [
@@ -61,7 +74,7 @@ OVER = [
 
 
 @pytest.mark.parametrize("name", OVER)
-def test_retrieved_tokens_answer_every_question(name: str, base: Scores, entries: Entries) -> None:
+def test_retrieved_tokens_answer_every_question(name: str, base: SoftmaxDistribution, entries: CopyScores) -> None:
     distribution = over_heads(base, entries)[name]
     log_probs, ids = distribution.log_probs(), torch.arange(V).expand(N, -1)
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(N, dtype=torch.float64), rtol=0, atol=1e-12)
@@ -80,7 +93,7 @@ def test_retrieved_tokens_answer_every_question(name: str, base: Scores, entries
 
 
 @pytest.mark.parametrize("name", OVER)
-def test_retrieved_tokens_stay_with_their_position(name: str, base: Scores, entries: Entries) -> None:
+def test_retrieved_tokens_stay_with_their_position(name: str, base: SoftmaxDistribution, entries: CopyScores) -> None:
     """In chunks, for some rows, and once computed."""
     distribution = over_heads(base, entries)[name]
     log_probs, some = distribution.log_probs(), torch.tensor([4, 1])
@@ -95,7 +108,9 @@ def test_retrieved_tokens_stay_with_their_position(name: str, base: Scores, entr
 
 
 @pytest.mark.parametrize("name", ["over mixture", "over factorized", "over cache"])
-def test_the_gate_and_the_retrieved_scores_get_gradients(name: str, base: Scores, entries: Entries) -> None:
+def test_the_gate_and_the_retrieved_scores_get_gradients(
+    name: str, base: SoftmaxDistribution, entries: CopyScores
+) -> None:
     """The same in one pass as step by step; and they are finite where nothing was retrieved."""
     target, weight = torch.full((N,), 3), randn(N, seed=12).requires_grad_()
     leaves = [base.states, entries.scores, weight]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nextword.functional.inplace import log_softmax_, overwrite_, softmax_at_
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 N, V, K = 6, 9, 4
 IDS = torch.randint(0, V, (N, 3), generator=torch.Generator().manual_seed(1))
@@ -108,7 +108,7 @@ def test_softmax_at_in_a_single_pass_makes_no_second_tensor() -> None:
     made = given * 1.0
     kept, seen = made.data_ptr(), []
     made.register_hook(lambda gradient: seen.append(gradient.data_ptr()))
-    relative, total, _ = softmax_at_(made, IDS, SinglePass())
+    relative, total, _ = softmax_at_(made, IDS, FusedBackward())
     gradient = torch.autograd.grad((relative - total[:, None]).sum(), given)[0]
     assert seen == [kept]
     expected = torch.autograd.grad(given.log_softmax(-1).gather(1, IDS).sum(), given)[0]
@@ -193,7 +193,7 @@ def test_overwrite_in_a_single_pass_makes_no_second_gradient() -> None:
     scores, ids, values, present = case(0, 0.6)
     inputs = scores.requires_grad_(), values.requires_grad_()
 
-    def result(single_pass: SinglePass | None, seen: list[int]) -> Tensor:
+    def result(single_pass: FusedBackward | None, seen: list[int]) -> Tensor:
         made = inputs[0] * 1.0
         made.register_hook(lambda gradient: seen.append(gradient.data_ptr()))
         changed = overwrite_(made, ids, inputs[1], present, single_pass)
@@ -202,7 +202,7 @@ def test_overwrite_in_a_single_pass_makes_no_second_gradient() -> None:
         return product.exp().sum()
 
     once, several = [], []
-    found = torch.autograd.grad(result(SinglePass(), once), inputs)
+    found = torch.autograd.grad(result(FusedBackward(), once), inputs)
     expected = torch.autograd.grad(result(None, several), inputs)
     for own, reference in zip(found, expected, strict=True):
         torch.testing.assert_close(own, reference, rtol=0, atol=0)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.functional.products import _joined, dense_products
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 V, D = 11, 4
 
@@ -75,7 +75,7 @@ def test_what_is_frozen_gets_no_gradient(leaves: list[Tensor], frozen: int) -> N
 
 def test_a_collector_adds_up_the_gradients_of_several_products(leaves: list[Tensor]) -> None:
     weight, _, *states = leaves
-    single_pass = SinglePass([weight])
+    single_pass = FusedBackward([weight])
     for own in states:
         scores = dense_products(weight, None, [own], single_pass)
         direct, of_states = torch.autograd.grad(loss(scores), [weight, own], allow_unused=True)

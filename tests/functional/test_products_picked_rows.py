@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from nextword.functional import products as picked
 from nextword.functional.products import dense_products, picked_product
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 V, D, B, Q, K = 11, 4, 5, 2, 6
 
@@ -76,7 +76,7 @@ def test_float16_next_to_a_whole_product(weight: Tensor, states: Tensor, ids: Te
 
 @pytest.mark.parametrize("dense_first", [True, False])
 def test_single_pass(weight: Tensor, states: Tensor, ids: Tensor, dense_first: bool) -> None:
-    single_pass = SinglePass([weight])
+    single_pass = FusedBackward([weight])
     terms = [
         dense_products(weight, None, [states[:, 0]], single_pass)[0].sin().sum(),
         picked_product(weight, states, ids, single_pass).sin().sum(),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nextword.functional.products import dense_products
-from nextword.functional.weight_gradient import Factors, GradientCollector, SinglePass
+from nextword.functional.weight_gradient import Factors, FusedBackward, GradientCollector
 
 V, D, N = 9, 4, 6
 
@@ -20,7 +20,7 @@ def test_each_weight_has_a_collector_of_its_own() -> None:
     """Two that are equal, and one that the pass does not collect: its gradient is autograd's."""
     first, second, other = (randn(V, D, seed=0).requires_grad_() for _ in range(3))
     states = [randn(N, D, seed=seed) for seed in (1, 2, 3)]
-    single_pass = SinglePass([first, second])
+    single_pass = FusedBackward([first, second])
     products = [
         dense_products(w, None, [s], single_pass)[0] for w, s in zip((first, second, other), states, strict=True)
     ]

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from nextword.functional.chunked_loss import sum_with_gradient
 from nextword.functional.products import dense_products
-from nextword.functional.weight_gradient import GradientCollector, SinglePass, defer_gradient
+from nextword.functional.weight_gradient import FusedBackward, GradientCollector, defer_gradient
 
 N, D, V = 5, 8, 30
 CHUNKS = [slice(0, 3), slice(3, N)]
@@ -28,7 +28,7 @@ def randn(*shape: int, seed: int) -> Tensor:
 def sum_of_sines(states: Tensor, weight: Tensor, chunks: list[slice] = CHUNKS) -> Tensor:
     """``(states @ weight.T).sin().sum()``, chunk by chunk."""
 
-    def sines(_: slice, rows: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+    def sines(_: slice, rows: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
         return dense_products(weight, None, rows, single_pass)[0].sin().sum()
 
     return sum_with_gradient(sines, chunks, [states], [weight])
@@ -168,7 +168,7 @@ def test_half_precision_weights_get_gradients_of_their_own(chunks: list[slice]) 
     alias = defer_gradient(weight)
     states = torch.randn(N, D, generator=torch.Generator().manual_seed(1)).bfloat16()
 
-    def total(_: slice, rows: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+    def total(_: slice, rows: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
         return dense_products(alias, None, rows, single_pass)[0].float().sum()
 
     sum_with_gradient(total, chunks, [states], [alias]).backward()

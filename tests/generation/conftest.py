@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.model.head_cache.history import GrowingHistory
+from nextword.model.head_cache.history import DynamicHeadCache
 
 
 @pytest.fixture
 def crops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many places each crop of a history took back."""
     taken: list[int] = []
-    crop = GrowingHistory.crop
+    crop = DynamicHeadCache.crop
 
-    def counted(self: GrowingHistory, change: int) -> None:
+    def counted(self: DynamicHeadCache, change: int) -> None:
         taken.append(-change)
         crop(self, change)
 
-    monkeypatch.setattr(GrowingHistory, "crop", counted)
+    monkeypatch.setattr(DynamicHeadCache, "crop", counted)
     return taken

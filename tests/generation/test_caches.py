@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.history import StaticHistory
+from nextword.model.head_cache.history import StaticHeadCache
 from nextword.model.head_cache.kv_cache import history_of
 from tests.helpers.generating_models import (
     DECODERS,
@@ -69,7 +69,7 @@ def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
     static = generated(model, ids, max_new_tokens=NEW, cache_implementation="static", **mode)
     plain = generated(model, ids, max_new_tokens=NEW, **mode)
     if model.next_word_head.remembers:
-        assert isinstance(history_of(static.past_key_values), StaticHistory)
+        assert isinstance(history_of(static.past_key_values), StaticHeadCache)
     assert static.sequences.tolist() == plain.sequences.tolist()
     assert_as_recomputed(model, static, {"input_ids": ids})
 

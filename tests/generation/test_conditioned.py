@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.history import GrowingHistory, StaticHistory
+from nextword.model.head_cache.history import DynamicHeadCache, StaticHeadCache
 from nextword.model.head_cache.kv_cache import history_of
 from tests.helpers.conditioned_generating_models import AUX_ROWS, FEW, auxiliary, model_of
 from tests.helpers.conditioned_models import COPYING, rows_of
@@ -82,7 +82,7 @@ def test_static_cache(family: str, conditioner: str, head: str, mode: dict[str, 
     model = model_of(family, conditioner, head)
     inputs = {"input_ids": prompt(), **auxiliary(model)}
     out = generated(model, **inputs, max_new_tokens=NEW, cache_implementation="static", **mode)
-    assert isinstance(history_of(out.past_key_values), StaticHistory)
+    assert isinstance(history_of(out.past_key_values), StaticHeadCache)
     assert_as_recomputed(model, out, inputs)
 
 
@@ -266,5 +266,5 @@ def test_rows_that_move_across_rows_take_their_text_along(
 
     with torch.no_grad():
         assert torch.allclose(after(), expected, rtol=0, atol=TOLERANCE)
-        monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
+        monkeypatch.setattr(DynamicHeadCache, "reorder", lambda self, index: None)
         assert (after() - expected).abs().max() > NOTICED

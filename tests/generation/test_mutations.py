@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.history import GrowingHistory, StaticHistory
+from nextword.model.head_cache.history import DynamicHeadCache, StaticHeadCache
 from nextword.model.modeling import NextWordModel
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, assistant, headed, pairs, prompt
 from tests.helpers.piecewise import Reader
@@ -37,7 +37,7 @@ def history_pairs() -> list[Any]:
 def test_beams_without_reorder(
     family: str, head: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind in (GrowingHistory, StaticHistory):
+    for kind in (DynamicHeadCache, StaticHeadCache):
         monkeypatch.setattr(kind, "reorder", nothing)
     model, ids = headed(family, head), prompt(4)
     out = generated(model, ids, max_new_tokens=NEW, num_beams=4, **settings)
@@ -46,7 +46,7 @@ def test_beams_without_reorder(
 
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_assisted_without_crop(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GrowingHistory, "crop", nothing)
+    monkeypatch.setattr(DynamicHeadCache, "crop", nothing)
     with pytest.raises(ValueError, match="behind the model's back"):
         generated(headed(family, head), prompt(1), max_new_tokens=NEW, assistant_model=assistant(family, None))
 
@@ -56,11 +56,11 @@ def test_assisted_without_crop(family: str, head: str, monkeypatch: pytest.Monke
 def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lengths agree, the places do not."""
 
-    def crop(self: GrowingHistory, change: int) -> None:
+    def crop(self: DynamicHeadCache, change: int) -> None:
         for stream in self._tensors:
             stream._hold(stream.places[:, -change:])
 
-    monkeypatch.setattr(GrowingHistory, "crop", crop)
+    monkeypatch.setattr(DynamicHeadCache, "crop", crop)
     model, ids = headed(family, head), prompt(1)
     out = generated(model, ids, max_new_tokens=NEW, assistant_model=assistant(family, None))
     assert distance(model, out, {"input_ids": ids}) > NOTICED
@@ -68,12 +68,12 @@ def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_repeat_in_the_wrong_order(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tiled(self: GrowingHistory, repeats: int) -> None:
+    def tiled(self: DynamicHeadCache, repeats: int) -> None:
         for stream in self._tensors:
             stream._hold(stream.places.repeat(repeats, *(1 for _ in stream.places.shape[1:])))
         self._source = {name: kept.repeat(repeats, *(1 for _ in kept.shape[1:])) for name, kept in self._source.items()}
 
-    monkeypatch.setattr(GrowingHistory, "repeat", tiled)
+    monkeypatch.setattr(DynamicHeadCache, "repeat", tiled)
     reader, ids = Reader(headed(family, head)), prompt()
     reader.read(ids)
     reader.cache.batch_repeat_interleave(3)
@@ -86,7 +86,7 @@ def test_repeat_in_the_wrong_order(family: str, head: str, monkeypatch: pytest.M
 @pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head"), [p for p in history_pairs() if p.values[0] in DECODERS])
 def test_static_cache_without_reset(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StaticHistory, "reset", nothing)
+    monkeypatch.setattr(StaticHeadCache, "reset", nothing)
     model, ids = headed(family, head), prompt(2, 1, seed=4)  # short, so that its window reaches what was left
     cache = StaticCache(config=model.config.get_text_config(decoder=True), max_cache_len=40)
     generated(model, prompt(), past_key_values=cache, max_new_tokens=NEW)
@@ -100,20 +100,20 @@ def test_static_cache_without_reset(family: str, head: str, monkeypatch: pytest.
 def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a head in a forward pass without history does: it sees the new token only."""
 
-    extend = GrowingHistory.write
+    extend = DynamicHeadCache.write
 
-    def forgetful(self: GrowingHistory, new: dict[str, Tensor]) -> int:
+    def forgetful(self: DynamicHeadCache, new: dict[str, Tensor]) -> int:
         past = self.length
         for stream in self._streams.values():
             stream._hold(torch.zeros_like(stream.places))
         extend(self, new)
         return int(past)
 
-    def alone(self: GrowingHistory, name: str, new: Tensor, places: int) -> Tensor:
+    def alone(self: DynamicHeadCache, name: str, new: Tensor, places: int) -> Tensor:
         return nn.functional.pad(new, (0, 0, 0, 0, places, 0))
 
-    monkeypatch.setattr(GrowingHistory, "write", forgetful)
-    monkeypatch.setattr(GrowingHistory, "preceded", alone)
+    monkeypatch.setattr(DynamicHeadCache, "write", forgetful)
+    monkeypatch.setattr(DynamicHeadCache, "preceded", alone)
     model, ids = headed(family, head), prompt()
     out = generated(model, ids, max_new_tokens=NEW)
     monkeypatch.undo()
@@ -157,6 +157,6 @@ def test_the_oracle_reads_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids = headed("gpt2", "cache"), prompt()
     before = model.distribution(ids, use_cache=False).log_probs()
     for name in ("reorder", "crop", "repeat", "reset"):
-        monkeypatch.setattr(GrowingHistory, name, nothing)
+        monkeypatch.setattr(DynamicHeadCache, name, nothing)
     model(ids, past_key_values=DynamicCache())
     assert torch.equal(model.distribution(ids, use_cache=False).log_probs(), before)

@@ -12,7 +12,7 @@ import nextword as nw
 from nextword.heads.calibration import CopyCalibration, best_weight
 from nextword.inference.scoring.calibrate import read
 from nextword.inference.scoring.target_likelihood import TokenPair, target_log_probs
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from tests.helpers.word_models import family_model
 
 CHOICES = [(temperature, weight) for temperature in (0.5, 1.0, 2.0, 2.9, 7.3) for weight in (None, 0.0, 0.05, 0.6)]
@@ -33,7 +33,7 @@ def stretched(model: Any, length: float) -> Any:
 
 
 def nats(model: Any, asked: list[TokenPair]) -> float:
-    with measuring(model):
+    with inference_mode_of(model):
         return -float(torch.cat(target_log_probs(model, asked, 3)).mean())
 
 

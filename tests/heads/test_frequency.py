@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration, Trainer, TrainingArguments
 
 import nextword as nw
-from nextword.distribution import ClassDraw, Factorized, TokenClasses
+from nextword.distribution import ClassDraw, FactorizedDistribution, TokenClasses
 from nextword.functional.frequency import TokenCounts, divide
 from nextword.functional.probability import drawn_at, truncated
 from nextword.heads import head_spec, parse_head
@@ -32,12 +32,12 @@ def numbers() -> dict[str, Any]:
     return golden.load("objectives/f2_head")
 
 
-def factorized(numbers: dict[str, Any]) -> Factorized:
+def factorized(numbers: dict[str, Any]) -> FactorizedDistribution:
     """The distribution at all positions, with gradients of states and both embeddings."""
     for name in ("hidden", "class_emb", "out_emb"):
         numbers[name].requires_grad_()
     states = numbers["hidden"].flatten(0, 1)
-    return Factorized(
+    return FactorizedDistribution(
         LinearVocabulary(numbers["out_emb"]),
         states,
         states @ numbers["class_emb"].T,
@@ -245,7 +245,7 @@ def test_encoder_decoder(zipf: str) -> None:
     model = nw.attach(t5, {"head": "f2", "counts": zipf})
     ids = drawn(zipf, rows=2)
     assert torch.isfinite(model(input_ids=ids, labels=ids).loss)
-    assert isinstance(model.distribution(ids, decoder_input_ids=ids), Factorized)
+    assert isinstance(model.distribution(ids, decoder_input_ids=ids), FactorizedDistribution)
     assert model.generate(ids, max_new_tokens=4, do_sample=True).shape[0] == 2
 
 

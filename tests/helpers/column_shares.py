@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.device_mesh import init_device_mesh
 
-from nextword.functional.columns import ALL_COLUMNS, ColumnRange, Columns
+from nextword.functional.columns import ALL_COLUMNS, ColumnRange, VocabShard
 from nextword.functional.inplace import overwrite_, softmax_at_
 
 SIZE = 11
@@ -24,7 +24,7 @@ def same(found: Tensor, right: Tensor) -> None:
     torch.testing.assert_close(found, right, rtol=1e-13, atol=1e-13)
 
 
-def answers(columns: Columns, scores: Tensor, held: Tensor) -> None:
+def answers(columns: VocabShard, scores: Tensor, held: Tensor) -> None:
     """Questions without a gradient; ``held`` are the columns of ``scores`` that are held here."""
     here = scores[:, held]
     same(columns.peak(here), ALL_COLUMNS.peak(scores))
@@ -36,7 +36,7 @@ def answers(columns: Columns, scores: Tensor, held: Tensor) -> None:
     same(added, scores.scatter_add(1, ids, torch.ones_like(ids, dtype=scores.dtype))[:, held])
 
 
-def loss(columns: Columns, scores: Tensor, words: Tensor, held: Tensor) -> Tensor:
+def loss(columns: VocabShard, scores: Tensor, words: Tensor, held: Tensor) -> Tensor:
     """New scores for some words, then a softmax, and something of whole rows."""
     ids, present = torch.tensor([[1, 6]]).expand(len(IDS), -1), torch.tensor([[True, True]]).expand(len(IDS), -1)
     changed = overwrite_(scores[:, held] * 1.0, *columns.writable(ids, words, present))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nextword.functional.columns import ALL_COLUMNS, Columns
+from nextword.functional.columns import ALL_COLUMNS, VocabShard
 from nextword.heads import Dimensions, Head, parse_head, registry
 from nextword.heads.context import Context, Layout, Source
-from nextword.model.head_cache.history import GrowingHistory
+from nextword.model.head_cache.history import DynamicHeadCache
 
 
 @dataclass
@@ -26,7 +26,7 @@ class LinearVocabulary:
         return len(self.weight)
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> VocabShard:
         return ALL_COLUMNS
 
     def __call__(self, states: Tensor, single_pass: object = None) -> Tensor:
@@ -75,7 +75,7 @@ def decoder_context(
     counted = torch.ones_like(ids, dtype=torch.bool) if counted is None else counted
     valid = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
     row, place = counted.nonzero(as_tuple=True)
-    history = GrowingHistory()
+    history = DynamicHeadCache()
     inputs = head.inputs(states, layers[: head.layers], valid, history)
     memory, _ = history.append(ids, valid, head.streams(states, inputs))
     memory = replace(memory, labels=labels) if head.remembers else None

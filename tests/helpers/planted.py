@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword.distribution import Scores
+from nextword.distribution import SoftmaxDistribution
 
 
-class Planted(Scores):
+class Planted(SoftmaxDistribution):
     """Stays what it is when rows are cut out of it."""
 
     def map(self, change: Any) -> Any:
@@ -71,7 +71,7 @@ class NegativeSource(Planted):
         return {name: share + 0.2 for name, share in shares.items()} | {"less": torch.full(ids.shape, -0.2)}
 
 
-class PlaceBeside(Scores):
+class PlaceBeside(SoftmaxDistribution):
     """Credits the place after the one that a token was copied from."""
 
     def places(self) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nextword.model.head_cache.history import History
+from nextword.model.head_cache.history import HeadCache
 
 BEFORE = 2
 """Places of the window."""
@@ -14,7 +14,7 @@ BEFORE = 2
 class Text:
     """Two streams and a window of random places, fed to a history piece by piece and concatenated beside it."""
 
-    def __init__(self, history: History, rows: int = 3) -> None:
+    def __init__(self, history: HeadCache, rows: int = 3) -> None:
         self.history, self.generator = history, torch.Generator().manual_seed(0)
         self.ids, self.keys = torch.zeros(rows, 0, dtype=torch.long), torch.zeros(rows, 0, 4)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nextword.distribution import Scores
-from nextword.functional.entries import Entries
+from nextword.distribution import SoftmaxDistribution
+from nextword.functional.entries import CopyScores
 from tests.helpers.contexts import LinearVocabulary
 
 N, D, V, S = 7, 4, 11, 5
@@ -17,14 +17,14 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def small_scores() -> Scores:
+def small_scores() -> SoftmaxDistribution:
     """A softmax."""
-    return Scores(LinearVocabulary(randn(V, D)), randn(N, D, seed=1).requires_grad_())
+    return SoftmaxDistribution(LinearVocabulary(randn(V, D)), randn(N, D, seed=1).requires_grad_())
 
 
-def cached_entries() -> Entries:
+def cached_entries() -> CopyScores:
     """A cache of one text; the first position sees nothing of it."""
     visible = torch.rand(N, S, generator=torch.Generator().manual_seed(2)) < 0.6
     visible[0] = False
     ids, row = torch.tensor([[3, 3, 7, 0, 10]]), torch.zeros(N, dtype=torch.long)
-    return Entries(ids, row, randn(N, S, seed=3).requires_grad_(), visible)
+    return CopyScores(ids, row, randn(N, S, seed=3).requires_grad_(), visible)

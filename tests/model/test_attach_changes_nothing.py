@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 import nextword as nw
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from tests.helpers.families import FAMILIES, inputs, labels, tiny
 
 VOCABULARY = 48
@@ -165,6 +165,6 @@ def test_measuring_leaves_the_mode_of_every_part() -> None:
     model = tiny("gpt2").train()
     model.transformer.h[0].eval()
     before = [module.training for module in model.modules()]
-    with measuring(model):
+    with inference_mode_of(model):
         assert not any(module.training for module in model.modules())
     assert [module.training for module in model.modules()] == before

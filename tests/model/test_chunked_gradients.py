@@ -155,6 +155,6 @@ def test_log_probs_has_second_derivatives() -> None:
     vocabulary = model.context({"input_ids": texts()["input_ids"]}).vocabulary
 
     def log_probs(given: Tensor) -> Tensor:
-        return nw.distribution.Scores(vocabulary, given).log_probs()[:, :4]
+        return nw.distribution.SoftmaxDistribution(vocabulary, given).log_probs()[:, :4]
 
     assert torch.autograd.gradgradcheck(log_probs, states)

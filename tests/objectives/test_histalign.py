@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nextword.functional.entries import Entries
+from nextword.functional.entries import CopyScores
 from nextword.heads.cache import CacheHead
 from nextword.heads.context import Context, Source
 from nextword.objectives import Objective, parse_objective
@@ -66,7 +66,7 @@ def released(form: str, numbers: dict[str, Any]) -> Objective:
 class RankingPadding(CacheHead):
     """Stores padding as the released BART code does: never visible, but with ranks of its own."""
 
-    def entries(self, context: Context) -> Entries:
+    def entries(self, context: Context) -> CopyScores:
         return replace(super().entries(context), stored=None)
 
 

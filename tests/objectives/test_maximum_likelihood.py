@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from nextword.distribution import Scores
-from nextword.functional.entries import Entries
+from nextword.distribution import SoftmaxDistribution
+from nextword.functional.entries import CopyScores
 from nextword.objectives import parse_objective
 from tests.helpers.contexts import LinearVocabulary, build_head
 from tests.helpers.trained_by_objectives import build_objective
@@ -58,8 +58,10 @@ def test_published_numbers_of_a_local_memory() -> None:
     row = torch.arange(batch).repeat_interleave(length)
     place = torch.arange(length).repeat(batch)
     similarity = (keys @ keys.mT).flatten(0, 1) / keys.shape[-1] ** 0.5
-    entries = Entries(targets, row, similarity, torch.arange(length) < place[:, None])
-    joint = Scores(LinearVocabulary(numbers["head_weight"]), states.flatten(0, 1), stored={"memory": entries})
+    entries = CopyScores(targets, row, similarity, torch.arange(length) < place[:, None])
+    joint = SoftmaxDistribution(
+        LinearVocabulary(numbers["head_weight"]), states.flatten(0, 1), stored={"memory": entries}
+    )
     loss = -joint.log_prob(targets.reshape(-1, 1)).sum()
     close(loss, numbers["local_loss_sum"])
     loss.backward()

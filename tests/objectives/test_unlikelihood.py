@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.distribution import Scores
+from nextword.distribution import SoftmaxDistribution
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 from tests.helpers.trained_by_objectives import HEADS, Batch, build_objective
 from tests.oracles import golden
@@ -100,10 +100,10 @@ def test_published_numbers() -> None:
     close(torch.autograd.grad(loss.total + of_padding, logits)[0], numbers["grad_logits"])
 
 
-def one_sided(gap: float, dtype: torch.dtype) -> tuple[Scores, torch.Tensor]:
+def one_sided(gap: float, dtype: torch.dtype) -> tuple[SoftmaxDistribution, torch.Tensor]:
     """Token 0 is ``gap`` above three others."""
     states = torch.tensor([[gap, 0.0, -1.0, 0.5]], dtype=dtype, requires_grad=True)
-    return Scores(LinearVocabulary(torch.eye(4, dtype=dtype)), states), states
+    return SoftmaxDistribution(LinearVocabulary(torch.eye(4, dtype=dtype)), states), states
 
 
 @pytest.mark.parametrize("gap", [-60.0, -3.0, 0.0, 0.9, 1.5, 3.0, 17.0, 40.0, 80.0, 300.0])
@@ -147,7 +147,9 @@ def test_floor_ends_the_gradient_as_published() -> None:
 
 def test_complement_where_the_others_have_no_probability() -> None:
     scores = torch.tensor([[0.0, -torch.inf, -torch.inf]], requires_grad=True)
-    distribution = Scores(LinearVocabulary(torch.eye(3)), torch.zeros(1, 3), nonlinearity=lambda given: given + scores)
+    distribution = SoftmaxDistribution(
+        LinearVocabulary(torch.eye(3)), torch.zeros(1, 3), nonlinearity=lambda given: given + scores
+    )
     found = distribution.log_complement(torch.tensor([[0, 1]]))
     assert found[0].tolist() == [pytest.approx(math.log(torch.finfo(torch.float32).tiny)), 0.0]
     found.sum().backward()

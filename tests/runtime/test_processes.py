@@ -84,7 +84,7 @@ def test_the_main_process_speaks_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("time.sleep", waited.append)
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
-        processes.let_main_speak()
+        processes.wait_for_main_error()
     assert len(waited) == 1
 
 

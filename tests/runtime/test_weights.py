@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from nextword.runtime import weights
-from nextword.runtime.weights import MadeOnDisk, convert, copy_on_disk, saved_precision
+from nextword.runtime.weights import MemoryMappedModel, convert, copy_on_disk, saved_precision
 from tests.helpers import parity
 
 
@@ -40,7 +40,7 @@ def test_a_model_made_on_disk_is_that_made_in_memory(
     right = parity.BACKBONES[kind]()
     after = torch.rand(1)
     torch.manual_seed(0)
-    with MadeOnDisk(tmp_path):
+    with MemoryMappedModel(tmp_path):
         found = parity.BACKBONES[kind]()
     assert torch.equal(torch.rand(1), after), "and what is drawn later is the same"
     assert is_on_disk(found.get_output_embeddings().weight)
@@ -52,9 +52,9 @@ def test_a_model_made_on_disk_is_that_made_in_memory(
 
 @linux
 def test_small_tensors_and_other_devices_stay_where_they_are(tmp_path: Path) -> None:
-    with MadeOnDisk(tmp_path), torch.device("meta"):
+    with MemoryMappedModel(tmp_path), torch.device("meta"):
         assert nn.Linear(600, 600).weight.is_meta
-    with MadeOnDisk(tmp_path):
+    with MemoryMappedModel(tmp_path):
         layer = nn.Linear(600, 600)
     assert is_on_disk(layer.weight)
     assert not is_on_disk(layer.bias)

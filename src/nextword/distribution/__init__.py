@@ -1,32 +1,32 @@
 """The NextToken distribution, its five kinds, and one over scores that are there already."""
 
-from nextword.distribution.factorized import ClassDraw, Factorized, TokenClasses
-from nextword.distribution.mixtures import Interpolated, Mixture, OnMemory
+from nextword.distribution.factorized import ClassDraw, FactorizedDistribution, TokenClasses
+from nextword.distribution.mixtures import CacheDistribution, Mixture, PointerMixture
 from nextword.distribution.next_token import NextToken
-from nextword.distribution.score_edits import Add, Change, Edit, OnWords, Replace, Rerank
-from nextword.distribution.scores import KnownScores, Scores
+from nextword.distribution.score_edits import Add, EditMode, LogitEdit, Replace, Rerank, TokenLogitEdit
+from nextword.distribution.scores import KnownScores, SoftmaxDistribution
 from nextword.distribution.vocabulary import Shifted, Vocabulary
-from nextword.functional.entries import Entries, Retrieved, UniqueTokens, WordScores
+from nextword.functional.entries import CopyScores, Retrieved, UniqueTokens, WordScores
 
 __all__ = [
     "Add",
-    "Change",
+    "CacheDistribution",
     "ClassDraw",
-    "Edit",
-    "Entries",
-    "Factorized",
-    "Interpolated",
+    "CopyScores",
+    "EditMode",
+    "FactorizedDistribution",
     "KnownScores",
+    "LogitEdit",
     "Mixture",
     "NextToken",
-    "OnMemory",
-    "OnWords",
+    "PointerMixture",
     "Replace",
     "Rerank",
     "Retrieved",
-    "Scores",
     "Shifted",
+    "SoftmaxDistribution",
     "TokenClasses",
+    "TokenLogitEdit",
     "UniqueTokens",
     "Vocabulary",
     "WordScores",

@@ -16,10 +16,10 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.inplace import concatenate_chunks, softmax_at_
 from nextword.functional.probability import at_least_float32, drawn_at, truncated
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 
-class Factorized(NextToken):
+class FactorizedDistribution(NextToken):
     """``P(w) = P(class of w) * softmax over the tokens of that class`` (F2-Softmax, eq. 2).
 
     Asked for one token a position (training is), it scores the tokens of that token's class and no others: positions
@@ -51,14 +51,14 @@ class Factorized(NextToken):
     def __len__(self) -> int:
         return len(self.states)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Factorized:
+    def map(self, change: Callable[[Tensor], Tensor]) -> FactorizedDistribution:
         """With ``change`` made to the states and the scores of the classes."""
         of_rows = change(self.states), change(self.class_scores)
-        changed = Factorized(self.vocabulary.map(change), *of_rows, self.classes)
+        changed = FactorizedDistribution(self.vocabulary.map(change), *of_rows, self.classes)
         changed._computed = None if self._computed is None else change(self._computed)
         return changed
 
-    def computed(self) -> Factorized:
+    def computed(self) -> FactorizedDistribution:
         """With the log-probabilities of all tokens."""
         changed = copy(self)
         changed._computed = self._log_probs()
@@ -72,9 +72,11 @@ class Factorized(NextToken):
         """Log-probability of every class (p1 in the paper)."""
         return at_least_float32(self.class_scores).log_softmax(-1)
 
-    def over_prior(self, log_mass: Float[Tensor, "N C"]) -> Factorized:
+    def over_prior(self, log_mass: Float[Tensor, "N C"]) -> FactorizedDistribution:
         """With ``log_mass`` added to the scores of the classes."""
-        return Factorized(self.vocabulary, self.states, at_least_float32(self.class_scores) + log_mass, self.classes)
+        return FactorizedDistribution(
+            self.vocabulary, self.states, at_least_float32(self.class_scores) + log_mass, self.classes
+        )
 
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
         """Log of the probability that each class would have under one softmax over all tokens."""
@@ -134,7 +136,7 @@ class Factorized(NextToken):
         return ids.shape[1] == 1 and self._computed is None and not torch.compiler.is_compiling()
 
     def _by_class(
-        self, chosen: Int[Tensor, "N"], single_pass: SinglePass | None = None
+        self, chosen: Int[Tensor, "N"], single_pass: FusedBackward | None = None
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
         """For every chosen class: its positions, its tokens, and the scores of these at those, in columns held here."""
         order = chosen.argsort(stable=True)
@@ -161,7 +163,7 @@ class Factorized(NextToken):
         log_probs = torch.cat([scores.log_softmax(-1) + of_class for scores, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         if self._computed is not None:
             return self._computed.gather(1, ids)
         if not self._is_grouped(ids):
@@ -203,17 +205,17 @@ class ClassDraw:
     def __init__(self, sample: bool, top_k: int | None = None, top_p: float | None = None) -> None:
         self.sample = sample
         self.top_k, self.top_p = top_k, top_p
-        self._distribution: Factorized | None = None
+        self._distribution: FactorizedDistribution | None = None
         self._chosen: Tensor | None = None
         self._tried: Tensor | None = None
 
-    def __call__(self, distribution: Factorized) -> Float[Tensor, "N V"]:
+    def __call__(self, distribution: FactorizedDistribution) -> Float[Tensor, "N V"]:
         """Log-probability of every token within the class that was drawn; ``-inf`` outside it."""
         chosen = self._class(distribution)
         self._distribution, self._chosen, self._tried = distribution, chosen, None
         return distribution.within(chosen)
 
-    def token(self, distribution: Factorized, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
+    def token(self, distribution: FactorizedDistribution, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
         """The token itself, where nothing acts within its class: only that class is scored.
 
         Args:
@@ -241,7 +243,7 @@ class ClassDraw:
         within = self._distribution.map(lambda tensor: tensor[rows.nonzero()[:, 0]]).within(chosen[rows])
         return within.new_full((len(rows), within.shape[-1]), -torch.inf).index_put((rows,), within)
 
-    def _class(self, distribution: Factorized) -> Int[Tensor, "N"]:
+    def _class(self, distribution: FactorizedDistribution) -> Int[Tensor, "N"]:
         return self._drawn(truncated(distribution.log_class_probs(), self.top_k, self.top_p))
 
     def _drawn(self, log_class: Float[Tensor, "M C"]) -> Int[Tensor, "M"]:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.scores import in_one_product
-from nextword.functional.entries import Entries, TextRead, in_store
+from nextword.functional.entries import CopyScores, TextRead, in_store
 from nextword.functional.probability import log_add_exp, log_add_exp_, logsumexp_finite, shift_rows_
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 
 class Mixture(NextToken):
@@ -73,7 +73,7 @@ class Mixture(NextToken):
         assert total is not None
         return total
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         parts = in_one_product(self.parts, single_pass)
         log_probs = torch.stack([part._log_prob(ids, single_pass) for part in parts], -1)
         return logsumexp_finite(log_probs + self.log_weights[:, None, :])
@@ -99,7 +99,7 @@ class Mixture(NextToken):
 # -- Interpolated: a gate between a distribution and attention over stored tokens.
 
 
-class Interpolated(NextToken):
+class PointerMixture(NextToken):
     """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s`` (pointer generator, pointer sentinel).
 
     Attention is normalised over the visible entries here, so whatever scores come in, the row sums to one; where no
@@ -117,7 +117,7 @@ class Interpolated(NextToken):
     def __init__(
         self,
         base: NextToken,
-        attention: Entries,
+        attention: CopyScores,
         log_gate: Float[Tensor, "N"],
         log_rest: Float[Tensor, "N"],
         name: str = "pointer",
@@ -141,14 +141,14 @@ class Interpolated(NextToken):
         """Those of the generating distribution."""
         return self.base.softmaxes()
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Interpolated:
+    def map(self, change: Callable[[Tensor], Tensor]) -> PointerMixture:
         """With ``change`` made to the base, the attention and the gate."""
         changed = self._over(self.base.map(change))
         changed.attention = self.attention.map(change)
         changed.log_gate, changed.log_rest = change(self.log_gate), change(self.log_rest)
         return changed
 
-    def _over(self, base: NextToken) -> Interpolated:
+    def _over(self, base: NextToken) -> PointerMixture:
         """The same with another base; what was made of the attention is not made again."""
         changed = copy(self)
         changed.base, changed.device = base, base.device
@@ -158,7 +158,7 @@ class Interpolated(NextToken):
         """That of the generating distribution."""
         return self.base.shared()
 
-    def computed(self) -> Interpolated:
+    def computed(self) -> PointerMixture:
         """With the generating distribution computed."""
         return self._over(self.base.computed())
 
@@ -169,7 +169,7 @@ class Interpolated(NextToken):
     def _stands(self) -> dict[str, Tensor]:
         return self.base._stands() | in_store({self.name: self.attention})
 
-    def _attended(self) -> Entries:
+    def _attended(self) -> CopyScores:
         """The entries with their share of the probability as their mass."""
         total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)
         return self.attention.lowered(total - self.log_rest)
@@ -178,7 +178,7 @@ class Interpolated(NextToken):
         generated = shift_rows_(self.base._log_probs(), self.log_gate)
         return self._attended().add_to_(generated)
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         generated = self.base._log_prob(ids, single_pass) + self.log_gate[:, None]
         attended = self._attended().log_mass_of(ids, self.vocab_size)
         return log_add_exp(generated, attended.to(generated.dtype))
@@ -201,7 +201,7 @@ class Interpolated(NextToken):
 # -- OnMemory: a distribution over what is stored only.
 
 
-class OnMemory(NextToken):
+class CacheDistribution(NextToken):
     """``P(w)`` proportional to the mass of the visible entries that hold ``w``; zero for every other token.
 
     At a position that sees no entry there is nothing to distribute over; ``fallback`` speaks there, so that every row
@@ -213,7 +213,7 @@ class OnMemory(NextToken):
         name: Name of the stored part in ``sources``.
     """
 
-    def __init__(self, entries: Entries, fallback: NextToken, name: str = "cache") -> None:
+    def __init__(self, entries: CopyScores, fallback: NextToken, name: str = "cache") -> None:
         self.entries, _ = entries.relative()
         self.fallback = fallback
         self.device = fallback.device
@@ -223,17 +223,17 @@ class OnMemory(NextToken):
     def __len__(self) -> int:
         return len(self.fallback)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> OnMemory:
+    def map(self, change: Callable[[Tensor], Tensor]) -> CacheDistribution:
         """With ``change`` made to what is stored and to the fallback."""
-        return OnMemory(self.entries.map(change), self.fallback.map(change), self.name)
+        return CacheDistribution(self.entries.map(change), self.fallback.map(change), self.name)
 
     def shared(self) -> list[Tensor]:
         """That of the fallback."""
         return self.fallback.shared()
 
-    def computed(self) -> OnMemory:
+    def computed(self) -> CacheDistribution:
         """With the fallback computed."""
-        return OnMemory(self.entries, self.fallback.computed(), self.name)
+        return CacheDistribution(self.entries, self.fallback.computed(), self.name)
 
     def places_in(self) -> dict[str, TextRead]:
         """Those of the fallback, and that of what is stored."""
@@ -251,7 +251,7 @@ class OnMemory(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return self._choose(self.entries.scatter(self.vocab_size), self.fallback._log_probs())
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         stored = self.entries.log_mass_of(ids, self.vocab_size)
         return self._choose(stored, self.fallback._log_prob(ids, single_pass))
 
@@ -268,7 +268,7 @@ class OnMemory(NextToken):
     def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
         return self._by_place(self.entries.holding(ids), self.fallback._log_token_places(ids))
 
-    def _by_place(self, entries: Entries, otherwise: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _by_place(self, entries: CopyScores, otherwise: dict[str, Tensor]) -> dict[str, Tensor]:
         seen = self.entries.any_visible()
         total = torch.where(seen, self.entries.log_mass(), 0.0)
         fallback = {name: shares.masked_fill(seen[:, None], -torch.inf) for name, shares in otherwise.items()}

@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.chunked_loss import row_chunks, sum_chunks, sum_with_gradient
-from nextword.functional.columns import ALL_COLUMNS, Columns
+from nextword.functional.columns import ALL_COLUMNS, VocabShard
 from nextword.functional.entries import TextRead
 from nextword.functional.inplace import concatenate_chunks
 from nextword.functional.probability import expect_truncation, logsumexp_finite, top_k, truncated
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 # -- Attribution: from which component, and from which place of the text, the probability of a token came.
 
@@ -126,7 +126,7 @@ class NextToken(Attribution):
 
     vocab_size: int
     device: torch.device
-    columns: Columns = ALL_COLUMNS
+    columns: VocabShard = ALL_COLUMNS
     """Which columns of dense scores this process makes; answers are those of whole rows."""
 
     def __repr__(self) -> str:
@@ -168,7 +168,7 @@ class NextToken(Attribution):
         """Of all rows at once, in a new tensor, which the caller may change where autograd is off."""
 
     @abstractmethod
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         """Of all rows at once; ``single_pass`` is handed on to products and to functions that work in place."""
 
     def log_probs(self) -> Float[Tensor, "N V"]:
@@ -205,7 +205,7 @@ class NextToken(Attribution):
         row_tensors: list[Tensor] = []
         self.map(lambda tensor: row_tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
 
-        def likelihood(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+        def likelihood(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
             in_order = iter(leaves)
             chunk = self.map(lambda _: next(in_order))
             log_probs = chunk._log_prob(ids[rows, None], single_pass)[:, 0]

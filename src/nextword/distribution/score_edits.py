@@ -11,13 +11,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.entries import Entries, TextRead, WordScores
+from nextword.functional.entries import CopyScores, TextRead, WordScores
 from nextword.functional.inplace import overwrite_
 from nextword.functional.probability import at_least_float32
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 
-class Change(ABC):
+class EditMode(ABC):
     """How a value meets the score that stands: ``Replace`` or ``Add``."""
 
     @abstractmethod
@@ -26,7 +26,7 @@ class Change(ABC):
         vocabulary: Vocabulary,
         states: Float[Tensor, "B Q D"],
         ids: Int[Tensor, "B K"],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
         """The values that queries of the output embedding give to few tokens."""
 
@@ -37,7 +37,7 @@ class Change(ABC):
         ids: Int[Tensor, "N K"],
         values: Float[Tensor, "N K"],
         present: Bool[Tensor, "N K"],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
         """Changes ``scores`` in place, and returns them."""
 
@@ -54,7 +54,7 @@ class Change(ABC):
         """What the scores would be."""
 
 
-class Replace(Change):
+class Replace(EditMode):
     """The value takes the score's place ("assign")."""
 
     def scores_of(
@@ -62,7 +62,7 @@ class Replace(Change):
         vocabulary: Vocabulary,
         states: Float[Tensor, "B Q D"],
         ids: Int[Tensor, "B K"],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
         """Scores as the vocabulary gives them."""
         return vocabulary.scores_of(states, ids, single_pass)
@@ -73,7 +73,7 @@ class Replace(Change):
         ids: Int[Tensor, "N K"],
         values: Float[Tensor, "N K"],
         present: Bool[Tensor, "N K"],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
         """The scores with the values in place of the old ones, which get no gradient."""
         return overwrite_(scores, ids, values, present, single_pass)
@@ -91,7 +91,7 @@ class Replace(Change):
         return torch.where(present, values, initial)
 
 
-class Add(Change):
+class Add(EditMode):
     """The value is added to the score ("add")."""
 
     def scores_of(
@@ -99,7 +99,7 @@ class Add(Change):
         vocabulary: Vocabulary,
         states: Float[Tensor, "B Q D"],
         ids: Int[Tensor, "B K"],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
         """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
         of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, single_pass)
@@ -112,7 +112,7 @@ class Add(Change):
         ids: Int[Tensor, "N K"],
         values: Float[Tensor, "N K"],
         present: Bool[Tensor, "N K"],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
         """The scores with the values added."""
         return scores.scatter_add_(1, ids, values.masked_fill(~present, 0.0).to(scores.dtype))
@@ -131,25 +131,25 @@ class Add(Change):
 
 
 @dataclass(frozen=True)
-class Touched:
+class EditedTokens:
     """Which tokens an edit changed.
 
     Args:
         source: Name under which ``sources`` reports their probability.
         ids: Tokens.
         present: Which of them were changed.
-        places: Where they stand, as in ``OnWords``.
+        places: Where they stand, as in ``TokenLogitEdit``.
     """
 
     source: str
     ids: Int[Tensor, "N K"]
     present: Bool[Tensor, "N K"]
-    places: Entries | None = None
+    places: CopyScores | None = None
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Touched:
+    def map(self, change: Callable[[Tensor], Tensor]) -> EditedTokens:
         """With ``change`` made to every tensor that has a row for each position."""
         places = None if self.places is None else self.places.map(change)
-        return Touched(self.source, change(self.ids), change(self.present), places)
+        return EditedTokens(self.source, change(self.ids), change(self.present), places)
 
     def holds(self, ids: Int[Tensor, "N J"], vocab_size: int) -> Bool[Tensor, "N J"]:
         """Whether each of the asked tokens was changed."""
@@ -160,11 +160,11 @@ class Touched:
         return marks.scatter_add(1, self.ids, self.present.int()).gather(1, ids) > 0
 
 
-class Edit(ABC):
+class LogitEdit(ABC):
     """A change to the scores of few tokens a position, made on the dense scores as earlier edits left them."""
 
     @abstractmethod
-    def map(self, change: Callable[[Tensor], Tensor]) -> Edit:
+    def map(self, change: Callable[[Tensor], Tensor]) -> LogitEdit:
         """With ``change`` made to every tensor that has a row for each position."""
 
     def places_in(self) -> dict[str, TextRead]:
@@ -173,13 +173,13 @@ class Edit(ABC):
 
     @abstractmethod
     def apply_(
-        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
-    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
         """Changes ``scores`` in place; returns them, and which tokens were changed, the latest change last."""
 
 
 @dataclass(frozen=True)
-class OnWords(Edit):
+class TokenLogitEdit(LogitEdit):
     """New scores for words known beforehand: those of the context, of the source (partitions, pointers).
 
     Args:
@@ -196,8 +196,8 @@ class OnWords(Edit):
 
     source: str
     words: WordScores
-    change: Change
-    places: Entries | None = None
+    change: EditMode
+    places: CopyScores | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.words, WordScores):
@@ -206,27 +206,27 @@ class OnWords(Edit):
                 "given); nextword.heads.past_words and source_words give the words of a text"
             )
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> OnWords:
+    def map(self, change: Callable[[Tensor], Tensor]) -> TokenLogitEdit:
         """With ``change`` made to the words as seen from each position."""
         places = None if self.places is None else self.places.map(change)
-        return OnWords(self.source, self.words.map(change), self.change, places)
+        return TokenLogitEdit(self.source, self.words.map(change), self.change, places)
 
     def places_in(self) -> dict[str, TextRead]:
         """The text of its places."""
         return {} if self.places is None else {self.source: self.places.text}
 
     def apply_(
-        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
-    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
         """All words at once."""
         ids, present = self.words.ids, self.words.present
         written = vocabulary.columns.writable(ids, self.words.scores, present)
         changed = self.change.write_(scores, *written, single_pass)
-        return changed, [Touched(self.source, ids, present, self.places)]
+        return changed, [EditedTokens(self.source, ids, present, self.places)]
 
 
 @dataclass(frozen=True)
-class Rerank(Edit):
+class Rerank(LogitEdit):
     """The best tokens are scored again by a query of their own, then the best of the outcome by another, and so on.
 
     Source: Softmax-CPR, reranker partition R. A step takes its candidates from the whole vector as the step before
@@ -242,7 +242,7 @@ class Rerank(Edit):
 
     queries: Float[Tensor, "N J D"]
     sizes: Sequence[int]
-    change: Change
+    change: EditMode
     from_initial: bool = False
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rerank:
@@ -250,8 +250,8 @@ class Rerank(Edit):
         return Rerank(change(self.queries), self.sizes, self.change, self.from_initial)
 
     def apply_(
-        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
-    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
         """All steps, and one write."""
         columns, size = vocabulary.columns, vocabulary.size
         if self.sizes[0] > size:
@@ -266,5 +266,5 @@ class Rerank(Edit):
             values = self.change.gather(values, best, rescored[:, step].gather(1, best).to(values.dtype))
             chosen = torch.zeros_like(present).scatter(1, best, True)
             present = present | chosen
-            touched.append(Touched(f"reranker {size}", ids, chosen))
+            touched.append(EditedTokens(f"reranker {size}", ids, chosen))
         return self.change.write_(scores, *columns.writable(ids, values, present), single_pass), touched

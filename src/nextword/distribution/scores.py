@@ -10,15 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
-from nextword.distribution.score_edits import Edit, Touched
+from nextword.distribution.score_edits import EditedTokens, LogitEdit
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.entries import Entries, Stored, TextRead, in_store
+from nextword.functional.entries import CopyScores, Stored, TextRead, in_store
 from nextword.functional.inplace import concatenate_chunks, log_softmax_, softmax_at_
 from nextword.functional.probability import at_least_float32, log_add_exp, shift_rows_
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.weight_gradient import FusedBackward
 
 
-class Scores(NextToken):
+class SoftmaxDistribution(NextToken):
     """Softmax of dense scores after sparse changes, normalised together with stored entries.
 
     With dense scores ``z = vocabulary(states)``, the edits applied to them in order, and entries ``e`` of log-mass
@@ -43,7 +43,7 @@ class Scores(NextToken):
         states: Float[Tensor, "N D"],
         *,
         nonlinearity: Callable[[Tensor], Tensor] | None = None,
-        edits: Sequence[Edit] = (),
+        edits: Sequence[LogitEdit] = (),
         stored: Mapping[str, Stored] | None = None,
         name: str = "softmax",
     ) -> None:
@@ -61,9 +61,9 @@ class Scores(NextToken):
     def __len__(self) -> int:
         return len(self.states)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Scores:
+    def map(self, change: Callable[[Tensor], Tensor]) -> SoftmaxDistribution:
         """With ``change`` made to the states, the edits and the stored entries."""
-        return Scores(
+        return SoftmaxDistribution(
             self.vocabulary.map(change),
             change(self.states),
             nonlinearity=self.nonlinearity,
@@ -79,28 +79,28 @@ class Scores(NextToken):
         """The output embedding, and what stored entries are made of."""
         return [*self.vocabulary.shared(), *(tensor for stored in self.stored.values() for tensor in stored.shared())]
 
-    def dense(self, single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
+    def dense(self, single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
         return self._whole(single_pass)[0]
 
-    def with_product(self, product: Float[Tensor, "N V"]) -> Scores:
+    def with_product(self, product: Float[Tensor, "N V"]) -> SoftmaxDistribution:
         """The same, but the first question takes ``product`` for ``vocabulary(states)``, and destroys it."""
         changed = copy(self)
         changed._product = product
         return changed
 
-    def beside(self, stored: Mapping[str, Stored]) -> Scores:
+    def beside(self, stored: Mapping[str, Stored]) -> SoftmaxDistribution:
         """The same with further entries, normalised together with all that is there."""
         changed = copy(self)
         changed.stored = self.stored | dict(stored)
         return changed
 
-    def _whole(self, single_pass: SinglePass | None = None) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+    def _whole(self, single_pass: FusedBackward | None = None) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
         """The dense scores after the edits, and which tokens each edit changed."""
         scores, touched = self._edited(single_pass)
         return self.columns.whole(scores), touched
 
-    def _edited(self, single_pass: SinglePass | None = None) -> tuple[Float[Tensor, "N _"], list[Touched]]:
+    def _edited(self, single_pass: FusedBackward | None = None) -> tuple[Float[Tensor, "N _"], list[EditedTokens]]:
         """The same, in those columns that are held here."""
         # the answer to a question is written over the product, so the next question makes a new one
         product, self._product = self._product, None
@@ -108,16 +108,16 @@ class Scores(NextToken):
         del product
         if self.nonlinearity is not None:
             scores = self.nonlinearity(scores)
-        touched: list[Touched] = []
+        touched: list[EditedTokens] = []
         for edit in self.edits:
             scores, latest = edit.apply_(scores, self.vocabulary, single_pass)
             touched += latest
         return scores, touched
 
-    def _entries(self) -> dict[str, Entries]:
+    def _entries(self) -> dict[str, CopyScores]:
         return {name: stored.scored() for name, stored in self.stored.items()}
 
-    def _normalised_(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], dict[str, Entries]]:
+    def _normalised_(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], dict[str, CopyScores]]:
         """Dense scores and entries as log-probabilities. Destroys ``scores``.
 
         Relative to the largest of each row, the normaliser is a small number; a difference of two large ones would lose
@@ -144,11 +144,11 @@ class Scores(NextToken):
             log_probs = entries.add_to_(log_probs)
         return log_probs
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         at_ids, total, _ = self._at(ids, single_pass)
         return at_ids - total[:, None]
 
-    def _at(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def _at(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Log-mass of tokens, log of the normaliser, both less the peak; and the peak."""
         at_ids, total, dense_peak = softmax_at_(self._edited(single_pass)[0], ids, single_pass, self.columns)
         # all relative to the largest of all, for the same reason as above
@@ -201,12 +201,12 @@ class Scores(NextToken):
         return self.computed()._log_token_places(ids) if self.places_in() else {}
 
 
-def in_one_product(parts: Sequence[NextToken], single_pass: SinglePass | None = None) -> list[NextToken]:
+def in_one_product(parts: Sequence[NextToken], single_pass: FusedBackward | None = None) -> list[NextToken]:
     """The same distributions; those that are softmaxes over one vocabulary get their products, made as one.
 
     Each product answers the first question to its distribution; for a second one it is made again.
     """
-    softmaxes = [part for part in parts if isinstance(part, Scores)]
+    softmaxes = [part for part in parts if isinstance(part, SoftmaxDistribution)]
     together = [part for part in softmaxes if part.vocabulary is softmaxes[0].vocabulary]
     if len(together) < 2:
         return list(parts)
@@ -218,7 +218,7 @@ def in_one_product(parts: Sequence[NextToken], single_pass: SinglePass | None = 
 
 
 class ComputedScores(NextToken):
-    """What ``Scores`` becomes when its (N, V) numbers are made.
+    """What ``SoftmaxDistribution`` becomes when its (N, V) numbers are made.
 
     Any question is answered from these numbers: log-probabilities, or the same up to one constant for each row.
 
@@ -230,7 +230,7 @@ class ComputedScores(NextToken):
     """
 
     def __init__(
-        self, dense: Float[Tensor, "N V"], touched: Sequence[Touched], stored: Mapping[str, Entries], name: str
+        self, dense: Float[Tensor, "N V"], touched: Sequence[EditedTokens], stored: Mapping[str, CopyScores], name: str
     ) -> None:
         self.dense = dense
         self.vocab_size = dense.shape[1]
@@ -269,20 +269,20 @@ class ComputedScores(NextToken):
             log_probs = entries.add_to_(log_probs)
         return log_probs
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         log_prob = self.dense.gather(1, ids)
         for entries in self.stored.values():
             log_prob = log_add_exp(log_prob, entries.log_mass_of(ids, self.vocab_size).to(log_prob.dtype))
         return log_prob
 
-    def _by_edit(self, ids: Int[Tensor, "N K"]) -> Iterator[tuple[Touched, Tensor]]:
+    def _by_edit(self, ids: Int[Tensor, "N K"]) -> Iterator[tuple[EditedTokens, Tensor]]:
         """Each edit, the latest first, with the log-probabilities of the tokens whose score it made."""
         dense, untaken = self.dense.gather(1, ids), torch.ones_like(ids, dtype=torch.bool)
         for touched in reversed(self.touched):  # the latest change of a token is the one that stands
             changed = touched.holds(ids, self.vocab_size) & untaken
             untaken = untaken & ~changed
             yield touched, dense.masked_fill(~changed, -torch.inf)
-        yield Touched(self.name, ids, untaken), dense.masked_fill(~untaken, -torch.inf)
+        yield EditedTokens(self.name, ids, untaken), dense.masked_fill(~untaken, -torch.inf)
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         shares: dict[str, Tensor] = {}
@@ -350,7 +350,7 @@ class KnownScores(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return torch.cat([log_probs for _, log_probs in self._blocks()])
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         return torch.cat([log_probs.gather(1, ids[rows]) for rows, log_probs in self._blocks()])
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:

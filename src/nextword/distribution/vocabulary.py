@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.columns import Columns
-from nextword.functional.weight_gradient import SinglePass
+from nextword.functional.columns import VocabShard
+from nextword.functional.weight_gradient import FusedBackward
 
 
 @runtime_checkable
@@ -30,22 +30,22 @@ class Vocabulary(Protocol):
         ...
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> VocabShard:
         """Which columns dense scores have."""
         ...
 
-    def __call__(self, states: Float[Tensor, "N D"], single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
+    def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """A score for every token, in a new tensor that the caller may change."""
         ...
 
     def each(
-        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: SinglePass | None = None
+        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: FusedBackward | None = None
     ) -> Sequence[Float[Tensor, "_R V"]]:
         """The same for several sets of states that belong to the same rows, in one pass over the embedding."""
         ...
 
     def scores_of(
-        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: SinglePass | None = None
+        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same for the Q states of a row, without those of all others."""
         ...
@@ -55,7 +55,7 @@ class Vocabulary(Protocol):
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
         """For each group of states, the scores of its own group of tokens (R, K); no token is in two groups.
 
@@ -101,7 +101,7 @@ class Shifted:
         return self.vocabulary.size
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> VocabShard:
         """Those of the vocabulary."""
         return self.vocabulary.columns
 
@@ -113,18 +113,18 @@ class Shifted:
         """The embedding and the shift."""
         return [*self.vocabulary.shared(), self.shift]
 
-    def __call__(self, states: Float[Tensor, "N D"], single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
+    def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """Shifted scores of every token."""
         return self.each([states], single_pass)[0]
 
     def each(
-        self, states: Sequence[Float[Tensor, "N D"]], single_pass: SinglePass | None = None
+        self, states: Sequence[Float[Tensor, "N D"]], single_pass: FusedBackward | None = None
     ) -> list[Float[Tensor, "N V"]]:
         """Shifted scores of every token, for several states of each row."""
         return [scores + self.shift[self.row] for scores in self.vocabulary.each(states, single_pass)]
 
     def scores_of(
-        self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None
+        self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None
     ) -> Float[Tensor, "N Q K"]:
         """Shifted scores of few tokens."""
         return self.vocabulary.scores_of(states, ids, single_pass) + self.shift[self.row[:, None], ids][:, None]
@@ -134,7 +134,7 @@ class Shifted:
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
         """Shifted scores of each group's own tokens."""
         products = self.vocabulary.scores_of_groups(states, ids, rows, single_pass)

@@ -10,14 +10,14 @@ positions share. Then these files act, in this order:
  2. ``products.py`` makes the scores of a chunk, products of states with the output embedding: of all tokens, of few
     tokens, or of the tokens of each class.
  3. ``columns.py`` says which columns of the scores this process holds: whoever sums over a row or picks tokens of it asks
-    the ``Columns``, and nothing else knows of shared scores.
+    the ``VocabShard``, and nothing else knows of shared scores.
  4. ``inplace.py`` writes the scores of partitions over them (``overwrite_``) and takes the softmax where it is asked
     (``softmax_at_``), in the memory of the scores; what has an answer at each position (``log_prob``, ``entropy``) it
     computes again in the backward pass.
  5. ``entries.py`` adds stored tokens with a score each, retrieved ones among them, and the distinct words of a text.
  6. ``weight_gradient.py`` gathers the gradient of the embedding (V, D) as two factors in a ``GradientCollector``,
     multiplies them when they outgrow their product, and holds them back until the rest of the backward pass is done
-    where a ``SinglePass`` allows it.
+    where a ``FusedBackward`` allows it.
 
 When autograd reaches the sum, it only scales these gradients, then goes on through the backbone. The other files serve
 whoever asks:

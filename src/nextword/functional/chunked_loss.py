@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from nextword.functional.columns import ALL_COLUMNS, Columns
+from nextword.functional.columns import ALL_COLUMNS, VocabShard
 from nextword.functional.inplace import concatenate_chunks
-from nextword.functional.weight_gradient import GradientCollector, SinglePass, deliver, first_order
+from nextword.functional.weight_gradient import FusedBackward, GradientCollector, deliver, first_order
 
-Compute = Callable[[slice, list[Tensor], SinglePass | None], Tensor]
+Compute = Callable[[slice, list[Tensor], FusedBackward | None], Tensor]
 """Returns the sum over some rows, a scalar. Given: their slice; these rows of the row tensors; the pass to hand on to
 products and to functions that work in place, None where the graph may be traversed several times."""
 
@@ -108,7 +108,7 @@ def _forward_and_backward(
     """The sum and its gradients, chunk by chunk."""
     of_rows = [torch.zeros_like(row) if row.requires_grad else None for row in rows]
     weights = [tensor for tensor in shared if tensor.requires_grad]
-    single_pass, totals = SinglePass(weights), []
+    single_pass, totals = FusedBackward(weights), []
     # a caller that checkpoints the whole model need not keep or recompute what is saved and read within this function
     no_outer_hooks = saved_tensors_hooks(_unchanged, _unchanged)
     with torch.enable_grad(), no_outer_hooks:
@@ -183,7 +183,7 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
         _budget.reset(token)
 
 
-def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: Columns = ALL_COLUMNS) -> list[slice]:
+def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabShard = ALL_COLUMNS) -> list[slice]:
     """Slices that cover ``rows`` rows of ``row_bytes`` bytes each, every slice within the memory budget.
 
     Processes that share the columns of scores make the same slices.
@@ -197,7 +197,7 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: Columns
 
 
 def sum_chunks(
-    rows: int, row_bytes: int, weight_bytes: int, device: torch.device, columns: Columns = ALL_COLUMNS
+    rows: int, row_bytes: int, weight_bytes: int, device: torch.device, columns: VocabShard = ALL_COLUMNS
 ) -> list[slice]:
     """Slices for a sum over rows whose gradient adds up in a weight of ``weight_bytes`` bytes.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
-class Columns:
+class VocabShard:
     """All columns, V of V: every answer is there.
 
     ``SharedColumns`` answers the same for a share of them, together with the processes that hold the others.
@@ -89,7 +89,7 @@ class Columns:
         """Where tokens that are held here lie among them."""
         return ids
 
-    def of_group(self, ids: Int[Tensor, "K"]) -> Columns:
+    def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
         """The columns of some tokens alone, as ``held`` leaves them; a token is then its place in ``ids``."""
         return self
 
@@ -98,7 +98,7 @@ class Columns:
         return limit
 
 
-ALL_COLUMNS = Columns()
+ALL_COLUMNS = VocabShard()
 
 
 # -- The columns of dense scores divided among processes, as rows of an output embedding are (a DTensor with
@@ -109,7 +109,7 @@ ALL_COLUMNS = Columns()
 # and in the backward pass the gradient of the states (Shoeybi et al. 2019, Megatron-LM, section 3).
 
 
-class SharedColumns(Columns):
+class SharedColumns(VocabShard):
     """A share of the columns. Every question is asked by all processes of the mesh, of the same rows and tokens.
 
     Args:
@@ -237,7 +237,7 @@ class ColumnRange(SharedColumns):
         """Counted from the beginning of the range."""
         return ids - self._begin
 
-    def of_group(self, ids: Int[Tensor, "K"]) -> Columns:
+    def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
         """Those of the group in the range."""
         return PickedColumns(self.mesh, ids, self._here(ids)[1])
 

@@ -47,13 +47,13 @@ class Stored(Protocol):
         """What may have a gradient and is the same for all positions."""
         ...
 
-    def scored(self) -> Entries:
+    def scored(self) -> CopyScores:
         """The entries."""
         ...
 
 
 @dataclass(frozen=True)
-class Entries:
+class CopyScores:
     """For each of N positions, scores of the S entries stored for its sequence; several entries may hold one token.
 
     Args:
@@ -77,7 +77,7 @@ class Entries:
     stored: Bool[Tensor, "B S"] | None = None
     text: TextRead = "text"
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Entries:
+    def map(self, change: Callable[[Tensor], Tensor]) -> CopyScores:
         """With ``change`` made to every tensor that has a row for each position."""
         return replace(self, row=change(self.row), scores=change(self.scores), visible=change(self.visible))
 
@@ -85,7 +85,7 @@ class Entries:
         """Nothing: every position has scores of its own."""
         return ()
 
-    def scored(self) -> Entries:
+    def scored(self) -> CopyScores:
         """These entries."""
         return self
 
@@ -99,7 +99,7 @@ class Entries:
             return self.scores.new_full((len(self.scores),), -torch.inf)
         return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
 
-    def relative(self) -> tuple[Entries, Float[Tensor, "N"]]:
+    def relative(self) -> tuple[CopyScores, Float[Tensor, "N"]]:
         """The same entries relative to the largest of each position, and that largest score.
 
         Their masses are small numbers; the difference of two large ones would lose digits.
@@ -108,7 +108,7 @@ class Entries:
         peak = peak.masked_fill(peak == -torch.inf, 0.0)  # nothing visible
         return self.lowered(peak), peak
 
-    def lowered(self, by: Float[Tensor, "N"]) -> Entries:
+    def lowered(self, by: Float[Tensor, "N"]) -> CopyScores:
         """The same entries with ``by`` taken from every score of a position."""
         return replace(self, scores=self.scores - by[:, None])
 
@@ -121,7 +121,7 @@ class Entries:
         scores = self.scores.masked_fill(~self.visible, -torch.inf)
         return torch.nn.functional.pad(scores, (self.first_place, 0), value=-torch.inf)
 
-    def holding(self, ids: Int[Tensor, "N"]) -> Entries:
+    def holding(self, ids: Int[Tensor, "N"]) -> CopyScores:
         """The same entries, of which each position sees only those that hold its token."""
         return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
 
@@ -199,11 +199,11 @@ class Entries:
 
 
 @dataclass(frozen=True)
-class Retrieved(Entries):
+class Retrieved(CopyScores):
     """Entries of which every position has its own: K tokens that a search found for it, and where each one stands.
 
-    A distribution takes them as it takes other entries: ``Interpolated`` mixes them with any distribution by a gate,
-    ``Scores`` normalises them together with its own scores. Made by ``Retrieved.of``.
+    A distribution takes them as it takes other entries: ``PointerMixture`` mixes them with any distribution by a gate,
+    ``SoftmaxDistribution`` normalises them together with its own scores. Made by ``Retrieved.of``.
 
     Args:
         stands: Document, and place within it, of the token that each entry stands for.

@@ -10,16 +10,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from nextword.functional.columns import ALL_COLUMNS, Columns
+from nextword.functional.columns import ALL_COLUMNS, VocabShard
 from nextword.functional.products import only_torch_operations
-from nextword.functional.weight_gradient import SinglePass, first_order
+from nextword.functional.weight_gradient import FusedBackward, first_order
 
 
 def softmax_at_(
     scores: Float[Tensor, "N V"],
     ids: Int[Tensor, "N K"],
-    single_pass: SinglePass | None = None,
-    columns: Columns = ALL_COLUMNS,
+    single_pass: FusedBackward | None = None,
+    columns: VocabShard = ALL_COLUMNS,
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
     """What a softmax needs: the scores of K tokens a row, and the log-sum-exp of the row. Destroys ``scores``.
 
@@ -47,7 +47,7 @@ def softmax_at_(
     return at_ids, mass.log(), peak
 
 
-def _exponentials_(scores: Tensor, ids: Tensor, columns: Columns) -> tuple[Tensor, Tensor, Tensor]:
+def _exponentials_(scores: Tensor, ids: Tensor, columns: VocabShard) -> tuple[Tensor, Tensor, Tensor]:
     peak = columns.peak(scores)
     at_ids = columns.gather(scores, ids) - peak
     return at_ids, columns.total(scores.sub_(peak).exp_().sum(-1)), peak[:, 0]
@@ -56,7 +56,7 @@ def _exponentials_(scores: Tensor, ids: Tensor, columns: Columns) -> tuple[Tenso
 class _SoftmaxAt(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, ids: Tensor, traversed_once: bool, columns: Columns
+        ctx: Any, scores: Tensor, ids: Tensor, traversed_once: bool, columns: VocabShard
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         at_ids, mass, peak = _exponentials_(scores, ids, columns)
         ctx.mark_dirty(scores)
@@ -103,7 +103,7 @@ def overwrite_(
     ids: Int[Tensor, "N K"],
     values: Float[Tensor, "N K"],
     present: Bool[Tensor, "N K"],
-    single_pass: SinglePass | None = None,
+    single_pass: FusedBackward | None = None,
 ) -> Float[Tensor, "N V"]:
     """Puts ``values`` in place of the scores of ``ids`` wherever ``present``. Changes ``scores``, and returns them.
 

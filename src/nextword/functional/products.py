@@ -14,14 +14,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.functional.weight_gradient import Factors, GradientCollector, SinglePass, first_order
+from nextword.functional.weight_gradient import Factors, FusedBackward, GradientCollector, first_order
 
 
 def dense_products(
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, "V"] | None,
     states: Sequence[Float[Tensor, "_R D"]],
-    single_pass: SinglePass | None = None,
+    single_pass: FusedBackward | None = None,
 ) -> list[Float[Tensor, "_R V"]]:
     """``states[k] @ weight.T + bias`` for every k, as one product; each result may be changed in place.
 
@@ -149,7 +149,7 @@ def grouped_product(
     weight: Float[Tensor, "V D"],
     states: Sequence[Float[Tensor, "_R D"]],
     ids: Sequence[Int[Tensor, "_K"]],
-    single_pass: SinglePass | None = None,
+    single_pass: FusedBackward | None = None,
 ) -> tuple[Float[Tensor, "_R _K"], ...]:
     """``states[g] @ weight[ids[g]].T`` for every group g, with gradients of both.
 
@@ -188,7 +188,7 @@ def picked_product(
     weight: Float[Tensor, "V D"],
     states: Float[Tensor, "B Q D"],
     ids: Int[Tensor, "B K"],
-    single_pass: SinglePass | None = None,
+    single_pass: FusedBackward | None = None,
 ) -> Float[Tensor, "B Q K"]:
     """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; autograd gets a sparse one of the weight.
 

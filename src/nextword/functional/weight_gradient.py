@@ -105,7 +105,7 @@ class GradientCollector:
         return self._total
 
 
-class SinglePass:
+class FusedBackward:
     """A graph that is traversed backwards once, right after it is recorded, and then dropped.
 
     The caller who makes one promises that, and hands it to the functions that record the graph. These may then

@@ -7,7 +7,16 @@ heads are made of, such as gates and partitions, is in files of its own; the oth
 import importlib
 import pkgutil
 
-from nextword.heads.head import Head, HeadConfig, Keeper, RemembersTokens, build_head, head_spec, parse_head, registry
+from nextword.heads.head import (
+    CachedModule,
+    Head,
+    HeadConfig,
+    RemembersTokens,
+    build_head,
+    head_spec,
+    parse_head,
+    registry,
+)
 from nextword.heads.input_states import Dimensions, MultiInputConfig, modifiers
 from nextword.heads.local_embeddings import LocalEmbeddings, past_places, past_words, source_places, source_words
 
@@ -15,10 +24,10 @@ for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
+    "CachedModule",
     "Dimensions",
     "Head",
     "HeadConfig",
-    "Keeper",
     "LocalEmbeddings",
     "MultiInputConfig",
     "RemembersTokens",

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.distribution import Interpolated, NextToken, OnMemory, Scores
-from nextword.functional.entries import Entries, TextRead
+from nextword.distribution import CacheDistribution, NextToken, PointerMixture, SoftmaxDistribution
+from nextword.functional.entries import CopyScores, TextRead
 from nextword.functional.keys_in_place import Keys
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, CopyCalibration
@@ -136,14 +136,14 @@ class CacheHead(Head):
             keys = context.states if context.source is None else context.source.states
             self.config = self.config.model_copy(update={"temperature": fitted_temperature(context.states, keys)})
         if self.config.weight == FITTED:
-            share = unobtrusive_share(Scores(context.vocabulary, context.states), self.entries(context))
+            share = unobtrusive_share(SoftmaxDistribution(context.vocabulary, context.states), self.entries(context))
             self.config = self.config.model_copy(update={"weight": share})
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """Every state is a key once the token after it is known."""
         return {_STREAM: states}
 
-    def entries(self, context: Context) -> Entries:
+    def entries(self, context: Context) -> CopyScores:
         """The stored tokens with their similarities."""
         stored = self._stored(context, self._temperature)
         return stored.with_scores(context.similarities(stored.queries, stored.keys))
@@ -153,11 +153,11 @@ class CacheHead(Head):
         if self.config.mode != "joint":
             return None
         return CopyCalibration(
-            lambda context: (Scores(context.vocabulary, context.states), self._stored(context, 1.0)),
+            lambda context: (SoftmaxDistribution(context.vocabulary, context.states), self._stored(context, 1.0)),
             interpolated=True, joint=True,
         )  # fmt: skip
 
-    def _stored(self, context: Context, temperature: float) -> StoredStates:
+    def _stored(self, context: Context, temperature: float) -> LazyCopyScores:
         keys: Keys
         if context.source is not None:
             ids, keys = context.source.ids, at_least_float32(context.source.states)
@@ -177,12 +177,12 @@ class CacheHead(Head):
                 visible &= place > context.position[:, None] - self.config.long
         queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * temperature)
         text: TextRead = "text" if context.source is None else "source"
-        return StoredStates(ids, context.row, queries, keys, visible, first_place, stored, text)
+        return LazyCopyScores(ids, context.row, queries, keys, visible, first_place, stored, text)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The joint distribution, or one of its parts."""
         mode = mode or self.config.mode
-        softmax = Scores(context.vocabulary, context.states)
+        softmax = SoftmaxDistribution(context.vocabulary, context.states)
         if mode == "lm_only":
             return softmax
         share = self.config.as_published().weight
@@ -190,20 +190,20 @@ class CacheHead(Head):
             # where gradients are made similarities are, too, a chunk of positions at a time; and those of a long memory
             in_chunks = torch.is_grad_enabled() or (self.config.long is not None and context.layout.width > 1)
             stored = self._stored(context, self._temperature) if in_chunks else self.entries(context)
-            return Scores(context.vocabulary, context.states, stored={"cache": stored})
+            return SoftmaxDistribution(context.vocabulary, context.states, stored={"cache": stored})
         entries = self.entries(context)
         if mode == "cache_only":
-            return OnMemory(entries, softmax)
+            return CacheDistribution(entries, softmax)
         shares = entries.scores.new_tensor([1 - share, share]).log()
         of_softmax, of_cache = shares[:, None].expand(2, len(softmax))
-        return Interpolated(softmax, entries, of_softmax, of_cache, name="cache")
+        return PointerMixture(softmax, entries, of_softmax, of_cache, name="cache")
 
 
 # -- Stored tokens whose scores are similarities of states, made for as many positions as are asked at once.
 
 
 @dataclass(frozen=True)
-class StoredStates:
+class LazyCopyScores:
     """Entries of N positions before their scores (N, S) are made.
 
     Args:
@@ -212,7 +212,7 @@ class StoredStates:
         queries: What each position looks for.
         keys: What each entry is found by.
         visible: Which entries each position may see.
-        first_place: As in ``Entries``.
+        first_place: As in ``CopyScores``.
         stored: Likewise.
         text: Likewise.
     """
@@ -226,7 +226,7 @@ class StoredStates:
     stored: Bool[Tensor, "B S"]
     text: TextRead = "text"
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> StoredStates:
+    def map(self, change: Callable[[Tensor], Tensor]) -> LazyCopyScores:
         """With ``change`` made to every tensor that has a row for each position."""
         queries, visible = change(self.queries), change(self.visible)
         return replace(self, row=change(self.row), queries=queries, visible=visible)
@@ -235,11 +235,11 @@ class StoredStates:
         """The keys; those of a serving engine have no gradient."""
         return [self.keys] if isinstance(self.keys, Tensor) else []
 
-    def with_scores(self, scores: Float[Tensor, "N S"]) -> Entries:
+    def with_scores(self, scores: Float[Tensor, "N S"]) -> CopyScores:
         """Entries with these scores."""
-        return Entries(self.ids, self.row, scores, self.visible, self.first_place, self.stored, self.text)
+        return CopyScores(self.ids, self.row, scores, self.visible, self.first_place, self.stored, self.text)
 
-    def scored(self) -> Entries:
+    def scored(self) -> CopyScores:
         """Entries with the dot products of queries and keys, of the sequences alone that positions belong to."""
         if not len(self.row):
             return self.with_scores(self.queries.new_zeros(0, self.keys.shape[1]))

@@ -23,8 +23,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.distribution import NextToken, Scores
-from nextword.functional.entries import Entries, Stored
+from nextword.distribution import NextToken, SoftmaxDistribution
+from nextword.functional.entries import CopyScores, Stored
 from nextword.heads.context import Context
 
 # -- What a head's settings are chosen by, without training: gathered in one pass over held-out tokens.
@@ -145,7 +145,7 @@ class CopyCalibration(Calibration):
         """As in the contract."""
         base, stored = self._parts(context)
         if self._joint:
-            assert isinstance(base, Scores), "a head with one normaliser refuses others"
+            assert isinstance(base, SoftmaxDistribution), "a head with one normaliser refuses others"
             alone, normaliser = base.log_prob_and_normaliser(ids)
         else:
             alone = base.log_prob(ids)
@@ -157,7 +157,7 @@ class CopyCalibration(Calibration):
             self._read.append(self._kept(entries, ids[part], alone[part], normaliser[part]))
         return alone
 
-    def _kept(self, entries: Entries, ids: Tensor, alone: Tensor, normaliser: Tensor) -> Copies:
+    def _kept(self, entries: CopyScores, ids: Tensor, alone: Tensor, normaliser: Tensor) -> Copies:
         relative, peak = entries.relative()
         scores = relative.scores.masked_fill(~entries.visible, -torch.inf)
         if self._temperatures is None and entries.visible.any():
@@ -290,7 +290,7 @@ def _masses(scores: Float[Tensor, "N S"], temperatures: Float[Tensor, "G"]) -> F
 
 
 def _held_masses(
-    entries: Entries, token: Int[Tensor, "N"], temperatures: Float[Tensor, "G"]
+    entries: CopyScores, token: Int[Tensor, "N"], temperatures: Float[Tensor, "G"]
 ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N G"]]:
     """The same of the few entries that hold a token, beside how much their largest lies below 0."""
     row, column = entries.holding(token).visible.nonzero(as_tuple=True)

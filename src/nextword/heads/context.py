@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.distribution.score_edits import Change
+from nextword.distribution.score_edits import EditMode
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.keys_in_place import Keys, StreamsInPlace, key_products
 from nextword.functional.probability import at_least_float32
@@ -183,7 +183,7 @@ class Context:
         return self.layout.similarities(queries, keys)
 
     def word_scores(
-        self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: Change
+        self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: EditMode
     ) -> Float[Tensor, "N K"]:
         """What each position's query of the output embedding gives to K words of its sequence."""
         packed = change.scores_of(self.output_layer, self.layout.pack(queries), ids)
@@ -209,10 +209,10 @@ class Context:
 # Every place of a text has a slot, and what a head keeps of the place (its token, its streams) lies there. Who says
 # which slot that is differs:
 #
-# - A ``History`` (``history.py``) rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one
+# - A ``HeadCache`` (``history.py``) rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one
 #   behind the other.
-# - ``PagedMemory`` (``slots.py``) belongs to a serving engine, which packs the new places of many requests side by side
-#   and keeps the past of each in blocks. A row of the pass is one new place.
+# - ``PagedHeadCache`` (``slots.py``) belongs to a serving engine, which packs the new places of many requests side by
+#   side and keeps the past of each in blocks. A row of the pass is one new place.
 #
 # A head is asked in the same way with either, and does not know which it has.
 
@@ -223,7 +223,7 @@ DOCUMENT = "document"
 """Stream of a memory of several documents: the number of the one at each place."""
 
 
-class PassMemory(ABC):
+class HeadCacheView(ABC):
     """What one forward pass does with the memory of a head.
 
     In each pass ``preceded`` is called for every window of the head, then ``remember`` once; after it ``recall`` gives

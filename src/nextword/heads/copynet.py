@@ -12,7 +12,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from nextword.distribution import NextToken, Scores
+from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, registry
 from nextword.heads.input_states import Dimensions, Projection
@@ -96,5 +96,5 @@ class CopyNetHead(Head):
         softmax = self._softmax(context)
         return softmax.beside({"pointer": biased})
 
-    def _softmax(self, context: Context) -> Scores:
-        return Scores(context.vocabulary, self.project(context.inputs))
+    def _softmax(self, context: Context) -> SoftmaxDistribution:
+        return SoftmaxDistribution(context.vocabulary, self.project(context.inputs))

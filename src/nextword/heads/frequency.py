@@ -13,7 +13,7 @@ from jaxtyping import Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from nextword.distribution import ClassDraw, Factorized, TokenClasses
+from nextword.distribution import ClassDraw, FactorizedDistribution, TokenClasses
 from nextword.functional.frequency import TokenCounts, divide
 from nextword.functional.frequency.classes import by_frequency
 from nextword.functional.probability import fitted_softmax
@@ -233,10 +233,10 @@ class FrequencyHead(Head):
         )
         self.classes = ClassEmbedding(dimensions.hidden, len(config.boundaries), bias=False)
 
-    def forward(self, context: Context, mode: str | None = None) -> Factorized:
+    def forward(self, context: Context, mode: str | None = None) -> FactorizedDistribution:
         """Class times token within the class."""
         states = self.project(context.inputs)
-        factorized = Factorized(context.vocabulary, states, self.classes(states), self.table.classes())
+        factorized = FactorizedDistribution(context.vocabulary, states, self.classes(states), self.table.classes())
         if self.config.prior != "softmax":
             return factorized
         return factorized.over_prior(factorized.log_softmax_class_mass())

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nextword.distribution import NextToken
-from nextword.functional.entries import Entries
+from nextword.functional.entries import CopyScores
 from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
 from nextword.heads.input_states import Dimensions, input_states_of, modifiers
@@ -56,7 +56,7 @@ class HeadConfig(SpecSettings):
         return self
 
 
-class Keeper(nn.Module):
+class CachedModule(nn.Module):
     """A part of a head that looks at earlier places or at the source, and says what to keep of them.
 
     Whatever depends on one place alone is computed once, when the place is new, and kept until the end.
@@ -82,7 +82,7 @@ class Head(nn.Module, ABC):
     A concrete head is final (nobody inherits from it), stands in one file of ``nextword/heads`` with its ``Config``,
     and is found through ``@registry.register("name")``. What its projections and gates read is ``context.inputs``,
     which a config field ``mi`` widens to several layers and positions. What looks at other places is a
-    ``Keeper``: an attribute of the head, found here.
+    ``CachedModule``: an attribute of the head, found here.
 
     Args:
         config: The head's settings.
@@ -107,8 +107,8 @@ class Head(nn.Module, ABC):
         self.inputs = input_states_of(getattr(config, "mi", None), dimensions)
 
     @property
-    def _keepers(self) -> list[Keeper]:
-        return [part for part in self.children() if isinstance(part, Keeper)]
+    def _keepers(self) -> list[CachedModule]:
+        return [part for part in self.children() if isinstance(part, CachedModule)]
 
     @property
     def layers(self) -> int:
@@ -284,7 +284,7 @@ class StoredTexts(Protocol):
 class RemembersTokens(Protocol):
     """A head with stored tokens, scored by similarity: what alignment objectives train."""
 
-    def entries(self, context: Context) -> Entries:
+    def entries(self, context: Context) -> CopyScores:
         """The stored tokens with the similarity of each as seen from every position."""
         ...
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nextword.heads.context import PassMemory
+from nextword.heads.context import HeadCacheView
 from nextword.runtime.devices import precision_of
 from nextword.settings.config import Settings
 from nextword.settings.specs import Modifier, ModifierEntry, Modifiers
@@ -88,7 +88,7 @@ class LastState(nn.Module):
         states: Float[Tensor, "B T D"],
         layers: tuple[Tensor, ...],
         valid: Bool[Tensor, "B T"],
-        history: PassMemory | None,
+        history: HeadCacheView | None,
     ) -> Float[Tensor, "B T Q"]:
         """``q_t`` at every new place.
 
@@ -145,7 +145,7 @@ class InputBlock(LastState):
         states: Float[Tensor, "B T D"],
         layers: tuple[Tensor, ...],
         valid: Bool[Tensor, "B T"],
-        history: PassMemory | None,
+        history: HeadCacheView | None,
     ) -> Float[Tensor, "B T Q"]:
         """``q_t`` at every new place."""
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)

@@ -16,14 +16,14 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nextword.distribution import Interpolated, NextToken, Retrieved
+from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, CopyCalibration
 from nextword.heads.context import Context, Memory
 from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
 from nextword.heads.input_states import Dimensions
 from nextword.heads.safe_start import MOST
-from nextword.heads.wrapper_head import OverHead, OverHeadConfig, normalised_jointly
+from nextword.heads.wrapper_head import OverHeadConfig, WrapperHead, normalised_jointly
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
 from nextword.retrieval.search import Search
 from nextword.retrieval.stored_keys import StoreOrigin
@@ -70,7 +70,7 @@ class KnnConfig(OverHeadConfig):
 
 
 @registry.register("knn")
-class KnnHead(OverHead):
+class KnnHead(WrapperHead):
     """The distribution of any head, mixed with the tokens that followed the k stored states nearest to this one.
 
     Formula: with keys ``k_j`` that the tokens ``x_j`` followed, ``s_j = -|h_t - k_j|² / (tau sqrt(D))`` (or
@@ -370,7 +370,7 @@ class FixedWeight(Mixing):
     def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
         """The interpolation; the head below speaks alone where nothing was found."""
         shares = found.scores.new_tensor([1 - weight, weight]).log().expand(len(found.scores), 2)
-        return Interpolated(below, found, shares[:, 0], shares[:, 1], name)
+        return PointerMixture(below, found, shares[:, 0], shares[:, 1], name)
 
 
 class ConfidenceGate(Mixing):
@@ -397,7 +397,7 @@ class ConfidenceGate(Mixing):
     def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
         """The interpolation with the gate's weights."""
         logit = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0].to(found.scores.dtype)
-        return Interpolated(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), name)
+        return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), name)
 
     @staticmethod
     @torch.no_grad()

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.functional.entries import Entries, TextRead, UniqueTokens
+from nextword.functional.entries import CopyScores, TextRead, UniqueTokens
 from nextword.functional.keys_in_place import Keys
 from nextword.functional.probability import at_least_float32
 from nextword.heads.context import Context, Memory, Source
-from nextword.heads.head import HeadConfig, Keeper
+from nextword.heads.head import CachedModule, HeadConfig
 from nextword.heads.input_states import FAINT, Dimensions, MultiInputConfig, Projection
 from nextword.runtime.devices import precision_of
 
@@ -28,7 +28,7 @@ class PointerConfig(HeadConfig):
     """Whether a position may point at its own token."""
 
 
-class LocalEmbeddings(Keeper):
+class LocalEmbeddings(CachedModule):
     """Queries and local embeddings: ``p_t = PD q_t`` and ``e_s = LD q_s``.
 
     Over the source they are ``p_t = PE q_t`` and ``e_s = LE state_s`` of the encoder's states.
@@ -113,11 +113,11 @@ class LocalEmbeddings(Keeper):
         """Which text the places are of."""
         return "source" if self.reads_source else "text"
 
-    def entries(self, context: Context) -> Entries:
+    def entries(self, context: Context) -> CopyScores:
         """The places with ``p_t . e_s`` as their scores."""
         ids, keys, visible = self.places(context)
         scores = context.similarities(self.queries(context), keys)
-        return Entries(ids, context.row, scores, visible, text=self.text)
+        return CopyScores(ids, context.row, scores, visible, text=self.text)
 
 
 def _mapped(projection: Projection, states: Tensor) -> Tensor:

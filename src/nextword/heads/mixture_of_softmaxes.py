@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import nn
 
-from nextword.distribution import Mixture, NextToken, Scores
+from nextword.distribution import Mixture, NextToken, SoftmaxDistribution
 from nextword.heads.context import Context
 from nextword.heads.gate import DynamicGate, Gate, StaticGate, UniformGate
 from nextword.heads.head import Head, HeadConfig, registry
@@ -90,7 +90,7 @@ class MixtureOfSoftmaxes(Head):
         vocabulary, inputs = context.vocabulary, context.inputs
         edits = [self.partition(context)] + [[]] * (len(self.project) - 1)
         parts = [
-            Scores(vocabulary, projection(inputs), edits=own, name=f"softmax {number}")
+            SoftmaxDistribution(vocabulary, projection(inputs), edits=own, name=f"softmax {number}")
             for number, (projection, own) in enumerate(zip(self.project, edits, strict=True), start=1)
         ]
         return Mixture(parts, self.gate(inputs))

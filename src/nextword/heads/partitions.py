@@ -11,32 +11,32 @@ from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator, model_validator
 from torch import Tensor, nn
 
-from nextword.distribution import Add, Change, Edit, OnWords, Replace, Rerank
-from nextword.functional.entries import Entries, TextRead, UniqueTokens, WordScores
+from nextword.distribution import Add, EditMode, LogitEdit, Replace, Rerank, TokenLogitEdit
+from nextword.functional.entries import CopyScores, TextRead, UniqueTokens, WordScores
 from nextword.heads.context import Context
-from nextword.heads.head import Keeper
+from nextword.heads.head import CachedModule
 from nextword.heads.input_states import FAINT, Dimensions, Projection, modifiers
 from nextword.heads.local_embeddings import LocalEmbeddings, past_places, past_words, source_places, source_words
 from nextword.settings.config import Settings
 from nextword.settings.specs import Modifier, ModifierEntry
 
-_CHANGES: dict[Mode, Change] = {"assign": Replace(), "add": Add()}
+_CHANGES: dict[Mode, EditMode] = {"assign": Replace(), "add": Add()}
 
 
-def partition_of(config: PartitionConfig | None, width: int, dimensions: Dimensions, bias: bool) -> Keeper:
+def partition_of(config: PartitionConfig | None, width: int, dimensions: Dimensions, bias: bool) -> CachedModule:
     """The edits of a head: those of its partitions, or none where it has no partition."""
     return NoEdits() if config is None else Partition(config, width, dimensions, bias)
 
 
-class NoEdits(Keeper):
+class NoEdits(CachedModule):
     """A head without partitions: its scores stay as they are."""
 
-    def forward(self, context: Context) -> list[Edit]:
+    def forward(self, context: Context) -> list[LogitEdit]:
         """No edit."""
         return []
 
 
-class Partition(Keeper):
+class Partition(CachedModule):
     """The edits that the partitions of a head make on its dense scores.
 
     Formula, in assign mode; the first line that holds gives the score::
@@ -93,8 +93,8 @@ class Partition(Keeper):
         self.reads_source = config.encoder
 
     @property
-    def _keepers(self) -> list[Keeper]:
-        return [part for part in self.children() if isinstance(part, Keeper)]
+    def _keepers(self) -> list[CachedModule]:
+        return [part for part in self.children() if isinstance(part, CachedModule)]
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """The local embeddings of new places."""
@@ -104,10 +104,10 @@ class Partition(Keeper):
         """The local embeddings of the source."""
         return {name: kept for keeper in self._keepers for name, kept in keeper.source_streams(states).items()}
 
-    def forward(self, context: Context) -> list[Edit]:
+    def forward(self, context: Context) -> list[LogitEdit]:
         """The edits, in the order in which they are made."""
         config = self.config
-        edits: list[Edit] = []
+        edits: list[LogitEdit] = []
         if config.rerank:
             queries = torch.stack([reranker(context.inputs) for reranker in self.rerankers], 1)
             from_initial = config.candidates == "initial"
@@ -127,7 +127,7 @@ class Partition(Keeper):
         occurred: _Occurred,
         projection: Projection | None,
         local: LocalEmbeddings | None,
-    ) -> OnWords:
+    ) -> TokenLogitEdit:
         """The scores of words that occurred: by a query of their own, by the mean over their places, or both."""
         words, values = occurred.words, []
         similarities = context.states.new_zeros(1, 1).expand(occurred.visible.shape)  # every place counts alike
@@ -138,8 +138,8 @@ class Partition(Keeper):
             values.append(words.mean(similarities, occurred.visible, context.row))
         value = values[0] if len(values) == 1 else values[0] + values[1]
         scores = WordScores(words, context.row, value, occurred.present)
-        places = Entries(occurred.ids, context.row, similarities, occurred.visible, text=occurred.text)
-        return OnWords(name, scores, self._change, places)
+        places = CopyScores(occurred.ids, context.row, similarities, occurred.visible, text=occurred.text)
+        return TokenLogitEdit(name, scores, self._change, places)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nextword.distribution import Interpolated, NextToken, Scores
-from nextword.functional.entries import Entries
+from nextword.distribution import NextToken, PointerMixture, SoftmaxDistribution
+from nextword.functional.entries import CopyScores
 from nextword.functional.keys_in_place import Keys, KeysInPlace, read_keys
 from nextword.functional.weight_gradient import first_order
 from nextword.heads.context import Context
@@ -101,18 +101,18 @@ class PointerGeneratorHead(Head):
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """Softmax and attention, weighed by the gate."""
         gate = self.gate(context.states)
-        return Interpolated(self._softmax(context), self._attention(context), F.logsigmoid(gate), F.logsigmoid(-gate))
+        return PointerMixture(self._softmax(context), self._attention(context), F.logsigmoid(gate), F.logsigmoid(-gate))
 
-    def _softmax(self, context: Context) -> Scores:
-        return Scores(context.vocabulary, self.project(context.inputs))
+    def _softmax(self, context: Context) -> SoftmaxDistribution:
+        return SoftmaxDistribution(context.vocabulary, self.project(context.inputs))
 
-    def _attention(self, context: Context) -> Entries:
+    def _attention(self, context: Context) -> CopyScores:
         ids, keys, visible = self.local.places(context)
         queries = self.local.queries(context) + self.attention_bias
         with torch.autocast(queries.device.type, enabled=False):
             vector = self.attention_vector.to(queries.dtype)
             scores = additive_scores(context.layout.pack(queries), keys, vector, self._reach(context))
-        return Entries(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
+        return CopyScores(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
 
     def _reach(self, context: Context) -> Int[Tensor, "Q"] | None:
         """How many places the positions in each column of the layout see at most; None where it is no fewer than all.

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.distribution import Interpolated, NextToken, Scores
+from nextword.distribution import NextToken, PointerMixture, SoftmaxDistribution
 from nextword.heads.context import Context
 from nextword.heads.gate import ScalarGate
 from nextword.heads.head import FITTED, Fitted, Head, registry
@@ -88,7 +88,7 @@ class PointerSentinelHead(Head):
         sentinel = self.gate(context.states).to(peak.dtype) - peak
         # where nothing is visible Interpolated gives the softmax all; any finite number keeps its gradient out
         lead = sentinel - torch.where(entries.any_visible(), entries.log_mass(), 0.0)
-        return Interpolated(self._softmax(context), entries, F.logsigmoid(lead), F.logsigmoid(-lead))
+        return PointerMixture(self._softmax(context), entries, F.logsigmoid(lead), F.logsigmoid(-lead))
 
-    def _softmax(self, context: Context) -> Scores:
-        return Scores(context.vocabulary, self.project(context.inputs))
+    def _softmax(self, context: Context) -> SoftmaxDistribution:
+        return SoftmaxDistribution(context.vocabulary, self.project(context.inputs))

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution import NextToken
-from nextword.functional.entries import Entries
+from nextword.functional.entries import CopyScores
 from nextword.functional.probability import at_least_float32
 
 MOST = 0.03
@@ -55,7 +55,7 @@ def fitted_temperature(queries: Float[Tensor, "N D"], keys: Float[Tensor, "*rows
     return float(f"{similarity / SHARPNESS:.3g}") if similarity > 0 else 1.0
 
 
-def unobtrusive_share(softmax: NextToken, added: Entries) -> float:
+def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
     """The largest share of stored tokens that leaves the likeliest token what it was nearly everywhere.
 
     At a position, entries with shares ``c`` make a token ``v`` overtake the likeliest one ``u`` from the weight ``w``
@@ -77,7 +77,7 @@ def unobtrusive_share(softmax: NextToken, added: Entries) -> float:
     return min(MOST, max(_LEAST, float(f"{share:.3g}")))
 
 
-def _overtaking(softmax: NextToken, entries: Entries) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
+def _overtaking(softmax: NextToken, entries: CopyScores) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
     """From which weight on another token is the likeliest (1: never), and the probability of the likeliest one.
 
     Of the positions that see an entry.

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.distribution import NextToken, Scores
+from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
 from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
@@ -89,7 +89,7 @@ class SigsoftmaxHead(Head):
         """One softmax of bent scores."""
         projected = self.project(context.inputs)
         bend = partial(sigmoid_bend, shift=self.config.as_published().shift)
-        return Scores(context.vocabulary, projected, nonlinearity=bend, name="sigsoftmax")
+        return SoftmaxDistribution(context.vocabulary, projected, nonlinearity=bend, name="sigsoftmax")
 
 
 def sigmoid_bend(scores: Float[Tensor, "N V"], shift: float = 0.0) -> Float[Tensor, "N V"]:

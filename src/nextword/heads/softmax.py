@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from nextword.distribution import NextToken, Scores
+from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.heads.context import Context
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection, modifiers
@@ -92,10 +92,10 @@ class SoftmaxHead(Head):
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """One softmax, of scores that the partitions have edited."""
-        return Scores(context.vocabulary, self.project(context.inputs), edits=self.partition(context))
+        return SoftmaxDistribution(context.vocabulary, self.project(context.inputs), edits=self.partition(context))
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:
         """Log-probabilities; for plain ``softmax`` the backbone's own scores, as if nothing were attached."""
-        if self.is_identity and isinstance(distribution, Scores):
+        if self.is_identity and isinstance(distribution, SoftmaxDistribution):
             return distribution.columns.whole(distribution.vocabulary(distribution.states))
         return distribution.log_probs()

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from pydantic import field_validator
 from torch import Tensor
 
-from nextword.distribution import NextToken, Scores
+from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.functional.entries import Stored
 from nextword.heads.context import Context
 from nextword.heads.head import Head, HeadConfig, StoredTexts, build_head, head_spec, parse_head
@@ -56,7 +56,7 @@ def _table(head: str | dict[str, Any] | HeadConfig) -> str | dict[str, Any]:
     return head.unbuilt().model_dump() if isinstance(head, HeadConfig) else head
 
 
-class OverHead(Head):
+class WrapperHead(Head):
     """The part of a head over another one that is the same whatever it adds.
 
     A concrete one adds ``forward`` and, where it looks at earlier tokens, sets ``reads_past``.
@@ -112,7 +112,7 @@ class OverHead(Head):
 
     def take_over(self, former: Head) -> None:
         """Goes on with the model's own head, or with the one below that, where it is the one that is asked for."""
-        own = former.below if isinstance(former, OverHead) else former
+        own = former.below if isinstance(former, WrapperHead) else former
         if own.config.unbuilt() == self.below.config.unbuilt():
             self.below, self._taken_over = own, True
             self._know_below()
@@ -141,7 +141,7 @@ class OverHead(Head):
         return self.below.facts()
 
 
-def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> Scores:
+def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
     """A distribution with further entries under its own normaliser.
 
     Args:
@@ -152,7 +152,7 @@ def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], pl
     Raises:
         ValueError: It is not one softmax.
     """
-    if not isinstance(distribution, Scores):
+    if not isinstance(distribution, SoftmaxDistribution):
         raise ValueError(
             f"{place}: must be over a head with one softmax, such as softmax, softmax+cpr:20,100 or cache "
             f"({type(distribution).__name__} given); elsewhere mix by a weight"

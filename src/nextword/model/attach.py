@@ -21,7 +21,7 @@ from nextword.conditioning.auxiliary_encoder import (
     identity_of,
     load_encoder,
 )
-from nextword.distribution import Scores
+from nextword.distribution import SoftmaxDistribution
 from nextword.functional.frequency.counts import tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, head_spec, parse_head
 from nextword.heads.context import Context
@@ -218,7 +218,7 @@ def _say_what_it_costs(model: NextWordModel) -> None:
 
     def tell(head: Head, context_of: Callable[[Tensor], Context]) -> None:
         context = context_of(probe_tokens(head.dimensions.vocab_size))
-        apart = nats_apart(Scores(context.vocabulary, context.states), head(context))
+        apart = nats_apart(SoftmaxDistribution(context.vocabulary, context.states), head(context))
         if not apart <= _NOTICED:
             logger.warning(
                 "head '%s': predicts %.3g nats per token worse than the model alone until it is trained (measured on "

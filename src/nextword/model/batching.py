@@ -23,7 +23,7 @@ from nextword.model.drafting.word_choice import RedrawProcessor
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.model.forward.head_inputs import OutputParts, PackedTokens, packed_inputs
 from nextword.model.forward.output_layer import OutputLayer
-from nextword.model.head_cache.slots import PassSlots, SlotMemory, memory_on
+from nextword.model.head_cache.slots import SlotMapping, SlotMemory, memory_on
 from nextword.settings.config import validated
 
 _OLDEST = "transformers.generation.continuous_batching.cache_allocators"
@@ -189,7 +189,7 @@ def bytes_per_slot(model: Any) -> int:
     state = torch.zeros(1, head.dimensions.hidden, device=weight.device, dtype=model.dtype)
     layer = torch.zeros(1, head.dimensions.layer, device=weight.device, dtype=model.dtype)
     one = torch.ones(1, dtype=torch.long, device=weight.device)
-    slots = PassSlots(starts=torch.tensor([0, 1], device=one.device), lengths=one, held=one[None] - 1, count=1)
+    slots = SlotMapping(starts=torch.tensor([0, 1], device=one.device), lengths=one, held=one[None] - 1, count=1)
     memory = SlotMemory(1)
     tokens = PackedTokens(one, state, (layer,) * head.layers)
     packed_inputs(head, OutputParts(OutputLayer(model.backbone)), tokens, memory.in_pass(slots))

@@ -29,7 +29,7 @@ def as_in_evaluation(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def measuring(model: nn.Module) -> Iterator[None]:
+def inference_mode_of(model: nn.Module) -> Iterator[None]:
     """Within this block the model is as in evaluation, and no gradient is recorded."""
     with as_in_evaluation(model), torch.no_grad():
         yield

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.functional.chunked_loss import row_chunks, sum_with_gradient
-from nextword.functional.entries import Entries
+from nextword.functional.entries import CopyScores
 from nextword.functional.probability import at_least_float32
 from nextword.heads import head_spec
 from nextword.heads.context import Context
@@ -313,7 +313,7 @@ class Alignment:
 
         def hinges(chunk: slice, rows: list[Tensor], _: object) -> Tensor:
             context = replace(self._context(chunk), states=rows[0], inputs=rows[-1])
-            entries: Entries = self.head.entries(context)
+            entries: CopyScores = self.head.entries(context)
             scores = at_least_float32(entries.scores)
             weights, value = torch.zeros_like(scores), scores.new_zeros(())
             with torch.no_grad():
@@ -360,7 +360,7 @@ class Alignment:
     def _context(self, chunk: slice) -> Context:
         return self.context.at(self._positions[chunk])
 
-    def _laid_out(self, chunk: slice, entries: Entries) -> _LaidOut | None:
+    def _laid_out(self, chunk: slice, entries: CopyScores) -> _LaidOut | None:
         targets, ids = self.targets[self._positions[chunk]], entries.ids
         held = ids[entries.row] == targets[:, None]
         used = (held & entries.visible).any(-1).nonzero()[:, 0]

@@ -111,7 +111,7 @@ def received() -> Iterator[dict[str, Any]]:
         yield work
 
 
-def let_main_speak() -> None:
+def wait_for_main_error() -> None:
     """Returns at once in the main process, in others after a while: what all have come upon, it has said by then.
 
     Its end ends the others, so that an error is printed once; one that it does not know of is printed by its own

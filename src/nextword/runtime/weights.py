@@ -48,7 +48,7 @@ def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None)
     return empty_on_disk(tensor.shape, dtype or tensor.dtype, folder).copy_(tensor)
 
 
-class MadeOnDisk(TorchFunctionMode):
+class MemoryMappedModel(TorchFunctionMode):
     """Within this block modules are made as ever, to the bit, but their weights lie in files.
 
     Args:

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 import nextword as nw
 from nextword.experiments.training.one_training import train
-from nextword.experiments.training.segments import AlikeTrainer, alike_rows
+from nextword.experiments.training.segments import Bm25BatchTrainer, alike_rows
 from nextword.inference.datastore import build_datastore
 from nextword.inference.scoring.opened_model import OpenedModel
 from tests.helpers.segmented_text import LENGTH, data, model, text
@@ -26,13 +26,13 @@ WORDS = [f"w{number}" for number in range(VOCABULARY - len(SPECIAL))]
 def test_each_batch_is_seen_whole_and_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row once an epoch, in the order of ``alike_rows``; a batch's loss is that of a memory of its own."""
     seen: list[torch.Tensor] = []
-    own = AlikeTrainer.compute_loss
+    own = Bm25BatchTrainer.compute_loss
 
     def watched(self, ours, inputs, *args, **kwargs):
         seen.append(inputs["input_ids"])
         return own(self, ours, inputs, *args, **kwargs)
 
-    monkeypatch.setattr(AlikeTrainer, "compute_loss", watched)
+    monkeypatch.setattr(Bm25BatchTrainer, "compute_loss", watched)
     train(model(), data(), settings(alike=True, steps=None, epochs=2), seed=1, folder=tmp_path)
     order = alike_rows(text().tolist(), 4, seed=1)
     for epoch in torch.cat(seen).split(len(order)):
@@ -42,13 +42,13 @@ def test_each_batch_is_seen_whole_and_alone(tmp_path, monkeypatch: pytest.Monkey
 def test_the_loss_is_that_of_one_text_made_of_the_batch(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step's: each place sees its batch's rows before it, and nothing of another batch."""
     losses: list[float] = []
-    own = AlikeTrainer.compute_loss
+    own = Bm25BatchTrainer.compute_loss
 
     def watched(self, ours, inputs, *args, **kwargs):
         losses.append(own(self, ours.eval().train(), inputs, *args, **kwargs).item())
         return own(self, ours, inputs, *args, **kwargs)
 
-    monkeypatch.setattr(AlikeTrainer, "compute_loss", watched)
+    monkeypatch.setattr(Bm25BatchTrainer, "compute_loss", watched)
     ours = model()
     for part in ours.modules():
         if isinstance(part, torch.nn.Dropout):

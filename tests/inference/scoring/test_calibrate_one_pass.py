@@ -11,7 +11,7 @@ import torch
 import nextword as nw
 from nextword.inference.scoring.calibrate import LONGEST_BLOCK, OnePass, read, tuned
 from nextword.inference.scoring.target_likelihood import ask
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from tests.helpers.word_models import word_model
 
 ROWS = [[5, 6, 7, 5, 6, 9, 5], [4, 8, 8, 4, 10], [11, 5, 11]]
@@ -23,7 +23,7 @@ def attached(head: str = "cache") -> Any:
 
 
 def asked(model: Any) -> torch.Tensor:
-    with measuring(model):
+    with inference_mode_of(model):
         log_probs: torch.Tensor = ask(model, ROWS, 0)[0].log_prob(WANTED)
     return log_probs
 

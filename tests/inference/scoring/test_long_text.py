@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import nextword as nw
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.inference.scoring.long_text import TokenStream, stream_likelihood, window_log_probs, windows
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 
 TEXT = "옛날 옛적에 a king 살았다, and his 말 was 뷁. " * 9
 
@@ -38,7 +38,7 @@ def test_a_stream_begins_with_a_start_token_and_knows_its_bytes(stream: TokenStr
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_each_token_is_scored_in_its_window(model, stream: TokenStream, batch_size: int) -> None:
     seen = windows(len(stream), size=12, stride=5)
-    with measuring(model):
+    with inference_mode_of(model):
         found = list(window_log_probs(model, stream.ids, seen, batch_size))
         for window, log_probs in zip(seen, found, strict=True):
             row = stream.ids[window.begin : window.begin + window.size]
@@ -52,7 +52,7 @@ def test_each_token_is_scored_in_its_window(model, stream: TokenStream, batch_si
 def test_the_sum_has_all_tokens_and_bytes(model, stream: TokenStream) -> None:
     shares: list[float] = []
     seen = windows(len(stream), size=12, stride=5)
-    with measuring(model):
+    with inference_mode_of(model):
         total = stream_likelihood(model, stream, seen, 2, shares.append)
         rows = list(window_log_probs(model, stream.ids, seen, 2))
     assert (total.tokens, total.bytes, total.texts) == (len(stream) - 1, len(TEXT.encode()), len(seen))

@@ -14,7 +14,7 @@ import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.long_text import Window, remembered_windows, window_log_probs, windows, windows_after
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import Sight, scored_text
+from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, scored_text
 from nextword.inference.scoring.measurement.token_answers import LOG_PROBS, answers, facts_question
 from nextword.model.head_cache.kv_cache import LongMemory
 from tests.helpers import opened_models, text_tokenizers
@@ -139,7 +139,7 @@ def test_a_start_token_begins_a_document_that_sees_nothing_of_the_one_before() -
 def test_no_text_sees_the_one_before_it_and_places_are_those_of_the_text() -> None:
     opened = opened_models.decoder(text_tokenizers.byte_level(), "cache:temperature=0.1,weight=none,long=80")
     written = ["one two three two one two three " * 8, "three two one " * 9]
-    sight = Sight.of(opened, ScoreSettings(window=20, stride=8))
+    sight = ScoringWindow.of(opened, ScoreSettings(window=20, stride=8))
     texts = [
         scored_text(opened, Example(text, "two one " * 20, id=str(number)), sight)
         for number, text in enumerate(written)

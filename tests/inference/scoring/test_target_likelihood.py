@@ -11,7 +11,7 @@ from nextword.inference.scoring.target_likelihood import (
     likelihood_sum,
     target_log_probs,
 )
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 
 PAIRS = [TokenPair([3, 4], [5, 6, 7], 4), TokenPair([8], [9], 1), TokenPair([3, 5, 7], [2, 4], 2)]
 
@@ -50,7 +50,7 @@ def by_hand(model, pair: TokenPair) -> list[float]:
 @pytest.mark.parametrize("batch_size", [1, 2, 3])
 def test_each_target_token_after_all_right_ones(kind: str, batch_size: int, request: pytest.FixtureRequest) -> None:
     model, shares = request.getfixturevalue(kind), []
-    with measuring(model):
+    with inference_mode_of(model):
         found = target_log_probs(model, PAIRS, batch_size, progress=shares.append)
         for pair, log_probs in zip(PAIRS, found, strict=True):
             assert log_probs.dtype == torch.float64
@@ -62,7 +62,7 @@ def test_each_target_token_after_all_right_ones(kind: str, batch_size: int, requ
 @pytest.mark.parametrize("kind", ["decoder", "encoder_decoder"])
 def test_the_distribution_has_a_row_for_each_target_token(kind: str, request: pytest.FixtureRequest) -> None:
     model = request.getfixturevalue(kind)
-    with measuring(model):
+    with inference_mode_of(model):
         distribution, targets = distribution_at_targets(model, PAIRS)
     assert targets.tolist() == [5, 6, 7, 9, 2, 4]
     assert distribution.log_probs().shape == (6, 12)
@@ -76,7 +76,7 @@ def test_further_inputs_are_those_of_each_batch(decoder, monkeypatch: pytest.Mon
         return distribution(*args, **kwargs)
 
     monkeypatch.setattr(decoder, "distribution", heard)
-    with measuring(decoder):
+    with inference_mode_of(decoder):
         target_log_probs(decoder, PAIRS, 2, lambda pairs: {"word": [pair.context[0] for pair in pairs]})
     assert told == [[3, 8], [3]]
 

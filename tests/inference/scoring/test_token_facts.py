@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.distribution import Scores
+from nextword.distribution import SoftmaxDistribution
 from nextword.inference.scoring.token_facts import token_facts
 from tests.helpers.contexts import LinearVocabulary
 
 
-def scores_of(rows: list[list[float]]) -> Scores:
+def scores_of(rows: list[list[float]]) -> SoftmaxDistribution:
     """A softmax of these scores."""
     scores = torch.tensor(rows)
-    return Scores(LinearVocabulary(torch.eye(scores.shape[1])), scores)
+    return SoftmaxDistribution(LinearVocabulary(torch.eye(scores.shape[1])), scores)
 
 
 def test_tokens_of_equal_probability_share_the_better_rank() -> None:

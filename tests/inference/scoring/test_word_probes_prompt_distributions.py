@@ -4,7 +4,7 @@ import torch
 
 from nextword.functional.padding import padded
 from nextword.inference.scoring.target_likelihood import ask, last_positions
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from tests.helpers.fake_models import FakeModel
 
 
@@ -20,7 +20,7 @@ def test_padding_on_the_right() -> None:
 def test_the_last_position_of_each_row_or_all_of_them() -> None:
     table = torch.log_softmax(torch.randn(9, 9, generator=torch.Generator().manual_seed(0)), -1)
     model = FakeModel(lambda ids, mode: table[ids] if mode == "joint" else table[ids].flip(-1))
-    with measuring(model):
+    with inference_mode_of(model):
         last, positions = ask(model, [[5, 6, 7], [8]], pad=1)
         every, _ = ask(model, [[5, 6, 7], [8]], pad=1, everywhere=True)
         other, _ = ask(model, [[5, 6, 7], [8]], pad=1, mode="cache_only")

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
 import nextword as nw
-from nextword.distribution import Factorized
+from nextword.distribution import FactorizedDistribution
 from nextword.model.drafting.draft_length import FixedLength
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafter import Decided, Draft, Drafter, KnownText
@@ -226,7 +226,7 @@ def test_classes_are_drawn_without_the_scores_of_others(
 
     scored = written(3, Nothing())
     for makes_all in ("within", "_log_probs"):
-        monkeypatch.setattr(Factorized, makes_all, None)
+        monkeypatch.setattr(FactorizedDistribution, makes_all, None)
     assert written(1) == written(5) == scored
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nextword.model.forward.head_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
 from nextword.model.forward.output_layer import OutputLayer
-from nextword.model.head_cache.slots import PassSlots, SlotMemory
+from nextword.model.head_cache.slots import SlotMapping, SlotMemory
 from tests.helpers.generating_models import DECODERS, headed, prompt
 
 BLOCK = 4
@@ -36,7 +36,7 @@ def packed_passes(model: Any) -> Iterator[tuple[PackedInputs, Tensor]]:
             return torch.cat([of_texts[text, places] for text, places in zip(of, chosen, strict=True)])
 
         starts = torch.tensor([0, *[new[text] for text in of]]).cumsum(0)
-        slots = PassSlots.of_blocks(
+        slots = SlotMapping.of_blocks(
             starts, torch.tensor([done[text] for text in of]), TABLE[of], BLOCK, int(starts[-1])
         )
         layers = tuple(packed(hidden[-1 - depth]) for depth in range(model.next_word_head.layers))

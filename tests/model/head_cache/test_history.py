@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.model.head_cache.history import GrowingHistory, History, StaticHistory
+from nextword.model.head_cache.history import DynamicHeadCache, HeadCache, StaticHeadCache
 from tests.helpers.remembered_text import Text
 
-HOMES: dict[str, Callable[[], History]] = {"growing": GrowingHistory, "static": lambda: StaticHistory(400)}
+HOMES: dict[str, Callable[[], HeadCache]] = {"growing": DynamicHeadCache, "static": lambda: StaticHeadCache(400)}
 EVERY_HOME = pytest.mark.parametrize("make", HOMES.values(), ids=HOMES)
 
 
@@ -23,7 +23,7 @@ def source(value: float) -> dict[str, Tensor]:
 
 @EVERY_HOME
 @torch.no_grad()
-def test_pieces_and_beams(make: Callable[[], History]) -> None:
+def test_pieces_and_beams(make: Callable[[], HeadCache]) -> None:
     text = Text(make())
     for step in range(80):
         text.read(1 + step % 4)
@@ -33,7 +33,7 @@ def test_pieces_and_beams(make: Callable[[], History]) -> None:
 
 @EVERY_HOME
 @torch.no_grad()
-def test_after_a_reset_another_text_begins(make: Callable[[], History]) -> None:
+def test_after_a_reset_another_text_begins(make: Callable[[], HeadCache]) -> None:
     text = Text(make())
     text.read(7)
     text.history.of_source(lambda: source(1.0))
@@ -46,7 +46,7 @@ def test_after_a_reset_another_text_begins(make: Callable[[], History]) -> None:
 
 
 @EVERY_HOME
-def test_the_source_is_made_once_and_moves_along(make: Callable[[], History]) -> None:
+def test_the_source_is_made_once_and_moves_along(make: Callable[[], HeadCache]) -> None:
     history = make()
     assert not history.knows_source
     history.of_source(lambda: source(1.0))
@@ -59,7 +59,7 @@ def test_the_source_is_made_once_and_moves_along(make: Callable[[], History]) ->
 @EVERY_HOME
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda history: pickle.loads(pickle.dumps(history))])
 @torch.no_grad()
-def test_copies_part(make: Callable[[], History], copied: Callable[[History], History]) -> None:
+def test_copies_part(make: Callable[[], HeadCache], copied: Callable[[HeadCache], HeadCache]) -> None:
     text = Text(make())
     text.read(5)
     twin = Text(copied(text.history))
@@ -70,7 +70,7 @@ def test_copies_part(make: Callable[[], History], copied: Callable[[History], Hi
 
 
 @EVERY_HOME
-def test_the_callers_tokens_may_change_afterwards(make: Callable[[], History]) -> None:
+def test_the_callers_tokens_may_change_afterwards(make: Callable[[], HeadCache]) -> None:
     ids = torch.ones(1, 2, dtype=torch.long)
     memory, _ = make().append(ids, torch.ones(1, 2, dtype=torch.bool), {})
     ids.fill_(7)
@@ -78,7 +78,7 @@ def test_the_callers_tokens_may_change_afterwards(make: Callable[[], History]) -
 
 
 @EVERY_HOME
-def test_a_crop_of_nothing_is_nothing(make: Callable[[], History]) -> None:
+def test_a_crop_of_nothing_is_nothing(make: Callable[[], HeadCache]) -> None:
     text = Text(make())
     text.read(4)
     text.history.crop(0)
@@ -86,7 +86,7 @@ def test_a_crop_of_nothing_is_nothing(make: Callable[[], History]) -> None:
 
 
 @EVERY_HOME
-def test_reserved_places_fit(make: Callable[[], History]) -> None:
+def test_reserved_places_fit(make: Callable[[], HeadCache]) -> None:
     text = Text(make())
     text.read(10)
     text.history.reserve(700)

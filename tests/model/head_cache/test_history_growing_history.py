@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.model.head_cache.history import GrowingHistory
+from nextword.model.head_cache.history import DynamicHeadCache
 from tests.helpers.remembered_text import BEFORE, Text
 
 
 @torch.no_grad()
 def test_cropped_places_are_forgotten() -> None:
-    text = Text(GrowingHistory())
+    text = Text(DynamicHeadCache())
     text.read(80)
     for places in (1, 5, 30):
         text.history.crop(-places)
@@ -21,7 +21,7 @@ def test_cropped_places_are_forgotten() -> None:
 
 @torch.no_grad()
 def test_a_crop_of_everything_begins_anew_with_the_same_source() -> None:
-    text = Text(GrowingHistory())
+    text = Text(DynamicHeadCache())
     for _ in range(80):  # more than the window keeps
         text.read(1)
     text.history.of_source(lambda: {"local": torch.ones(3, 1)})
@@ -34,7 +34,7 @@ def test_a_crop_of_everything_begins_anew_with_the_same_source() -> None:
 
 @torch.no_grad()
 def test_more_than_a_window_keeps_cannot_be_taken_back() -> None:
-    history, new = GrowingHistory(), torch.ones(1, 100, 4)
+    history, new = DynamicHeadCache(), torch.ones(1, 100, 4)
     history.preceded("window", new, BEFORE)
     history.append(torch.ones(1, 100, dtype=torch.long), torch.ones(1, 100, dtype=torch.bool), {})
     for _ in range(70):  # one by one, since a long pass keeps as much as it brought
@@ -49,7 +49,7 @@ def test_more_than_a_window_keeps_cannot_be_taken_back() -> None:
 
 @torch.no_grad()
 def test_repeated_sequences_stand_side_by_side() -> None:
-    text = Text(GrowingHistory())
+    text = Text(DynamicHeadCache())
     text.read(4)
     text.history.of_source(lambda: {"local": torch.arange(3)})
     text.history.repeat(2)
@@ -60,7 +60,7 @@ def test_repeated_sequences_stand_side_by_side() -> None:
 
 @torch.no_grad()
 def test_of_places_that_were_never_seen_nothing_is_known() -> None:
-    history = GrowingHistory(unseen=6)
+    history = DynamicHeadCache(unseen=6)
     history.crop(-2)
     assert history.length == 4
     memory, first = history.append(
@@ -73,7 +73,7 @@ def test_of_places_that_were_never_seen_nothing_is_known() -> None:
 
 
 def test_sequences_are_cut_by_their_own_numbers_and_end_together() -> None:
-    history = GrowingHistory()
+    history = DynamicHeadCache()
     ids = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
     history.preceded("window", ids[..., None].float(), 1)
     history.append(ids, torch.ones_like(ids, dtype=torch.bool), {"kept": ids[..., None].float()})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.model.head_cache.history import StaticHistory
+from nextword.model.head_cache.history import StaticHeadCache
 from tests.helpers.remembered_text import Text
 
 
-def addresses(history: StaticHistory) -> set[int]:
+def addresses(history: StaticHeadCache) -> set[int]:
     """Of everything that is kept."""
     stored = [*history._streams.values(), *history._windows.values(), *history._source.values(), history.length]
     return {stream.data_ptr() for stream in stored}
@@ -17,7 +17,7 @@ def addresses(history: StaticHistory) -> set[int]:
 
 @torch.no_grad()
 def test_addresses_stay() -> None:
-    history = StaticHistory(40)
+    history = StaticHeadCache(40)
     text = Text(history)
     text.read(5)
     history.of_source(lambda: {"local": torch.ones(3, 2)})
@@ -33,7 +33,7 @@ def test_addresses_stay() -> None:
 
 
 def test_what_cannot_be_done_in_place_is_refused() -> None:
-    text = Text(StaticHistory(40))
+    text = Text(StaticHeadCache(40))
     text.read(5)
     with pytest.raises(ValueError, match="static cache cannot be cropped; use the dynamic cache"):
         text.history.crop(-1)

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache, GPT2Config, MistralConfig
 from transformers.cache_utils import Cache, QuantizedCache, StaticCache
 
-from nextword.model.head_cache.history import GrowingHistory, StaticHistory
+from nextword.model.head_cache.history import DynamicHeadCache, StaticHeadCache
 from nextword.model.head_cache.kv_cache import attach_history, decoder_cache, history_of, kv_length, new_cache
 from tests.helpers.generating_models import NEW, headed, prompt
 from tests.helpers.recomputation import assert_as_recomputed, generated
@@ -99,13 +99,13 @@ def test_a_cache_stays_what_it_was(make: Callable[[], Cache]) -> None:
 
 @pytest.mark.parametrize("make", DYNAMIC.values(), ids=DYNAMIC)
 def test_dynamic_caches_get_a_history_that_grows(make: Callable[[], Cache]) -> None:
-    assert isinstance(attach_history(make()), GrowingHistory)
+    assert isinstance(attach_history(make()), DynamicHeadCache)
 
 
 @pytest.mark.parametrize("make", STATIC.values(), ids=STATIC)
 def test_static_caches_get_a_history_of_fixed_size(make: Callable[[], Cache]) -> None:
     cache = make()
-    assert isinstance(attach_history(cache), StaticHistory)
+    assert isinstance(attach_history(cache), StaticHeadCache)
     assert not cache.is_croppable  # transformers asks this before it crops, and a static history cannot be
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.model.head_cache.history import GrowingHistory
+from nextword.model.head_cache.history import DynamicHeadCache
 from nextword.model.head_cache.kv_cache import LongMemory
 
 
-def passed(history: GrowingHistory, ids: list[int], state: torch.Tensor | None = None) -> tuple[list[int], int]:
+def passed(history: DynamicHeadCache, ids: list[int], state: torch.Tensor | None = None) -> tuple[list[int], int]:
     tokens = torch.tensor([ids])
     streams = {"keys": tokens[..., None].float() if state is None else state.expand(1, len(ids), 1)}
     memory, first = history.append(tokens, torch.ones_like(tokens, dtype=torch.bool), streams)
@@ -19,7 +19,7 @@ def passed(history: GrowingHistory, ids: list[int], state: torch.Tensor | None =
 
 @torch.no_grad()
 def test_so_much_is_kept_as_is_looked_back_over_and_no_more() -> None:
-    history, length = GrowingHistory(), 0
+    history, length = DynamicHeadCache(), 0
     history.looked_back = 100
     for count in (1, 50, 300, 1, 1, 200, *[1] * 400, 70):
         kept, first = passed(history, list(range(length, length + count)))
@@ -40,7 +40,7 @@ def test_so_much_is_kept_as_is_looked_back_over_and_no_more() -> None:
 
 @torch.no_grad()
 def test_sequences_of_a_history_that_forgets_are_cut_by_their_own_numbers() -> None:
-    history = GrowingHistory()
+    history = DynamicHeadCache()
     history.looked_back = 10
     ids = torch.arange(200).repeat(2, 1)
     valid = torch.ones_like(ids, dtype=torch.bool)

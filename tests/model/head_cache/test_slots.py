@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.model.head_cache.slots import PassSlots, SlotMemory
+from nextword.model.head_cache.slots import SlotMapping, SlotMemory
 
 BLOCK, BLOCKS, BEFORE = 4, 40, 2
 
@@ -40,7 +40,7 @@ class Engine:
     def joins(self) -> Request:
         return Request(torch.zeros(0, dtype=torch.long), torch.zeros(0, 3), [])
 
-    def slots(self, requests: list[Request], new: list[int]) -> PassSlots:
+    def slots(self, requests: list[Request], new: list[int]) -> SlotMapping:
         """Where requests stand that have their new places already."""
         starts = torch.tensor([0, *new]).cumsum(0).int()
         lengths = torch.tensor([request.length for request in requests]).int()
@@ -48,11 +48,11 @@ class Engine:
         if self.listed:
             held = [torch.tensor(r.blocks)[:, None] * BLOCK + torch.arange(BLOCK) for r in requests]
             of_each = [slots.flatten()[: r.length] for slots, r in zip(held, requests, strict=True)]
-            return PassSlots.of_list(starts, lengths, torch.cat(of_each), count)
+            return SlotMapping.of_list(starts, lengths, torch.cat(of_each), count)
         table = torch.full((len(requests), max(len(r.blocks) for r in requests) + 1), 7, dtype=torch.int32)
         for row, request in zip(table, requests, strict=True):
             row[: len(request.blocks)] = torch.tensor(request.blocks)
-        return PassSlots.of_blocks(starts, lengths, table, BLOCK, count)
+        return SlotMapping.of_blocks(starts, lengths, table, BLOCK, count)
 
     def step(self, requests: list[Request], new: list[int]) -> None:
         """One pass: every request reads some new places."""

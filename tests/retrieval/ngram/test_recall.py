@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.distribution import Scores
+from nextword.distribution import SoftmaxDistribution
 from nextword.retrieval.ngram import MatchWeights, TextMemory, recalled
 from nextword.retrieval.ngram.text_index import LastTokens
 from tests.helpers.contexts import LinearVocabulary
@@ -29,11 +29,11 @@ pytest.importorskip("pydivsufsort")
 V, D = 7, 3
 
 
-def scores(count: int, seed: int = 0) -> Scores:
+def scores(count: int, seed: int = 0) -> SoftmaxDistribution:
     chance = torch.Generator().manual_seed(seed)
     states = torch.randn(count, D, generator=chance, dtype=torch.float64)
     embedding = torch.randn(V, D, generator=chance, dtype=torch.float64)
-    return Scores(LinearVocabulary(embedding), states.requires_grad_())
+    return SoftmaxDistribution(LinearVocabulary(embedding), states.requires_grad_())
 
 
 def text(seed: int) -> np.ndarray:
@@ -91,7 +91,7 @@ def test_gradients_reach_the_head(tmp_path: Path) -> None:
 
 def test_single_precision_stays_single(tmp_path: Path) -> None:
     remembered, ids = memory(tmp_path / "memory", V), text(2)
-    base = Scores(LinearVocabulary(torch.randn(V, D)), torch.randn(len(ids), D))
+    base = SoftmaxDistribution(LinearVocabulary(torch.randn(V, D)), torch.randn(len(ids), D))
     mixed = recalled(base, remembered, remembered.find(LastTokens.of_text(ids)))
     assert mixed.log_probs().dtype == mixed.log_prob(torch.zeros(len(ids), 1, dtype=torch.long)).dtype == torch.float32
     assert abs(mixed.probs().sum(-1) - 1).max() < 1e-6

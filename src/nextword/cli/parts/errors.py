@@ -38,7 +38,7 @@ def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters
         except (ValueError, OSError) as problem:
             if os.environ.get("NEXTWORD_DEBUG") == "1":
                 raise
-            processes.let_main_speak()
+            processes.wait_for_main_error()
             complain(str(problem))
             raise typer.Exit(USER_ERROR) from None
         except RuntimeError:

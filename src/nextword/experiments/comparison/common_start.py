@@ -41,7 +41,7 @@ from nextword.inference.scoring.text_tokens import token_ids
 from nextword.model.attach import attach
 from nextword.results.records import MetricValue, Record
 from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
-from nextword.runtime.weights import MadeOnDisk
+from nextword.runtime.weights import MemoryMappedModel
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
         pretraining = task.start.pretraining(tokenizer, config.start.seed)
         set_seed(config.start.seed)
         spread = {**pretraining.settings, **config.start.training}.get("fsdp")
-        with MadeOnDisk(folder / "training") if spread else nullcontext():
+        with MemoryMappedModel(folder / "training") if spread else nullcontext():
             backbone = task.architecture.new(pretraining.model_config)
         task.check(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)

@@ -23,7 +23,7 @@ from nextword.experiments.training.one_training import batch_collator
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.scoring.opened_model import Progress, batches
 from nextword.model.attach import load
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import GridSearch, Record, TriedSettings
 from nextword.runtime.devices import best_device
 
@@ -167,7 +167,7 @@ def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress
     collator, aligned = batch_collator(model), not architecture_of(model.config).has_encoder
     sums: list[float] = []
     tokens = 0
-    with measuring(model), torch.no_grad():
+    with inference_mode_of(model), torch.no_grad():
         for part in batches(range(len(rows)), batch_size, progress):
             batch = collator([rows[place] for place in part])
             labels = batch["labels"][:, 1:] if aligned else batch["labels"]  # nothing predicts the first token of a row

@@ -23,7 +23,7 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.scoring.opened_model import Progress
 from nextword.inference.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
 from nextword.inference.scoring.text_tokens import start_id
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation
 from nextword.runtime.corpora import is_json_lines, json_lines, part_files
 from nextword.runtime.corpora.articles import STORIES
@@ -188,7 +188,7 @@ class TargetLikelihood(Measures):
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """Over all test pairs; each is one block of the interval."""
         encoded = self._encoder(tokenizer)(self._pairs.test)
-        with measuring(model):
+        with inference_mode_of(model):
             log_probs = target_log_probs(model, encoded, self._batch_size, progress=progress)
         total = likelihood_sum(encoded, (float((-row).sum()) for row in log_probs))
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"))

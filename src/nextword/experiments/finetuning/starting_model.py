@@ -28,7 +28,7 @@ from nextword.heads import parse_head
 from nextword.model.attach import attach_to_train, load
 from nextword.model.configuration import NextWordConfig
 from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
-from nextword.runtime.weights import MadeOnDisk, convert, saved_precision
+from nextword.runtime.weights import MemoryMappedModel, convert, saved_precision
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -97,7 +97,7 @@ def starting_model(
         ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
     """
     expect_tokenizer(config.head, tokenizer, "head")
-    with MadeOnDisk(folder.training) if settings.fsdp else nullcontext():
+    with MemoryMappedModel(folder.training) if settings.fsdp else nullcontext():
         set_seed(config.seed)
         if config.is_small:
             assert isinstance(task.start, SmallStart)

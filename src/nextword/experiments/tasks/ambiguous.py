@@ -38,7 +38,7 @@ from nextword.experiments.tasks.task import Measures, Task, registry
 from nextword.inference.scoring.calibrate import tuned
 from nextword.inference.scoring.opened_model import Progress, progress_within
 from nextword.inference.scoring.word_probes import WordProbe
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation, MetricValue
 from nextword.settings.config import Seed, Settings
 
@@ -135,7 +135,7 @@ class TwoAnswers(Measures):
         stages = len(modes) + 1
         shares = [progress_within(progress, number / stages, (number + 1) / stages) for number in range(stages)]
         metrics: dict[str, MetricValue] = {}
-        with measuring(model):
+        with inference_mode_of(model):
             for mode, share in zip(modes, shares, strict=False):
                 metrics |= accuracy(model, encoded, mode, size, share)
                 metrics |= probe_metrics(model, tokenizer, asked, mode, size)

@@ -13,7 +13,7 @@ from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.tasks.tokenizers import word_tokenizer
 from nextword.experiments.tasks.window_likelihood import block_rows
 from nextword.inference.scoring.text_tokens import start_id
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import MetricValue
 from nextword.settings.config import Settings
 
@@ -95,7 +95,7 @@ class RelationsStart(SmallStart):
 
     def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How well the model knows the relations: share of statements whose last word it guesses first."""
-        with measuring(model):
+        with inference_mode_of(model):
             return completion_accuracy(model, probes(self._lexicon), tokenizer, self._batch_size)
 
     def knows_enough(self, probe: dict[str, MetricValue]) -> bool:

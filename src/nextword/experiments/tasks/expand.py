@@ -38,7 +38,7 @@ from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts
 from nextword.inference.scoring.calibrate import tuned
 from nextword.inference.scoring.opened_model import Progress, progress_within
 from nextword.inference.scoring.target_likelihood import Inputs, likelihood_sum, target_log_probs
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import WITH_PROMPT, Evaluation, MetricValue
 from nextword.runtime.corpora import open_corpus
 from nextword.runtime.corpora.articles import STORIES
@@ -221,7 +221,7 @@ class Steering(Measures):
         """On all test articles that are long enough."""
         scorer = self._scorer(model, tokenizer)
         beginnings = scorer.prompts.beginnings(self._data.pairs.test, "test")
-        with measuring(model):
+        with inference_mode_of(model):
             return Evaluation(metrics=steering_metrics(scorer, beginnings, self._config.seed, progress))
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:

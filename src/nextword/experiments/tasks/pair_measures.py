@@ -19,7 +19,7 @@ from nextword.inference.scoring.target_likelihood import (
     likelihood_sum,
     target_log_probs,
 )
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation, ExamplePrediction, MetricValue
 from nextword.runtime.corpora.words import words
 from nextword.runtime.pretrained import token_label
@@ -50,7 +50,7 @@ class PairLikelihood(Measures):
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """Nats, perplexity and bits per byte of the targets."""
         encoded = self._encoder(tokenizer)(self._pairs.test)
-        with measuring(model):
+        with inference_mode_of(model):
             total = self._likelihood(model, [pair.tokens for pair in encoded], progress)
             examples = example_predictions(model, encoded, tokenizer, self._frequent_words())
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"), examples=examples)

@@ -24,7 +24,7 @@ from nextword.experiments.tasks.window_likelihood import likelihood_values
 from nextword.inference.generation.samples_files import Writer
 from nextword.inference.generation.strategies import Decoding
 from nextword.inference.scoring.opened_model import Progress, progress_within
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation
 from nextword.runtime.corpora.pairs import gap_texts, leaks, read_pairs
 from nextword.settings.config import Settings
@@ -102,7 +102,7 @@ class LikelihoodAndCopying(PairLikelihood):
         encoded = encoder(pairs.test)
         tokens = [pair.tokens for pair in encoded]
         frequent = self._frequent_words()
-        with measuring(model):
+        with inference_mode_of(model):
             total = self._likelihood(model, tokens, progress_within(progress, 0, LIKELIHOOD_SHARE))
             outputs = Writer(model, config.batch_size).write(
                 tokens[: config.generation.pairs],

@@ -32,7 +32,7 @@ from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Promp
 from nextword.inference.scoring.calibrate import tuned
 from nextword.inference.scoring.opened_model import Progress
 from nextword.inference.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation
 from nextword.runtime.corpora import PARTS
 from nextword.runtime.corpora.gap_sentences import MASK, GapConfig, Pair, gap_pairs
@@ -277,7 +277,7 @@ class SentenceLikelihood(Measures):
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """Nats, perplexity and bits per byte of the sentences."""
-        with measuring(model):
+        with inference_mode_of(model):
             total = self._likelihood(model, self._tokens(self._samples.test, tokenizer), progress)
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
 

@@ -14,7 +14,7 @@ from nextword.experiments.tasks.task import Measures
 from nextword.inference.scoring.calibrate import tuned
 from nextword.inference.scoring.long_text import TokenStream, Window, stream_likelihood, windows
 from nextword.inference.scoring.opened_model import Progress
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation, MetricValue
 from nextword.settings.config import Settings
 
@@ -62,7 +62,7 @@ class WindowLikelihood(Measures):
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
         stream, spans = self.test_windows(tokenizer)
-        with measuring(model):
+        with inference_mode_of(model):
             total = self._likelihood(model, stream, spans, progress)
         return Evaluation(metrics=likelihood_values(total))
 

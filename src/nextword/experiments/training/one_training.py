@@ -25,7 +25,7 @@ from nextword.experiments.training.loss_curve import (
     TrainingOutcome,
 )
 from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, claim_folder, last_complete_checkpoint
-from nextword.experiments.training.segments import AlikeTrainer, ConsecutiveTrainer
+from nextword.experiments.training.segments import Bm25BatchTrainer, ConsecutiveTrainer
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import save_whole, shard, share_vocabulary
 from nextword.experiments.training.trainable import expect_room, trainable, trained_modules
@@ -154,7 +154,7 @@ def _train(
 def _kind_of(settings: TrainingSettings) -> type[GroupedTrainer]:
     if settings.consecutive:
         return ConsecutiveTrainer
-    return AlikeTrainer if settings.alike else GroupedTrainer
+    return Bm25BatchTrainer if settings.alike else GroupedTrainer
 
 
 def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> int | None:

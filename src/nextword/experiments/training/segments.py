@@ -112,7 +112,7 @@ class ConsecutiveTrainer(RememberingTrainer):
 # -- TRIME's external memory in training: the rows of a batch are alike, and see one another.
 
 
-class AlikeTrainer(RememberingTrainer):
+class Bm25BatchTrainer(RememberingTrainer):
     """The rows of a batch are neighbours by BM25, and a head that looks back sees those before it in the batch.
 
     So what is to be copied is there, as it will be in a datastore (TRIME, Zhong et al. 2022, with batches by BM25).

@@ -19,7 +19,7 @@ from nextword.functional.padding import padded
 from nextword.inference.scoring.long_text import windows_after
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, open_model
 from nextword.inference.scoring.text_tokens import start_id, token_ids
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.retrieval.stored_keys import (
     BEGUN,
     MANIFEST,
@@ -339,7 +339,7 @@ def states_of(
     found: list[np.ndarray] = [np.empty(0)] * len(windows)
     done = 0
     order = sorted(range(len(windows)), key=lambda at: len(windows[at].ids))  # of like lengths: little padding
-    with measuring(opened.model):
+    with inference_mode_of(opened.model):
         for begin in range(0, len(order), batch_size):
             chosen = order[begin : begin + batch_size]
             states = _states(opened, [windows[at].ids[:-1] for at in chosen])

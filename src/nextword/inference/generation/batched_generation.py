@@ -21,7 +21,7 @@ from nextword.inference.scoring.target_likelihood import distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class BatchedGeneration:
         Raises:
             ValueError: ``generate`` refuses its arguments.
         """
-        with measuring(self.opened.model), self._growing() as grow:
+        with inference_mode_of(self.opened.model), self._growing() as grow:
             for ids in said:
                 grow(ids)
             for batch in batches:

@@ -35,7 +35,7 @@ from nextword.inference.scoring.example_encoding import EncodedExample, auxiliar
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import target_log_probs
 from nextword.model.drafting.drafting import Drafting, drafters
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import disk_full_explained, locked, write_atomically
 from nextword.settings.config import validated
 from nextword.settings.setting_names import named
@@ -320,7 +320,7 @@ def reference_columns(
     if not scored:
         return columns
     examples = [encode_example(opened, prompt.example(prompt.references[0])) for prompt in prompts]
-    with measuring(opened.model):
+    with inference_mode_of(opened.model):
         values = target_log_probs(opened.model, examples, batch_size, auxiliary_inputs(opened))
     for prompt, example, row in zip(prompts, examples, values, strict=True):
         columns[prompt.id] |= {

@@ -17,7 +17,7 @@ from nextword.inference.generation.strategies import Decoding, SeededDecoding
 from nextword.inference.scoring.opened_model import Progress, batches, progress_within
 from nextword.inference.scoring.target_likelihood import Inputs, TokenPair, fill_id, no_inputs, target_log_probs
 from nextword.model.generation import unconstrained_generation
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import write_atomically
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def write_samples(
         longest: The model may end a text, which has at most so many tokens; special tokens are no part of texts and
             references then. ``None``: every text has as many tokens as the targets, which are all of one length.
     """
-    with measuring(writer.model):
+    with inference_mode_of(writer.model):
         scored = {
             kind: target_log_probs(writer.model, prompts[kind], score_batch, writer.inputs)
             for kind in dict.fromkeys(drawn.way.prompts for drawn in files.values())

@@ -32,7 +32,7 @@ from nextword.inference.scoring.target_likelihood import distribution_at_targets
 from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
 from nextword.model.drafting.drafting import JudgedDraft, drafting_of
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.objectives import objective_spec
 from nextword.results.records.token_trace import (
     Candidates,
@@ -97,7 +97,7 @@ def trace(
     opened = OpenedModel.of(model, tokenizer)
     example = Example(text or "", prompt, source, auxiliary, id="text")
     numbers: dict[str, Any] = {"candidates": candidates, "places": places}
-    with measuring(opened.model):
+    with inference_mode_of(opened.model):
         if text is None:
             inputs = auxiliary_inputs(opened)([_unread(example)])
             encoded, pieces, drafts = written_example(opened, example, inputs, generation)

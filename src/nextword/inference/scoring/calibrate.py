@@ -24,12 +24,12 @@ from nextword.inference.scoring.calibration_results import CalibrationResults, T
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.all_models import given_examples
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import Sight, limited, scored_text
+from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, limited, scored_text
 from nextword.inference.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import TokenPair, target_log_probs
 from nextword.model.modeling import NextWordModel
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.settings.config import validated
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def asking(
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
-        sight = Sight.of(opened, settings)
+        sight = ScoringWindow.of(opened, settings)
         texts = [scored_text(opened, example, sight) for example in given]
         asked = answers(opened, texts, sight, settings.batch_size, LOG_PROBS, progress)
         for text, log_probs in zip(texts, asked, strict=True):
@@ -178,7 +178,7 @@ def chosen(
 
 def read(model: Any, ask: Callable[[], object], name: str = "model") -> OnePass:
     """Reads held-out tokens once; as in ``chosen``."""
-    with measuring(model), one_pass(model, calibration_of(model, name)) as reading:
+    with inference_mode_of(model), one_pass(model, calibration_of(model, name)) as reading:
         ask()
     return reading
 

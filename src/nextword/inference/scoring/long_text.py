@@ -16,7 +16,7 @@ from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.inference.scoring.opened_model import Progress, batches, longest_of
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id
 from nextword.model.head_cache.kv_cache import LongMemory, put_history_on
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -263,7 +263,7 @@ def remember(
     memory, after = LongMemory(start=int(ids[0])), len(ids) + 1
     stream = torch.cat([ids.cpu(), ids[:1].cpu()])  # what comes after the last token is not known, and not asked for
     spans = windows_after(1, after, window, stride or max(1, window // 2))
-    with measuring(model):
+    with inference_mode_of(model):
         for _ in remembered_windows(model, stream, spans, batch_size, memory=memory, first=after):
             pass
     kv_cache = DynamicCache(config=model.config.get_text_config(decoder=True))

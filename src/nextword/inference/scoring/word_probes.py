@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, batches
 from nextword.inference.scoring.target_likelihood import ask
 from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.settings.config import Settings, validated
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def answers(
         raise ValueError(f"model: must be decoder-only ('{opened.name}' given); a probe is text to go on with")
     pad = opened.tokenizer.pad_token_id if opened.tokenizer.pad_token_id is not None else opened.tokenizer.eos_token_id
     found = []
-    with measuring(opened.model):
+    with inference_mode_of(opened.model):
         for part in batches(probes, batch_size):
             rows = [encode_prompt(opened.tokenizer, probe.prompt) for probe in part]
             dist, _ = ask(opened.model, rows, int(pad or 0), mode)

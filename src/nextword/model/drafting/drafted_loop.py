@@ -20,7 +20,7 @@ from transformers.utils.generic import ModelOutput
 
 from nextword.functional.entries import TextRead
 from nextword.model.drafting.drafter import Decided, Draft, KnownText
-from nextword.model.drafting.drafting import Drafting, Verdict
+from nextword.model.drafting.drafting import Drafting, VerifiedDraft
 from nextword.model.drafting.step_inputs import StepInputs, can_write_together
 from nextword.model.drafting.word_choice import RandomNumbers, WordChoice
 from nextword.model.head_cache.kv_cache import kv_length
@@ -179,7 +179,7 @@ class DraftedRun:
             judged, column = [row for row in right if not rows.finished[row]], column + 1
         for row in going_on:
             count, offered = rows.written[row] - written[row], len(words[row])
-            verdict = Verdict(count, accepted[row], min(count, offered), offered)
+            verdict = VerifiedDraft(count, accepted[row], min(count, offered), offered)
             self._drafting.count(self._first + row, written[row], drafts[row], verdict)
             self._instead[row] = _behind(drafts[row], accepted[row])
             accepted[row] = count - 1  # what the last word was written behind stays in the cache

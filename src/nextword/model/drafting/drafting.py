@@ -9,7 +9,7 @@ from nextword.functional.entries import TextRead
 from nextword.model.drafting.draft_length import DraftLength, LearnedLength
 from nextword.model.drafting.drafter import Draft, Drafter, drafters
 
-__all__ = ["Drafting", "JudgedDraft", "Verdict", "drafters", "drafting_of"]
+__all__ = ["Drafting", "JudgedDraft", "VerifiedDraft", "drafters", "drafting_of"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class JudgedDraft:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerifiedDraft:
     """What a pass gave for one text.
 
     Attributes:
@@ -80,7 +80,7 @@ class Drafting:
         """A call of ``generate`` begins."""
         self.judged = []
 
-    def count(self, row: int, begin: int, draft: Draft | None, verdict: Verdict) -> None:
+    def count(self, row: int, begin: int, draft: Draft | None, verdict: VerifiedDraft) -> None:
         """Notes what a pass made of a draft.
 
         Args:

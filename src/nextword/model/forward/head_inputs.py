@@ -16,8 +16,8 @@ from nextword.heads.head import Head
 from nextword.model.forward.backbone_pass import AuxiliarySide, BackbonePass
 from nextword.model.forward.packing import PACKED, TextRows, outside_graph
 from nextword.model.forward.padding_and_targets import DecoderSide, Sides
-from nextword.model.head_cache.history import GrowingHistory
-from nextword.model.head_cache.slots import PagedMemory
+from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.slots import PagedHeadCache
 from nextword.runtime.devices import is_offloaded, vocabulary_mesh, weight_of
 
 
@@ -138,7 +138,7 @@ def _of_rows(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: Bac
     if texts is not None:
         run, decoder = _as_texts_apart(run, decoder, texts)
     if history is None and model.carries_history:
-        history = GrowingHistory()  # for this pass alone: what it holds is not kept while the loss is computed
+        history = DynamicHeadCache()  # for this pass alone: what it holds is not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, decoder.valid, history)
     past: int | Tensor = 0
     memory = None
@@ -190,7 +190,7 @@ def _as_texts_apart(run: BackbonePass, decoder: DecoderSide, texts: TextRows) ->
     return replace(run, states=states, layers=layers), decoder
 
 
-def _packed(model: Any, sides: Sides, run: BackbonePass, memory: PagedMemory) -> PackedInputs:
+def _packed(model: Any, sides: Sides, run: BackbonePass, memory: PagedHeadCache) -> PackedInputs:
     """The same where the row holds tokens of many requests."""
     layers = tuple(layer[0] for layer in run.layers)
     tokens = PackedTokens(_words(model, sides.decoder.ids)[0], run.states[0], layers)
@@ -273,7 +273,7 @@ class PackedInputs:
 
     states: Float[Tensor, "1 N D"]
     inputs: Float[Tensor, "1 N Q"]
-    memory: PagedMemory
+    memory: PagedHeadCache
     remembers: bool
     parts: OutputParts
 
@@ -315,7 +315,7 @@ class PackedInputs:
         )
 
 
-def packed_inputs(head: Head, parts: OutputParts, tokens: PackedTokens, memory: PagedMemory) -> PackedInputs:
+def packed_inputs(head: Head, parts: OutputParts, tokens: PackedTokens, memory: PagedHeadCache) -> PackedInputs:
     """What a head is given of one pass, with its new tokens added to what it remembers.
 
     Args:

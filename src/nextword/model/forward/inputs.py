@@ -12,9 +12,9 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from nextword.heads import head_spec
 from nextword.model.forward.packing import TextRows, text_rows_of
-from nextword.model.head_cache.history import GrowingHistory, History
+from nextword.model.head_cache.history import DynamicHeadCache, HeadCache
 from nextword.model.head_cache.kv_cache import LongMemory, attach_history, history_of, kv_length, new_cache
-from nextword.model.head_cache.slots import PagedMemory, is_paged, paged_memory
+from nextword.model.head_cache.slots import PagedHeadCache, is_paged, paged_memory
 
 NO_CONDITIONER = (
     "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
@@ -199,10 +199,10 @@ class Past:
     """
 
     kv_cache: Any
-    history: History | None
+    history: HeadCache | None
     held: int | Tensor | None
     places: int | None
-    paged: PagedMemory | None = None
+    paged: PagedHeadCache | None = None
 
 
 def past_of(model: Any, inputs: PassInputs) -> Past:
@@ -249,7 +249,7 @@ def _new(model: Any, use_cache: bool | None) -> Past:
     if not wanted or model.training:
         return Past(None, None, 0, 0)
     if not model._supports_default_dynamic_cache():
-        return Past(None, GrowingHistory(), 0, 0)
+        return Past(None, DynamicHeadCache(), 0, 0)
     if not model.config.is_encoder_decoder:
         kv_cache = new_cache(config)
         return Past(kv_cache, history_of(kv_cache), 0, 0)

@@ -24,7 +24,7 @@ from nextword.functional.chunked_loss import row_chunks
 from nextword.functional.columns import ALL_COLUMNS, ColumnRange
 from nextword.functional.inplace import concatenate_chunks
 from nextword.functional.products import dense_products, grouped_product, picked_product
-from nextword.functional.weight_gradient import SinglePass, defer_gradient
+from nextword.functional.weight_gradient import FusedBackward, defer_gradient
 from nextword.model.training_modes import as_in_evaluation
 from nextword.runtime.devices import (
     class_of,
@@ -96,12 +96,12 @@ class OutputLayer:
         """D, what the layer reads."""
         return int(getattr(self.layer, "in_features", 0) or self.layer.weight.shape[1])
 
-    def __call__(self, states: Float[Tensor, "N D"], single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
+    def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """A score for every token, exactly as the model itself makes it."""
         return self.each([states], single_pass)[0]
 
     def each(
-        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: SinglePass | None = None
+        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: FusedBackward | None = None
     ) -> list[Float[Tensor, "_R V"]]:
         """The same for several sets of states."""
         if self._weight is None:
@@ -122,7 +122,7 @@ class OutputLayer:
         return scores
 
     def scores_of(
-        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: SinglePass | None = None
+        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same as among those of every token."""
         if self._weight is not None:
@@ -155,7 +155,7 @@ class OutputLayer:
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
-        single_pass: SinglePass | None = None,
+        single_pass: FusedBackward | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
         """For each group of states the scores of its own group of tokens, without those of all others.
 

@@ -14,7 +14,7 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.functional.probability import at_least_float32
 from nextword.model.head_cache.slots import is_paged
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.devices import device_of
 
 # -- Where a compiled pass leaves its graph, and why: three places, one for each reason below.
@@ -173,7 +173,7 @@ def parts_texts(model: Any) -> bool:
     known: dict[str, bool] = model._parts_texts
     kind = attention_of(model)
     if kind not in known:
-        with measuring(model.backbone):
+        with inference_mode_of(model.backbone):
             found = None if carries_over(model) else readings(model)
         known[kind] = found is not None and found.share_left() < _SHARE
     return known[kind]

@@ -1,7 +1,7 @@
 """What a head keeps between steps, and where it is kept.
 
 A head that looks back (a cache of words, local embeddings, the inputs of the last positions) must find in every step
-what it computed in earlier ones. Its contract with one forward pass is ``PassMemory`` in ``heads/context.py``: new
+what it computed in earlier ones. Its contract with one forward pass is ``HeadCacheView`` in ``heads/context.py``: new
 positions are written, texts are read. In the order in which they act:
 
 1. ``history.py`` has that contract for all sequences of a batch, and its two homes: one grows with the text, for

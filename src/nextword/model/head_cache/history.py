@@ -11,10 +11,10 @@ from torch import Tensor
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.functional.padding import aligned_at_end, known_at_end
-from nextword.heads.context import DOCUMENT, IDS, VALID, Memory, PassMemory
+from nextword.heads.context import DOCUMENT, IDS, VALID, HeadCacheView, Memory
 
 
-class History(PassMemory):
+class HeadCache(HeadCacheView):
     """What is kept of each sequence between forward passes.
 
     For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every place of the text (streams),
@@ -130,7 +130,7 @@ _CROPPABLE = 64
 oldest places likewise."""
 
 
-class GrowingHistory(History):
+class DynamicHeadCache(HeadCache):
     """Grows by itself, and every move is possible. Where ``looked_back`` is set it forgets what lies before.
 
     Args:
@@ -357,7 +357,7 @@ class GrowingTensor:
 # -- A history of fixed size, for static KV caches: the same addresses in every step, so that a step can be compiled.
 
 
-class StaticHistory(History):
+class StaticHeadCache(HeadCache):
     """Writes in place, counts in a tensor, and never asks the device for a number.
 
     Its number of sequences is fixed by the first pass, and it cannot be cropped: so it says what transformers' static

@@ -28,7 +28,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 
 from nextword.functional.padding import aligned_at_end
 from nextword.heads.context import DOCUMENT, IDS
-from nextword.model.head_cache.history import GrowingHistory, GrowingTensor, History, StaticHistory
+from nextword.model.head_cache.history import DynamicHeadCache, GrowingTensor, HeadCache, StaticHeadCache
 
 MOVES = ("reorder_cache", "crop", "batch_repeat_interleave", "batch_select_indices", "reset")
 """Methods by which transformers moves the keys and values of a cache."""
@@ -41,15 +41,15 @@ class Moves:
     garbage collector runs. Copies and pickles of the cache have moves of their own, with their own history.
     """
 
-    def __init__(self, kv_cache: Cache, history: History) -> None:
+    def __init__(self, kv_cache: Cache, history: HeadCache) -> None:
         self._kv_cache, self._history = ref(kv_cache), history
         self._owners = {name: _owners_method(kv_cache, name) for name in MOVES}
         """By name, what the cache's owner put on this very object; it is called in place of the class's method."""
 
-    def __getstate__(self) -> tuple[Cache, History, dict[str, Any]]:
+    def __getstate__(self) -> tuple[Cache, HeadCache, dict[str, Any]]:
         return self._cache, self._history, self._owners
 
-    def __setstate__(self, state: tuple[Cache, History, dict[str, Any]]) -> None:
+    def __setstate__(self, state: tuple[Cache, HeadCache, dict[str, Any]]) -> None:
         self._kv_cache, self._history, self._owners = ref(state[0]), state[1], state[2]
 
     def _move(self, name: str, argument: Any = None) -> None:
@@ -101,7 +101,7 @@ def _owners_method(kv_cache: Cache, name: str) -> Any:
     return earlier._owners[name] if isinstance(earlier, Moves) else method
 
 
-def put_history_on(kv_cache: Any, history: History) -> None:
+def put_history_on(kv_cache: Any, history: HeadCache) -> None:
     """Lets a cache, not one of an encoder and a decoder, carry a history; moves that it lacks it keeps lacking."""
     moves = Moves(kv_cache, history)
     kv_cache.history = history
@@ -113,7 +113,7 @@ def put_history_on(kv_cache: Any, history: History) -> None:
 def new_cache(config: Any) -> DynamicCache:
     """A dynamic KV cache with an empty history, for a forward pass that was given none."""
     kv_cache = DynamicCache(config=config)
-    put_history_on(kv_cache, GrowingHistory())
+    put_history_on(kv_cache, DynamicHeadCache())
     return kv_cache
 
 
@@ -137,7 +137,7 @@ def decoder_cache(kv_cache: Cache) -> Cache:
     return kv_cache.self_attention_cache if isinstance(kv_cache, EncoderDecoderCache) else kv_cache
 
 
-def history_of(kv_cache: Cache | None) -> History | None:
+def history_of(kv_cache: Cache | None) -> HeadCache | None:
     """The history that rides in a cache, None where none was attached."""
     return None if kv_cache is None else getattr(decoder_cache(kv_cache), "history", None)
 
@@ -158,7 +158,7 @@ def kv_length(kv_cache: Cache) -> int | Tensor | None:
     return length
 
 
-def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
+def attach_history(kv_cache: Cache, max_length: int | None = None) -> HeadCache:
     """Makes a cache carry a history from now on.
 
     Args:
@@ -170,12 +170,12 @@ def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
     return history
 
 
-def _home(kv_cache: Cache, max_length: int) -> History:
+def _home(kv_cache: Cache, max_length: int) -> HeadCache:
     inner = decoder_cache(kv_cache)
     if isinstance(inner, Cache) and len(inner.layers) and inner.is_compileable and inner.get_max_length() > 0:
-        return StaticHistory(max(max_length, inner.get_max_length()))
+        return StaticHeadCache(max(max_length, inner.get_max_length()))
     seen = kv_length(kv_cache)
-    return GrowingHistory(unseen=seen if isinstance(seen, int) else 0)
+    return DynamicHeadCache(unseen=seen if isinstance(seen, int) else 0)
 
 
 def can_align(kv_cache: Any) -> bool:
@@ -207,7 +207,7 @@ def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
 # -- What is remembered of a text longer than the window in which a model reads it.
 
 
-class LongMemory(GrowingHistory):
+class LongMemory(DynamicHeadCache):
     """Goes from pass to pass, each with a KV cache of its own or with none: only what the head keeps is remembered.
 
     The rows of a pass are windows of one text, in order, and its new places go on where the last pass ended::

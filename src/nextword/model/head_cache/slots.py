@@ -34,11 +34,11 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from nextword.functional.keys_in_place import StreamsInPlace
-from nextword.heads.context import IDS, VALID, Memory, PassMemory
+from nextword.heads.context import IDS, VALID, HeadCacheView, Memory
 
 
 @dataclass(frozen=True)
-class PassSlots:
+class SlotMapping:
     """Where the tokens of one pass stand: N new places of R requests, side by side in one row, request by request.
 
     Args:
@@ -62,7 +62,7 @@ class PassSlots:
         block_size: int,
         count: int,
         longest: int | None = None,
-    ) -> PassSlots:
+    ) -> SlotMapping:
         """From the blocks of each request.
 
         Args:
@@ -86,7 +86,7 @@ class PassSlots:
         listed: Int[Tensor, "K"],
         count: int,
         longest: int | None = None,
-    ) -> PassSlots:
+    ) -> SlotMapping:
         """From the slots of all requests in one list.
 
         Args:
@@ -180,9 +180,9 @@ class SlotMemory:
     def __init__(self, slots: int) -> None:
         self.streams, self.windows = SlotStreams(slots), SlotStreams(slots)
 
-    def in_pass(self, slots: PassSlots) -> PagedMemory:
+    def in_pass(self, slots: SlotMapping) -> PagedHeadCache:
         """The memory as one pass writes and reads it."""
-        return PagedMemory(self, slots)
+        return PagedHeadCache(self, slots)
 
     def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
         """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
@@ -195,7 +195,7 @@ class SlotMemory:
         return self.streams.bytes_per_slot + self.windows.bytes_per_slot
 
 
-class PagedMemory(PassMemory):
+class PagedHeadCache(HeadCacheView):
     """The memory of one pass at the slots that the engine names: a row for each new place, (N, 1, ...).
 
     Args:
@@ -203,7 +203,7 @@ class PagedMemory(PassMemory):
         slots: Where the new places and the requests of this pass stand.
     """
 
-    def __init__(self, memory: SlotMemory, slots: PassSlots) -> None:
+    def __init__(self, memory: SlotMemory, slots: SlotMapping) -> None:
         self._memory, self.slots = memory, slots
 
     def write(self, new: Mapping[str, Tensor]) -> Tensor:
@@ -293,7 +293,7 @@ def is_paged(arguments: Mapping[str, Any]) -> bool:
     return "cu_seq_lens_q" in arguments and "write_index" in arguments
 
 
-def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedMemory:
+def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedHeadCache:
     """The memory of one pass.
 
     Args:
@@ -307,13 +307,13 @@ def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedMemory:
     table = arguments.get("block_table")
     if table is not None:
         blocks = table[layers.index] // (stride // size)
-        slots = PassSlots.of_blocks(starts, lengths, blocks, size, count)
+        slots = SlotMapping.of_blocks(starts, lengths, blocks, size, count)
     else:
         # nothing is read where no request has a past: what is written is all there is
         read, written = arguments["read_index"][layers.index], arguments["write_index"][layers.index]
         places = read if len(read) else written
         listed = places // stride * size + places % stride  # a block's rows are those of all its layers
-        slots = PassSlots.of_list(starts, lengths, listed, count, _of_whole_texts(arguments.get("max_length_k")))
+        slots = SlotMapping.of_list(starts, lengths, listed, count, _of_whole_texts(arguments.get("max_length_k")))
     return memory_on(cache).in_pass(slots)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from nextword.distribution import Interpolated, NextToken, Retrieved
+from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, ranks_of
 from nextword.retrieval.ngram.text_index import LastTokens, StoredPlace, TextIndex
 
@@ -94,7 +94,7 @@ class TextMemory:
         return [Origin(place, float(mass)) for place, mass in zip(places, mass[held][best], strict=True)]
 
 
-def recalled(base: NextToken, memory: TextMemory, found: Found, dtype: torch.dtype = torch.float32) -> Interpolated:
+def recalled(base: NextToken, memory: TextMemory, found: Found, dtype: torch.dtype = torch.float32) -> PointerMixture:
     """A head's distribution mixed with what a corpus says, as tokens that were retrieved.
 
     Args:
@@ -119,7 +119,7 @@ def recalled(base: NextToken, memory: TextMemory, found: Found, dtype: torch.dty
     log_rest = np.log(np.maximum(np.bincount(row, weights=mass, minlength=len(base)), np.finfo(float).tiny))
     scores, gate, rest = (torch.from_numpy(one).to(base.device, dtype) for one in (log_mass, log_head, log_rest))
     where = [torch.from_numpy(one).to(base.device) for one in (ids, np.isfinite(log_mass), stands)]
-    return Interpolated(base, Retrieved.of(where[0], scores, *where[1:]), gate, rest, SOURCE)
+    return PointerMixture(base, Retrieved.of(where[0], scores, *where[1:]), gate, rest, SOURCE)
 
 
 def _masses(

@@ -20,7 +20,7 @@ from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.target_likelihood import TokenPair, distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.forward.argument_checks import expect_known_ids
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.devices import weight_of
 
 _KEPT = 20
@@ -69,7 +69,7 @@ class InspectedPages:
         written = len("".join(pieces).encode())
         example = Example("".join(pieces), prompt, id="answer")
         encoded = EncodedExample(read["input_ids"], ids, written, example, [], 0, read["offset_mapping"])
-        with measuring(opened.model):
+        with inference_mode_of(opened.model):
             return traced(opened, encoded, pieces, {})
 
 
@@ -107,7 +107,7 @@ class AnswerFacts:
         await self.call(self._remember, served, list(ids))
 
     def _remember(self, served: Any, ids: list[int]) -> None:
-        with measuring(self.opened.model):
+        with inference_mode_of(self.opened.model):
             grow_by_tokens(self.opened, ids)
         served.next_word_head.recent = self.opened.model.next_word_head.recent
 
@@ -119,7 +119,7 @@ class AnswerFacts:
         if not context:
             context, answer = answer[:1], answer[1:]
         pair = TokenPair(context, answer or context, 0)  # of a single token alone there is nothing to ask
-        with measuring(self.opened.model):
+        with inference_mode_of(self.opened.model):
             distribution, targets = distribution_at_targets(self.opened.model, [pair])
             size = distribution.vocab_size
             facts = token_facts(distribution, targets, candidates=min(candidates, size), places=places)

@@ -20,7 +20,7 @@ from nextword.heads import head_spec
 from nextword.inference.generation.row_sampling import RowwiseLoop, uniform_numbers
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.serving.http.requests import Sampling
 
 
@@ -116,7 +116,7 @@ class SingleTexts:
         if request.given_up:
             return
         try:
-            with measuring(self._model):
+            with inference_mode_of(self._model):
                 prompt = torch.tensor([ids], device=self._model.device)
                 self._model.generate(
                     prompt, attention_mask=torch.ones_like(prompt), custom_generate=loop, **asdict(how),

@@ -14,7 +14,7 @@ from nextword.distribution import NextToken
 from nextword.heads import Dimensions, build_head, parse_head
 from nextword.model.forward.head_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
 from nextword.model.forward.output_layer import OutputLayer
-from nextword.model.head_cache.slots import PassSlots, SlotMemory
+from nextword.model.head_cache.slots import SlotMapping, SlotMemory
 from nextword.serving.vllm.plugin import backbone_architecture, expect_head_fits, expect_servable
 
 _BACKBONE, _HEAD = "backbone", "next_word_head"
@@ -168,10 +168,10 @@ class _PlainBackbone:
         return self.layer
 
 
-def _side_by_side(count: int, device: torch.device) -> PassSlots:
+def _side_by_side(count: int, device: torch.device) -> SlotMapping:
     """The slots of rows that nobody remembers: each is a text of one place."""
     one = torch.ones(count, dtype=torch.long, device=device)
-    return PassSlots(torch.arange(count + 1, device=device), one, one[:, None] - 1, count)
+    return SlotMapping(torch.arange(count + 1, device=device), one, one[:, None] - 1, count)
 
 
 # -- Hidden states below the last, for heads that read several (``+mi``).
@@ -284,7 +284,7 @@ class KVCacheLayer:
         """How many places the KV cache has."""
         return int(self._cache.num_gpu_blocks * self._cache.block_size)
 
-    def current(self) -> PassSlots | None:
+    def current(self) -> SlotMapping | None:
         """Of the pass that is under way; None while vLLM only measures its memory."""
         from vllm.forward_context import get_forward_context
 
@@ -293,7 +293,7 @@ class KVCacheLayer:
             return None
         own = metadata[self._name]
         requests = len(own.seq_lens)
-        return PassSlots.of_blocks(
+        return SlotMapping.of_blocks(
             starts=own.query_start_loc[: requests + 1],
             lengths=own.seq_lens,
             table=own.block_table[:requests],

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import nextword as nw
 from nextword.conditioning.pooling import PooledConditioner, PooledConfig
-from nextword.distribution import Scores
+from nextword.distribution import SoftmaxDistribution
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
 from nextword.heads.input_states import MultiInputConfig
@@ -32,8 +32,8 @@ class WarmHead(Head):
 
     Config = WarmConfig
 
-    def forward(self, context: Any, mode: str | None = None) -> Scores:
-        return Scores(context.vocabulary, context.states * self.config.factor, name="warm")
+    def forward(self, context: Any, mode: str | None = None) -> SoftmaxDistribution:
+        return SoftmaxDistribution(context.vocabulary, context.states * self.config.factor, name="warm")
 
 
 class DoubleConfig(ObjectiveConfig):

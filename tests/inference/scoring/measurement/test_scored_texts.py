@@ -4,7 +4,7 @@ import pytest
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement.scored_texts import Sight, scored_text, stretches
+from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, scored_text, stretches
 from nextword.inference.scoring.opened_model import OpenedModel
 from tests.helpers.word_models import TEXT, word_model, word_tokenizer
 
@@ -17,8 +17,8 @@ def opened() -> OpenedModel:
 
 
 @pytest.mark.parametrize("prompt", ["", "the king sat ", f"{TEXT} "])
-@pytest.mark.parametrize("sight", [Sight(6, 3), Sight(5, 5), Sight(16, 8)])
-def test_what_a_window_holds_is_visible(opened: OpenedModel, prompt: str, sight: Sight) -> None:
+@pytest.mark.parametrize("sight", [ScoringWindow(6, 3), ScoringWindow(5, 5), ScoringWindow(16, 8)])
+def test_what_a_window_holds_is_visible(opened: OpenedModel, prompt: str, sight: ScoringWindow) -> None:
     text = scored_text(opened, Example(TEXT, prompt=prompt), sight)
     words, number = f"{prompt}{TEXT}".split(), 0
     for part in stretches(text, sight):
@@ -35,6 +35,6 @@ def test_what_a_window_holds_is_visible(opened: OpenedModel, prompt: str, sight:
 
 
 def test_bytes_of_tokens_add_up_to_those_of_the_text(opened: OpenedModel) -> None:
-    text = scored_text(opened, Example("  the é \r\n king\n"), Sight(16, 8))
+    text = scored_text(opened, Example("  the é \r\n king\n"), ScoringWindow(16, 8))
     # spaces that the tokenizer drops go to the token after them, at the end to the last
     assert text.text_bytes.tolist() == [len("  the"), len(" é".encode()), len(" \r\n king\n")]

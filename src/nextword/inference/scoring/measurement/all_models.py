@@ -29,7 +29,7 @@ from nextword.inference.scoring.measurement.data_files import ChangedError, Give
 from nextword.inference.scoring.measurement.model_passes import Cut, Describe, ModelFacts, ModelPasses, Watch
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.unfinished_score import CHUNK_BYTES, NAME, ModelState, Unfinished, chunks
-from nextword.inference.scoring.measurement.unit_sums import TOKENS, Units, UnitSums
+from nextword.inference.scoring.measurement.unit_sums import TOKENS, BlockSums, Units
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.results.records import Environment, locked
 from nextword.results.records.measured_values import MetricValue
@@ -161,7 +161,7 @@ def score_models(
     """
     began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
     folder = None if out is None else Path(out)
-    sums: dict[str, UnitSums] = {}
+    sums: dict[str, BlockSums] = {}
     scores: list[ModelScore] = []
     breakdowns: tuple[Breakdown, ...] = ()
     with ExitStack() as held:
@@ -232,12 +232,12 @@ def _limited(asked: Workers[OpenedModel], given: GivenTexts, limit: int) -> Give
     return replace(GivenTexts.of(found, given.data, given.fields), empty=given.empty)
 
 
-def _sums(state: ModelState) -> UnitSums:
+def _sums(state: ModelState) -> BlockSums:
     assert state.sums is not None
     return state.sums
 
 
-def _model_score(facts: ModelFacts, sums: UnitSums) -> ModelScore:
+def _model_score(facts: ModelFacts, sums: BlockSums) -> ModelScore:
     found, undefined = values(sums)
     return ModelScore(
         name=facts.name,
@@ -270,7 +270,7 @@ LARGEST = math.log(np.finfo(np.float64).max)
 """Nats per token beyond which a perplexity is too large for a number."""
 
 
-def values(sums: UnitSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
+def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
     """Perplexity, nats per token and bits per byte with intervals, and why one of them is no number."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
@@ -291,7 +291,7 @@ def values(sums: UnitSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
     return found, undefined
 
 
-def group_scores(sums: UnitSums) -> dict[str, list[GroupScore]]:
+def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
     """The groups of every breakdown, those that have tokens."""
     whole = math.fsum(sums.nats)
     statistics = {(key, name): one for key in sums.groups for name, one in sums.of_groups(key).items()}
@@ -329,12 +329,12 @@ Place = tuple[str, str] | None
 """Key of a breakdown and a group of it; None: all tokens."""
 
 
-def same_tokens(sums: Mapping[str, UnitSums]) -> bool:
+def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
     """Whether all models have the same tokens, so that numbers per token can be compared."""
     return len({one.digests[TOKENS] for one in sums.values()}) == 1
 
 
-def differences(sums: Mapping[str, UnitSums]) -> list[ScoreDifference]:
+def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
     """Every two models, the later less the earlier: all tokens first, then by group.
 
     Models with the same tokens are compared by nats per token, also by group where both have the same groups. Others
@@ -346,7 +346,7 @@ def differences(sums: Mapping[str, UnitSums]) -> list[ScoreDifference]:
     return [*_corrected(overall), *_corrected([one for one in found if one.group is not None])]
 
 
-def _of_pair(first: str, second: str, a: UnitSums, b: UnitSums) -> Iterator[ScoreDifference]:
+def _of_pair(first: str, second: str, a: BlockSums, b: BlockSums) -> Iterator[ScoreDifference]:
     alike = a.digests[TOKENS] == b.digests[TOKENS]
     measure: Literal["nll", "bits_per_byte"] = "nll" if alike else "bits_per_byte"
     statistics: dict[Place, tuple[Statistic, Statistic]] = {None: (getattr(a, measure)(), getattr(b, measure)())}

@@ -19,7 +19,7 @@ from nextword.inference.scoring.breakdowns import Breakdown, CopiedSpans, Freque
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import ScoredText, Sight, limited, scored_text
+from nextword.inference.scoring.measurement.scored_texts import ScoredText, ScoringWindow, limited, scored_text
 from nextword.inference.scoring.measurement.token_answers import (
     LOG_PROBS,
     answers,
@@ -28,9 +28,9 @@ from nextword.inference.scoring.measurement.token_answers import (
     token_lines,
 )
 from nextword.inference.scoring.measurement.unfinished_score import Chunk, ModelState, chunks
-from nextword.inference.scoring.measurement.unit_sums import Units, UnitSums
+from nextword.inference.scoring.measurement.unit_sums import BlockSums, Units
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
-from nextword.model.training_modes import measuring
+from nextword.model.training_modes import inference_mode_of
 from nextword.objectives import objective_spec
 from nextword.runtime.pretrained import token_label
 from nextword.runtime.workers import Workers, WorkerTask
@@ -93,7 +93,7 @@ class ModelPasses:
         """Scores every token once; what is said of each goes to a file, where there is one."""
         units = Units.of(self.given)
         if state.sums is None:
-            state = replace(state, sums=UnitSums.none(units.count, breakdowns))
+            state = replace(state, sums=BlockSums.none(units.count, breakdowns))
         # what computes here says how far it is within a chunk, too
         here = self.progress is not None and self.asked.in_this_process
 
@@ -179,7 +179,7 @@ class Describe:
 
     def __call__(self, opened: OpenedModel) -> ModelFacts:
         """Also sees to it that the settings fit the model."""
-        model, sight = opened.model, Sight.of(opened, self.settings)
+        model, sight = opened.model, ScoringWindow.of(opened, self.settings)
         if self.settings.counts is not None:
             TokenCounts.load(self.settings.counts, "counts").expect_tokenizer(opened.tokenizer, "counts")
         conditioner = model.conditioner
@@ -254,7 +254,7 @@ class ScoredModel:
         lines: What it said of each token, as lines of a file, where that was asked for.
     """
 
-    sums: UnitSums
+    sums: BlockSums
     lines: tuple[bytes, ...]
 
 
@@ -283,18 +283,18 @@ class ScoreTexts:
         texts = _texts(opened, self.chunk, self.settings)
         lines: list[bytes] = []
         found: list[Float[np.ndarray, "T"]] = []
-        with measuring(opened.model):
+        with inference_mode_of(opened.model):
             for text, log_probs in zip(texts, self._log_probs(opened, texts, lines.append), strict=True):
                 expect_numbers(opened, text, log_probs)
                 found.append(log_probs)
         numbered = enumerate(texts, self.chunk.first)
         unit = np.concatenate([self.units.of_tokens(number, text) for number, text in numbered])
-        return ScoredModel(UnitSums.of(texts, found, unit, self.breakdowns), tuple(lines))
+        return ScoredModel(BlockSums.of(texts, found, unit, self.breakdowns), tuple(lines))
 
     def _log_probs(
         self, opened: OpenedModel, texts: list[ScoredText], write: Callable[[bytes], None]
     ) -> Iterator[Float[np.ndarray, "T"]]:
-        sight, size = Sight.of(opened, self.settings), self.settings.batch_size
+        sight, size = ScoringWindow.of(opened, self.settings), self.settings.batch_size
         if not self.each_token:
             yield from answers(opened, texts, sight, size, LOG_PROBS, self.told)
             return
@@ -308,5 +308,5 @@ class ScoreTexts:
 
 
 def _texts(opened: OpenedModel, chunk: Chunk, settings: ScoreSettings) -> list[ScoredText]:
-    sight = Sight.of(opened, settings)
+    sight = ScoringWindow.of(opened, settings)
     return [scored_text(opened, example, sight) for example in chunk.examples]

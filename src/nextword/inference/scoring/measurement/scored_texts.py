@@ -89,7 +89,7 @@ class ScoredSpan(TokenPair):
 
 
 @dataclass(frozen=True)
-class Sight:
+class ScoringWindow:
     """How much of a text a model sees at once.
 
     Attributes:
@@ -103,7 +103,7 @@ class Sight:
     long: int | None = None
 
     @classmethod
-    def of(cls, opened: OpenedModel, settings: ScoreSettings) -> Sight:
+    def of(cls, opened: OpenedModel, settings: ScoreSettings) -> ScoringWindow:
         """That of a model.
 
         Raises:
@@ -131,7 +131,7 @@ class Sight:
         return cut(context, length, self.window, self.stride)
 
 
-def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredText:
+def scored_text(opened: OpenedModel, example: Example, sight: ScoringWindow) -> ScoredText:
     """A text in tokens of a model.
 
     Raises:
@@ -161,7 +161,7 @@ def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredTe
     )
 
 
-def stretches(text: ScoredText, sight: Sight) -> Iterator[ScoredSpan]:
+def stretches(text: ScoredText, sight: ScoringWindow) -> Iterator[ScoredSpan]:
     """The parts of a text that are scored in one window each, in order."""
     covered = text.text_bytes
     windows = sight.windows(len(text.context), len(text.context) + len(text.target))
@@ -197,7 +197,7 @@ def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tup
     return found, limit
 
 
-def _visible(context: int, target: int, specials: int, sight: Sight) -> Int[np.ndarray, "T"]:
+def _visible(context: int, target: int, specials: int, sight: ScoringWindow) -> Int[np.ndarray, "T"]:
     found = np.zeros(target, dtype=np.int64)
     if sight.long is not None:
         return np.maximum(context - specials + np.arange(target) - sight.long, 0)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nextword.inference.scoring.example_encoding import auxiliary_inputs
 from nextword.inference.scoring.long_text import looks_beyond_windows, remembered_windows
-from nextword.inference.scoring.measurement.scored_texts import ScoredSpan, ScoredText, Sight, stretches
+from nextword.inference.scoring.measurement.scored_texts import ScoredSpan, ScoredText, ScoringWindow, stretches
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
@@ -56,7 +56,7 @@ LOG_PROBS: TokenQuestion[Float[np.ndarray, "T"]] = TokenQuestion(
 def answers(
     opened: OpenedModel,
     texts: Sequence[ScoredText],
-    sight: Sight,
+    sight: ScoringWindow,
     batch_size: int,
     question: TokenQuestion[Answer],
     progress: Progress | None = None,
@@ -100,7 +100,7 @@ def answers(
 def _remembered(
     opened: OpenedModel,
     texts: Sequence[ScoredText],
-    sight: Sight,
+    sight: ScoringWindow,
     batch_size: int,
     question: TokenQuestion[Answer],
     progress: Progress | None,

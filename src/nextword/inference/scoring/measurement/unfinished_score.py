@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from nextword.functional.frequency.counts import UNREADABLE, read_arrays, write_arrays
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement.unit_sums import UnitSums
+from nextword.inference.scoring.measurement.unit_sums import BlockSums
 from nextword.settings.setting_names import named
 
 SAVE_SECONDS = 30.0
@@ -39,7 +39,7 @@ class ModelState:
     counted: int
     counts: Int[np.ndarray, "V"]
     scored: int = 0
-    sums: UnitSums | None = None
+    sums: BlockSums | None = None
 
     @classmethod
     def new(cls, model: str) -> ModelState:
@@ -53,7 +53,7 @@ class ModelState:
         found[ids] += counts
         return replace(self, counts=found, counted=self.counted + 1)
 
-    def with_sums(self, sums: UnitSums) -> ModelState:
+    def with_sums(self, sums: BlockSums) -> ModelState:
         """With those of one more chunk."""
         assert self.sums is not None
         return replace(self, sums=self.sums.plus(sums), scored=self.scored + 1)
@@ -138,7 +138,7 @@ def _about(state: ModelState) -> dict[str, Any]:
 
 def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ModelState:
     mine = {name.partition("/")[2]: one for name, one in arrays.items() if name.startswith(f"{place}/")}
-    sums = None if about["sums"] is None else UnitSums.restored(mine, about["sums"])
+    sums = None if about["sums"] is None else BlockSums.restored(mine, about["sums"])
     return ModelState(about["model"], about["counted"], mine["counts"], about["scored"], sums)
 
 

@@ -24,7 +24,7 @@ TOKENS = "tokens"
 
 
 @dataclass(frozen=True, eq=False)
-class UnitSums:
+class BlockSums:
     """Sums over the tokens of U units that follow one another.
 
     Attributes:
@@ -52,7 +52,7 @@ class UnitSums:
     prompts: int
 
     @classmethod
-    def none(cls, units: int, breakdowns: Sequence[Breakdown]) -> UnitSums:
+    def none(cls, units: int, breakdowns: Sequence[Breakdown]) -> BlockSums:
         """Of so many units before anything is added."""
         sizes = {one.key: len(one.names) for one in breakdowns}
         return cls(
@@ -75,7 +75,7 @@ class UnitSums:
         log_probs: Sequence[Float[np.ndarray, "_T"]],
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
-    ) -> UnitSums:
+    ) -> BlockSums:
         """Of texts.
 
         Args:
@@ -103,14 +103,14 @@ class UnitSums:
             prompts=sum(len(text.prompt) > 0 for text in texts),
         )
 
-    def plus(self, other: UnitSums) -> UnitSums:
+    def plus(self, other: BlockSums) -> BlockSums:
         """New sums, so that an interruption finds the old ones or the new ones, never a half.
 
         Args:
             other: Of units that are among these.
         """
         rows = slice(other.first - self.first, other.first - self.first + len(other.nats))
-        return UnitSums(
+        return BlockSums(
             first=self.first,
             nats=_added(self.nats, rows, other.nats),
             tokens=_added(self.tokens, rows, other.tokens),
@@ -164,7 +164,7 @@ class UnitSums:
         }
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> UnitSums:
+    def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> BlockSums:
         """From what ``arrays`` and ``rest`` gave."""
         names = {key: tuple(one) for key, one in rest["names"].items()}
         many = {name: {key: arrays[f"{name}.{key}"] for key in names} for name in ("groups", "impossible")}
