@@ -1,16 +1,16 @@
-"""Pure tensor functions shared by two packages or more; they know nothing else of the library.
+"""Pure tensor functions shared by two parts or more; they know nothing else of the library.
 
 One loss is computed, from objective to gradient, without ever holding the scores (N, V) of all positions. An objective
 (``objectives/maximum_likelihood.py``) asks ``head(context).log_likelihood(targets)``. ``NextToken.log_likelihood``
-(``distribution/next_token.py``) takes the distribution apart: tensors with a row for each position, and weights that all
-positions share. Then these files act, in this order:
+(``distribution/next_token.py``) takes the distribution apart: tensors with a row for each position, and weights that
+all positions share. Then these files act, in this order:
 
  1. ``chunked_loss.py`` cuts the rows into chunks that fit a memory budget, and goes through them, forwards and at once
     backwards; each chunk's gradients are written over its scores, and the chunk is dropped.
  2. ``products.py`` makes the scores of a chunk, products of states with the output embedding: of all tokens, of few
     tokens, or of the tokens of each class.
- 3. ``columns.py`` says which columns of the scores this process holds: whoever sums over a row or picks tokens of it asks
-    the ``VocabShard``, and nothing else knows of shared scores.
+ 3. ``columns.py`` says which columns of the scores this process holds: whoever sums over a row or picks tokens of it
+    asks the ``VocabShard``, and nothing else knows of shared scores.
  4. ``inplace.py`` writes the scores of partitions over them (``overwrite_``) and takes the softmax where it is asked
     (``softmax_at_``), in the memory of the scores; what has an answer at each position (``log_prob``, ``entropy``) it
     computes again in the backward pass.
@@ -30,6 +30,6 @@ whoever asks:
 11. ``frequency/`` counts tokens, and makes classes of them.
 12. ``textbook_forms.py`` says what the fast functions here compute in one line of torch; a test holds every head to it.
 
-Shape letters, one legend for the whole library: B sequences, T positions, N positions that count, D hidden width,
-V vocabulary, K asked ids or parts, S stored entries, E source positions.
+Shape letters, one legend for the whole library: B sequences, T positions, N positions that count, D hidden width, V
+vocabulary, K asked ids or parts, S stored entries, E source positions.
 """

@@ -5,8 +5,8 @@ In the order in which they act:
 - ``registration.py`` makes the Auto classes of transformers know our models, from ``import nextword`` on.
 - ``configuration.py`` has their configuration, and the file in a saved folder that leads back to the library.
 - ``attach.py`` makes a model of an ordinary one, or loads one from its folder.
-- ``transformers_mixin.py`` answers for the backbone what transformers asks, makes, casts and fills the weights, and says
-  what an adapter of peft takes along.
+- ``transformers_mixin.py`` answers for the backbone what transformers asks, makes, casts and fills the weights, and
+  says what an adapter of peft takes along.
 - ``modeling.py`` has the classes, and leads a pass from the arguments to the loss.
 - ``forward/`` has the steps of that pass, a file each.
 - ``head_cache/`` is what a head keeps between steps.

@@ -6,7 +6,7 @@ In the order in which they act:
    and what the store says of itself.
 2. ``search.py`` finds the nearest keys, exactly or with FAISS, also among keys that are appended while somebody talks,
    the oldest forgotten first.
-3. ``ngram/`` finds the last tokens of a text in a corpus, without states.
+3. ``ngram/`` is an exact memory of a corpus, which needs no states.
 """
 
 from nextword.retrieval.search import ExactSearch, FaissSearch, RecentKeys

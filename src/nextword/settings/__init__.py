@@ -1,1 +1,1 @@
-"""The ground: strict settings, specs, registries and plug-ins, what messages call a setting, and modules by their old names."""
+"""The ground: strict settings, specs, registries, plug-ins, and what modules were called before."""

@@ -1,15 +1,16 @@
 """The audit of anybody's next-word distribution.
 
-In the order in which they act:
+In the order in which they act, called by ``auditing.py``:
 
-1. ``auditing.py`` leads: it asks every property that it can ask, in the order of causes.
-2. ``scorer.py`` has the contract of a scorer, how distributions are read off one, and a model of lm-eval as one.
-3. ``scorer_properties.py`` asks whether a scorer's ways tell one story, whether batches and repetition change nothing,
-   and whether every byte is counted once.
-4. ``sampling_properties.py`` asks whether probabilities add up to 1, whether drawn tokens are as frequent as they say,
-   and how often an audit is wrong.
-5. ``model_properties.py`` reads a model of transformers, which is a scorer without knowing it, and asks about its loss
-   and other precisions.
-6. ``faults.py`` names what fails.
-7. ``shrinking.py`` finds the smallest input that shows it.
+1. ``scorer.py`` has the contract of a scorer, reads distributions off one, and makes one of a model of lm-eval.
+2. ``model_properties.py`` reads a model of transformers, which is a scorer without knowing it, and has properties of
+   its loss and of other precisions.
+3. ``sampling_properties.py`` has properties of sums of probabilities and of drawn tokens, and says how often an audit
+   is wrong.
+4. ``scorer_properties.py`` has what else matters for what is not ours: one story told in several ways, texts side by
+   side, bits per byte, asking again.
+5. ``shrinking.py`` finds the smallest input that shows a fault.
+6. ``faults.py`` has the names of all faults.
+
+The properties of the checker are asked too.
 """

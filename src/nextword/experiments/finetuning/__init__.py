@@ -7,9 +7,9 @@ In the order in which they act, called by ``train_model.py``:
 3. ``data_kinds.py`` says what kind of data it is, as one of the tasks, and has the one that only training needs: pairs
    for decoder-only models.
 4. ``starting_model.py`` has the tokenizer and the model that training begins with.
-5. ``training_progress.py`` tells whoever is watching, also that validation losses rise; ``nextword.experiments.training``
-   trains meanwhile.
-6. ``train_model.py`` leads all of it, watches how often the data are read, and measures, checks and saves the model.
+5. ``training_progress.py`` tells whoever is watching how far ``nextword.experiments.training`` is, and that validation
+   losses rise.
+6. ``train_model.py`` itself says how often the data are read, and measures, checks and saves the trained model.
 
 ``added_head.py`` puts a head on a finished model without any of this: the verb ``attach``.
 """

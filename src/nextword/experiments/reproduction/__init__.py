@@ -3,8 +3,8 @@
 In the order in which they act:
 
 1. ``paper.py`` has every table of a paper with its printed numbers and claims, as data of the folder ``papers/``.
-2. ``experiment.py`` says which recipe, with which data, fills the tables, as ``experiments.toml`` lists it, and what that
-   takes at small scale.
+2. ``experiment.py`` says which recipe, with which data, fills the tables, as ``experiments.toml`` lists it, and what
+   that takes at small scale.
 3. ``data_sets.py`` says where that data lies and where it is to be had, as ``data_sets.toml`` lists it.
 4. ``experiment_folder.py`` runs an experiment, a comparison in a folder of its own, with the judges that a user has
    where the paper asks for them.

@@ -1,6 +1,6 @@
-"""What a model says about every token of one text, and where each probability came from. It is shown by ``report``.
+"""What a model says about every token of one text, and where each probability came from.
 
-In the order in which they act:
+The pages of ``nextword.results.report`` show it. In the order in which they act:
 
 1. ``trace_example.py`` makes a trace of a model and a text (``nw.trace``), also of a text that the model writes itself
    or that is longer than it can see, and says which part of the text each token stands for.

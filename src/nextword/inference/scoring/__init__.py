@@ -19,5 +19,5 @@ In the order in which they act:
 12. ``text_memory_scores.py`` scores texts with a text memory and without, and fits the weights of its matches.
 13. ``measurement/`` scores texts by several models, with intervals and tests (``nw.score``).
 
-All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.
+All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.inference_mode_of``.
 """

@@ -3,8 +3,8 @@
 In the order in which they act:
 
 1. ``app.py`` is the application, and runs it.
-2. ``admission.py`` stands around all requests: addresses and limits, key, queue, time, clients that hang up, numbers for
-   Prometheus.
+2. ``admission.py`` stands around all requests: addresses and limits, key, queue, time, clients that hang up, numbers
+   for Prometheus.
 3. ``requests.py`` has what requests may hold, for completions and for chats.
 4. ``completions.py`` answers them, alone or as a stream.
 5. ``batches.py`` is one manager of continuous batching for all requests, each with its own sampling.
