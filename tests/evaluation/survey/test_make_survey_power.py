@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nextword.evaluation.survey.kinds.kind import PowerConfig, SurveyConfig
 from nextword.evaluation.survey.make_survey import detectable_difference, statement
+from nextword.evaluation.survey.survey_settings import PowerConfig, SurveyConfig
 
 
 @pytest.mark.parametrize(("items", "judges", "agreement"), [(100, 3, 0.3), (40, 5, 0.5), (60, 1, 0.3)])

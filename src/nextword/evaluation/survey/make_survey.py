@@ -18,7 +18,8 @@ from nextword.evaluation.metrics import Sample, Setup
 from nextword.evaluation.metrics.tokens import Words
 from nextword.evaluation.samples import read_samples
 from nextword.evaluation.survey.kinds import Kind, registry
-from nextword.evaluation.survey.kinds.kind import DraftGroup, DraftItem, DraftUnit, SurveyConfig
+from nextword.evaluation.survey.kinds.kind import DraftGroup, DraftItem, DraftUnit
+from nextword.evaluation.survey.survey_settings import SurveyConfig
 from nextword.results.records.survey_files import (
     DIGEST,
     Form,

@@ -20,12 +20,12 @@ from nextword.evaluation.survey.kinds.kind import (
     Encode,
     Judgements,
     Kind,
-    SurveyConfig,
     most_similar,
     numbers,
     registry,
     shown_document,
 )
+from nextword.evaluation.survey.survey_settings import SurveyConfig
 from nextword.results.records import Measure
 from nextword.results.records.survey_files import Choice, Marking, Passage, Question
 from nextword.runtime.corpora import json_lines

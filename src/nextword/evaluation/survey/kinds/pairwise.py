@@ -17,10 +17,10 @@ from nextword.evaluation.survey.kinds.kind import (
     Encode,
     Judgements,
     Kind,
-    SurveyConfig,
     SystemAnswers,
     registry,
 )
+from nextword.evaluation.survey.survey_settings import SurveyConfig
 from nextword.results.records import Measure
 from nextword.results.records.survey_files import Choice, Passage, Question
 

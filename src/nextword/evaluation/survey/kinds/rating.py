@@ -18,11 +18,11 @@ from nextword.evaluation.survey.kinds.kind import (
     Encode,
     Judgements,
     Kind,
-    SurveyConfig,
     SystemAnswers,
     numbers,
     registry,
 )
+from nextword.evaluation.survey.survey_settings import SurveyConfig
 from nextword.results.records import Measure
 from nextword.results.records.survey_files import Choice, Passage, Question
 
