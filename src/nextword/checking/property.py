@@ -103,7 +103,7 @@ class Property:
         name: Short name.
         meaning: What holds if it passes.
         look_at: What to look at where it fails.
-        fault: What it is called when it fails (``audit/faults.py``).
+        fault: What it is called when it fails.
         measure: Gives a deviation for every variant tried on one sample in one mode.
         applies: Says why the property has no meaning for a model; empty where it has.
         nothing: What the report says where there was nothing to measure.

@@ -26,9 +26,8 @@ whoever asks:
     given number, and the fit of a softmax to distributions.
  8. ``padding.py`` makes one tensor of rows of different lengths, put together at their beginnings or at their ends.
  9. ``keys_in_place.py`` multiplies queries with keys that stay where they lie, read a piece at a time.
-10. ``additive_attention.py`` has additive attention scores in tiles.
-11. ``frequency/`` counts tokens, and makes classes of them.
-12. ``textbook_forms.py`` says what the fast functions here compute in one line of torch; a test holds every head to it.
+10. ``frequency/`` counts tokens, and makes classes of them.
+11. ``textbook_forms.py`` says what the fast functions here compute in one line of torch; a test holds every head to it.
 
 Shape letters, one legend for the whole library: B sequences, T positions, N positions that count, D hidden width, V
 vocabulary, K asked ids or parts, S stored entries, E source positions.

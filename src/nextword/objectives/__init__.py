@@ -1,7 +1,7 @@
 """Objectives: from a distribution and targets to a loss. Importing this package registers all.
 
-``objective.py`` is the contract, ``loss.py`` what an objective returns, ``parsing.py`` the way from a spec to an
-objective. Each other file is an objective, or a modifier of objectives.
+``objective.py`` is the contract, and the way from a spec to an objective; ``loss.py`` is what an objective returns.
+Each other file is an objective, or a modifier of objectives.
 """
 
 import importlib

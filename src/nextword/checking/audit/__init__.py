@@ -10,7 +10,6 @@ In the order in which they act, called by ``auditing.py``:
 4. ``scorer_properties.py`` has what else matters for what is not ours: one story told in several ways, texts side by
    side, bits per byte, asking again.
 5. ``shrinking.py`` finds the smallest input that shows a fault.
-6. ``faults.py`` has the names of all faults.
 
 The properties of the checker are asked too.
 """

@@ -4,8 +4,8 @@ Each states its formula, unit and source. Importing this package registers all. 
 ``nextword.evaluation.judges`` too, which ask a trained model: it imports them when it does not know a name, or lists
 all.
 
-``metric.py`` is their contract, and ``sample.py`` what they read. ``statistics.py``, ``tokens.py``, ``token_counts.py``
-and ``ngrams.py`` are what they share.
+``metric.py`` is their contract, and ``sample.py`` what they read. ``statistics.py``, ``tokens.py`` and
+``ngrams.py`` are what they share.
 """
 
 import importlib
