@@ -7,6 +7,7 @@ from nextword.distribution.score_edits import Add, EditMode, LogitEdit, Replace,
 from nextword.distribution.scores import KnownScores, SoftmaxDistribution
 from nextword.distribution.vocabulary import Shifted, Vocabulary
 from nextword.functional.entries import CopyScores, Retrieved, UniqueTokens, WordScores
+from nextword.settings.old_modules import old_names
 
 __all__ = [
     "Add",
@@ -31,3 +32,5 @@ __all__ = [
     "Vocabulary",
     "WordScores",
 ]
+
+__getattr__ = old_names(__name__)

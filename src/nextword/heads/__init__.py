@@ -19,6 +19,7 @@ from nextword.heads.head import (
 )
 from nextword.heads.input_states import Dimensions, MultiInputConfig, modifiers
 from nextword.heads.local_embeddings import LocalEmbeddings, past_places, past_words, source_places, source_words
+from nextword.settings.old_modules import old_names
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -41,3 +42,5 @@ __all__ = [
     "source_places",
     "source_words",
 ]
+
+__getattr__ = old_names(__name__)

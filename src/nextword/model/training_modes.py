@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from nextword.settings.old_modules import old_names
+
 
 @contextmanager
 def modes_kept(model: nn.Module) -> Iterator[None]:
@@ -33,3 +35,6 @@ def inference_mode_of(model: nn.Module) -> Iterator[None]:
     """Within this block the model is as in evaluation, and no gradient is recorded."""
     with as_in_evaluation(model), torch.no_grad():
         yield
+
+
+__getattr__ = old_names(__name__)

@@ -1,17 +1,19 @@
-"""Modules by the names that they had before version 0.3, for plug-ins and scripts that were written then."""
+"""Modules and names as they were before version 0.3, for plug-ins and scripts that were written then."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 MOVED = {
     "comparison": "experiments.comparison",
+    "conditioning.parts": "conditioning",
     "config": "settings.config",
     "context": "heads.context",
     "corpora": "runtime.corpora",
@@ -20,10 +22,20 @@ MOVED = {
     "devices": "runtime.devices",
     "finetuning": "experiments.finetuning",
     "frequency": "functional.frequency",
+    "heads.parts.dimensions": "heads.input_states",
+    "heads.parts.partition": "heads.partitions",
+    "heads.parts": "heads",
     "inspection": "inference.inspection",
+    "judges.parts.label_choice": "evaluation.judges.classifier",
+    "judges.parts": "evaluation.judges",
     "judges": "evaluation.judges",
-    "memory.pass_memory": "heads.pass_memory",
     "memory": "model.head_cache",
+    "metrics.parts.intervals": "evaluation.metrics.statistics",
+    "metrics.parts.paired_tests": "evaluation.metrics.statistics",
+    "metrics.parts.statistic": "evaluation.metrics.statistics",
+    "metrics.parts.groups": "evaluation.metrics.metric",
+    "metrics.parts.units": "evaluation.metrics.tokens",
+    "metrics.parts": "evaluation.metrics",
     "metrics": "evaluation.metrics",
     "model_card": "model.card",
     "optional_libraries": "runtime.optional_libraries",
@@ -31,30 +43,74 @@ MOVED = {
     "plugins": "settings.plugins",
     "pretrained": "runtime.pretrained",
     "processes": "runtime.processes",
-    "records.disk": "runtime.disk",
-    "records.files": "runtime.files",
-    "records.lock": "runtime.lock",
     "records": "results.records",
     "registry": "settings.registry",
     "report": "results.report",
     "reproduction": "experiments.reproduction",
+    "scoring.prompt_distributions": "inference.scoring.target_likelihood",
+    "scoring.prompt_encoding": "inference.scoring.text_tokens",
+    "scoring.remembered_text": "inference.scoring.long_text",
     "scoring": "inference.scoring",
-    "spec_syntax": "settings.spec_syntax",
     "specs": "settings.specs",
+    "survey.outputs.write_survey": "evaluation.survey.outputs",
     "survey": "evaluation.survey",
+    "tasks.parts.ambiguous.invented_stories": "experiments.tasks.ambiguous_prompts",
+    "tasks.parts.ambiguous.lexicon": "experiments.tasks.ambiguous_words",
+    "tasks.parts.bpe": "experiments.tasks.tokenizers",
+    "tasks.parts.gpt2_start": "experiments.tasks.small_start",
+    "tasks.parts.word_tokenizer": "experiments.tasks.tokenizers",
+    "tasks.parts": "experiments.tasks",
     "tasks": "experiments.tasks",
-    "text_memory.recalling_head": "heads.parts.recalling_head",
     "text_memory": "retrieval.ngram",
     "training": "experiments.training",
     "weights": "runtime.weights",
     "workers": "runtime.workers",
 }
-"""What lay at ``nextword.<key>``, the longer names first, and where it lies now."""
+"""What lay at ``nextword.<key>``, a longer name before its beginning, and where it lies now."""
+
+RENAMED = {
+    "Change": "distribution.EditMode",
+    "Edit": "distribution.LogitEdit",
+    "Entries": "distribution.CopyScores",
+    "Factorized": "distribution.FactorizedDistribution",
+    "Interpolated": "distribution.PointerMixture",
+    "Keeper": "heads.CachedModule",
+    "OnMemory": "distribution.CacheDistribution",
+    "OnWords": "distribution.TokenLogitEdit",
+    "Scores": "distribution.SoftmaxDistribution",
+    "measuring": "model.training_modes.inference_mode_of",
+    "recalling": "heads.ngram.recalling",
+}
+"""Names that documents showed, and where they are now."""
+
 _PACKAGE = __name__.partition(".")[0]
 
 
-class _OldNames(MetaPathFinder, Loader):
-    """Imports the module of today where one is asked for by its old name: both names are the same module."""
+def old_names(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module some of whose names were others before."""
+
+    def get(name: str) -> Any:
+        if name not in RENAMED:
+            raise AttributeError(f"module '{module}' has no attribute '{name}'")
+        home, _, new = f"{_PACKAGE}.{RENAMED[name]}".rpartition(".")
+        warnings.warn(f"{name} is {home}.{new} now", FutureWarning, stacklevel=2)
+        return getattr(importlib.import_module(home), new)
+
+    return get
+
+
+class _Moved(ModuleType):
+    """Stands for a module at its old name, with all that it has."""
+
+    def __getattr__(self, name: str) -> Any:
+        assert self.__spec__ is not None
+        assert self.__spec__.origin is not None
+        found = getattr(importlib.import_module(self.__spec__.origin), name, None)
+        return old_names(self.__name__)(name) if found is None else found
+
+
+class _OldModules(MetaPathFinder, Loader):
+    """Finds what stands for a module where it is asked for by its old name."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -64,14 +120,15 @@ class _OldNames(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         assert spec.origin is not None
-        if spec.name.count(".") == 1:
+        importlib.import_module(spec.origin)
+        if spec.name.count(".") == 1:  # those below it follow
             warnings.warn(f"{spec.name} is {spec.origin} now", FutureWarning, stacklevel=2)
-        module = importlib.import_module(spec.origin)
-        self._own_spec = module.__spec__
+        module = _Moved(spec.name)
+        module.__path__ = []  # not that of today, where files would be found and run a second time
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._own_spec  # the import system has just put the old name there
+        """Nothing: all that it has lies elsewhere."""
 
 
 def moved_to(name: str) -> str | None:
@@ -89,5 +146,5 @@ def moved_to(name: str) -> str | None:
 
 def understand() -> None:
     """From now on imports know the old names."""
-    if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
-        sys.meta_path.append(_OldNames())  # last: only what is found nowhere else
+    if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
+        sys.meta_path.append(_OldModules())  # last: only what is found nowhere else

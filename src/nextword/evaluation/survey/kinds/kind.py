@@ -17,7 +17,6 @@ from nextword.results.records.survey_files import Marking, Passage, Question
 from nextword.settings.registry import Registry
 from nextword.settings.setting_names import named
 
-
 ONE_TEXT = "text"
 """Name of the side where a unit has a single text."""
 
