@@ -21,9 +21,9 @@ from tests.helpers.families import tiny
 ROOM = Path(modeling.__file__).parent
 LEADING = "modeling"
 IDS = torch.randint(3, 20, (2, 9), generator=torch.Generator().manual_seed(0))
-SIDES = ["argument_checks", "pass_inputs", "past", "padding_and_targets", "vocabulary_check"]
-RUN = ["auxiliary_side", "backbone_pass", "head_inputs"]
-LOSS = ["router_loss"]
+SIDES = ["argument_checks", "inputs", "inputs", "padding_and_targets", "argument_checks"]
+RUN = ["backbone_pass", "backbone_pass", "head_inputs"]
+LOSS = ["backbone_pass"]
 UPDATE = ["sequence_level_batch"]
 SHAPES = re.compile(r"jaxtyping|beartype")
 """Files of what checks shapes, which stands between a caller and whom it calls."""
@@ -74,7 +74,7 @@ def test_each_step_is_called_once(family: str, head: str) -> None:
     assert led(trained) == SIDES + RUN + LOSS
     # what a step calls itself are rooms that no other step enters
     beneath = [(caller, called) for caller, called in trained if caller != LEADING]
-    assert beneath == [("pass_inputs", "packed_texts"), ("backbone_pass", "output_tap")]
+    assert beneath == [("inputs", "packing"), ("backbone_pass", "output_layer")]
     assert led(steps(lambda: model.eval().distribution(IDS, **decoder)))[: len(SIDES + RUN)] == SIDES + RUN
 
 

@@ -37,6 +37,17 @@ class Module:
         return {statement.name: statement for statement in self.tree.body if isinstance(statement, ast.ClassDef)}
 
     @cached_property
+    def assigned(self) -> set[str]:
+        """Names that it assigns itself, such as a registry."""
+        targets = [
+            target
+            for statement in self.tree.body
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+            for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
+        ]
+        return {target.id for target in targets if isinstance(target, ast.Name)}
+
+    @cached_property
     def imported(self) -> dict[str, str]:
         """What the names that it imports stand for, in full: ``registry`` for ``nextword.heads.head.registry``."""
         names: dict[str, str] = {}
@@ -136,7 +147,7 @@ class Catalogue:
                     match decorator:
                         case ast.Call(
                             func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
-                        ) if self._is_ours(module.full_name(value), registry):
+                        ) if self._is_ours(module, module.full_name(value), registry):
                             found.setdefault(name, CatalogueEntry(module, definition))
         return dict(sorted(found.items()))
 
@@ -148,7 +159,9 @@ class Catalogue:
                     return self._fields(entry.module, config)
         return frozenset()
 
-    def _is_ours(self, full_name: str, registry: str) -> bool:
+    def _is_ours(self, module: Module, full_name: str, registry: str) -> bool:
+        if full_name == registry:  # the file that has the registry registers something itself
+            return module.plugin is None and registry in module.assigned
         return full_name.startswith(f"{self._room}.") and full_name.endswith(f".{registry}")
 
     def _fields(self, module: Module, name: str) -> frozenset[str]:

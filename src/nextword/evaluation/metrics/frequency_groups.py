@@ -106,16 +106,16 @@ class FrequencyGroups(Metric):
         self._references_given = AllOrNone("references")
         self._counts: CountedTokens | None = None
         if self.config.counts is not None:
-            self._counts = CountedTokens.load(self.config.counts, setup.unit, "frequency-metric.counts")
+            self._counts = CountedTokens.load(self.config.counts, setup.unit, "frequency-groups.counts")
         elif self.config.corpus is not None:
-            self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-metric.corpus")
+            self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
 
     def add(self, sample: Sample) -> None:
         """Reads the written text and, where nothing else was given to count, counts the references."""
         if self.config.counts is not None and sample.token_ids is None and isinstance(sample.unit, Words):
             raise ValueError(
-                f"{sample.place}: frequency-metric.counts goes by token id, but words are counted here; name the "
-                "tokenizer, give token_ids, or give frequency-metric.corpus"
+                f"{sample.place}: frequency-groups.counts goes by token id, but words are counted here; name the "
+                "tokenizer, give token_ids, or give frequency-groups.corpus"
             )
         self._texts.append(sample.tokens)
         if self._counts is None:

@@ -122,7 +122,7 @@ class ModelPasses:
         for chunk in chunks(self.given.examples):
             if chunk.number < skipped:
                 self._done += chunk.bytes
-                self._tell(stage, 0)
+                self._tell(stage, 0.0)
             else:
                 self._sizes.append(chunk.bytes)
                 yield task(chunk)
@@ -130,7 +130,7 @@ class ModelPasses:
     def _tell(self, stage: str, more: float | None = None) -> None:
         """What is done by now: with the next chunk as a whole, or with so many bytes of it."""
         if more is None:
-            self._done, more = self._done + self._sizes.popleft(), 0
+            self._done, more = self._done + self._sizes.popleft(), 0.0
         if self.progress is not None:
             self.progress(stage, (self._done + more) / self.given.bytes)
 
