@@ -36,16 +36,12 @@ class Module:
         """Classes by name."""
         return {statement.name: statement for statement in self.tree.body if isinstance(statement, ast.ClassDef)}
 
-    @cached_property
-    def assigned(self) -> set[str]:
-        """Names that it assigns itself, such as a registry."""
-        targets = [
-            target
-            for statement in self.tree.body
-            if isinstance(statement, ast.Assign | ast.AnnAssign)
-            for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
-        ]
-        return {target.id for target in targets if isinstance(target, ast.Name)}
+    def has(self, expression: ast.expr, registry: str) -> bool:
+        """Whether an expression is a registry that this very file of ours makes."""
+        if self.plugin is not None or ast.unparse(expression) != registry:
+            return False
+        made = [ast.unparse(one) for one in self.tree.body if isinstance(one, ast.Assign | ast.AnnAssign)]
+        return any(line.startswith((f"{registry} = ", f"{registry}: ")) for line in made)
 
     @cached_property
     def imported(self) -> dict[str, str]:
@@ -147,7 +143,7 @@ class Catalogue:
                     match decorator:
                         case ast.Call(
                             func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
-                        ) if self._is_ours(module, module.full_name(value), registry):
+                        ) if self._is_ours(module.full_name(value), registry) or module.has(value, registry):
                             found.setdefault(name, CatalogueEntry(module, definition))
         return dict(sorted(found.items()))
 
@@ -159,9 +155,7 @@ class Catalogue:
                     return self._fields(entry.module, config)
         return frozenset()
 
-    def _is_ours(self, module: Module, full_name: str, registry: str) -> bool:
-        if full_name == registry:  # the file that has the registry registers something itself
-            return module.plugin is None and registry in module.assigned
+    def _is_ours(self, full_name: str, registry: str) -> bool:
         return full_name.startswith(f"{self._room}.") and full_name.endswith(f".{registry}")
 
     def _fields(self, module: Module, name: str) -> frozenset[str]:
