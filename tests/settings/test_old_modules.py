@@ -1,4 +1,4 @@
-"""What the documents of version 0.2 imported is there under its old name, which says the new one."""
+"""What documents imported before the move into districts is there under its old name, which says the new one."""
 
 from __future__ import annotations
 

@@ -103,6 +103,9 @@ class AuxiliaryWords:
         return pool[torch.randint(len(pool), (length,), generator=self._generator).to(pool.device)]
 
 
+# -- The texts of a check, and the batches they are laid out in.
+
+
 _T = TypeVar("_T")
 
 _LONGER = 2

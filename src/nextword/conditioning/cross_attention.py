@@ -123,6 +123,9 @@ def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Modu
     return ran
 
 
+# -- BERGPT.
+
+
 class CrossAttentionConfig(ConditionerConfig):
     """Settings of BERGPT."""
 

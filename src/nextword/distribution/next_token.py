@@ -108,6 +108,9 @@ def _joined(chunks: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
 
 
+# -- NextToken.
+
+
 _NORMALISING = 2
 """(N, V) tensors alive beside the scores while dense rows are normalised: a shifted copy and the exponentials."""
 

@@ -77,6 +77,9 @@ class Calibration(ABC):
         model.configure_head(**settings)
 
 
+# -- Temperature and weight of stored tokens, such as those of a cache.
+
+
 PER_OCTAVE = 4
 """Temperatures that are computed between one and its double. Powers of two are among them."""
 

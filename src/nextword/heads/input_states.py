@@ -22,6 +22,9 @@ modifiers = Modifiers()
 """All by name. Each fills a field of a head's config, and a head takes those whose fields it has."""
 
 
+# -- What the projections of a head read.
+
+
 class MultiInputConfig(Settings):
     """Settings of the multiple input states."""
 

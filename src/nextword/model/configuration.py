@@ -46,6 +46,9 @@ def write_remote_code(folder: str | os.PathLike[str]) -> None:
     write_atomically(Path(folder) / f"{_MODULE}.py", _SOURCE)
 
 
+# -- The configuration of a wrapped model.
+
+
 _OWN = frozenset({"text_config", "backbone_class", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _VERSION = "nextword_version"
 _ONLY_IN_FILES = ("spec", "auto_map", _VERSION)

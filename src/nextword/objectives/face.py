@@ -130,6 +130,9 @@ PENALTIES: dict[str, Callable[[Tensor, Confidence], Tensor]] = {
 """The loss of a batch with a penalty on confidence, by the name that the config gives it."""
 
 
+# -- FACE.
+
+
 _VARIANTS = {f"{counts[0]}p{weight[1]}": (counts, weight) for counts in COUNTED for weight in WEIGHTS}
 
 

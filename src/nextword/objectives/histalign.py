@@ -158,6 +158,9 @@ _FORMS: dict[str, dict[str, str]] = {
     "released-bart": {"reduction": "offset_sum", "ranks": "all"},
 }
 """What the published forms set otherwise than the default, by the name in a spec."""
+# -- HistAlign.
+
+
 _VALUES = ("inputs", "labels")
 
 _BYTES = 64

@@ -40,6 +40,9 @@ class DeferredModel(BaseModel):
         return super().model_rebuild(**{**options, "_parent_namespace_depth": 0})
 
 
+# -- Settings.
+
+
 M = TypeVar("M", bound=BaseModel)
 
 LARGEST = 2**32 - 1

@@ -1,4 +1,4 @@
-"""Modules and names as they were before version 0.3, for plug-ins and scripts that were written then."""
+"""Modules and names as they were before they moved into districts, for plug-ins and scripts that were written then."""
 
 from __future__ import annotations
 

@@ -68,6 +68,9 @@ def _may_be_a_name(word: str, stop_words: Collection[str]) -> bool:
     return word[0].isupper() and word.lower() not in _TITLES and (abbreviation or word.lower() not in stop_words)
 
 
+# -- Entity precision.
+
+
 TYPES = ("PERSON", "FAC", "GPE", "ORG", "NORP", "LOC", "EVENT")
 
 # What trained pipelines are made of. A recogniser reads none of the first; a ruler or a component of one's own might.

@@ -131,6 +131,9 @@ Tokenize: TypeAlias = Literal["words", "spaces", "characters"] | Callable[[str],
 _CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": str.split, "characters": list}
 
 
+# -- Texts as the functions of metrics take them.
+
+
 def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts") -> list[TokenTexts]:
     """Groups of texts as token ids; equal tokens have equal ids, in whichever group they stand.
 

@@ -194,6 +194,9 @@ class TargetLikelihood(Measures):
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
 
 
+# -- What kind of data a training has.
+
+
 TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
 """Running text; a source and a target; a text, and what an encoder reads beside it."""
 

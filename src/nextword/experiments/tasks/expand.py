@@ -87,6 +87,9 @@ class ExpandGenerationConfig(WritingConfig):
         return self.texts_after("", WITH_PROMPT)
 
 
+# -- From a summary to an article that follows it.
+
+
 class ExpandConfig(Settings):
     """What can be set; ``data`` must be."""
 

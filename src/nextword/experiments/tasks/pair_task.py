@@ -84,6 +84,9 @@ class PairRows(Data):
         )
 
 
+# -- What tasks on pairs for encoder-decoder models share.
+
+
 class PairTaskConfig(PairsConfig):
     """What can be set of every such task; ``data`` must be."""
 

@@ -88,6 +88,9 @@ class SummaryGenerationConfig(WritingConfig):
         return limits
 
 
+# -- From a document to its summary.
+
+
 class SummariseConfig(PairTaskConfig):
     """What can be set; ``data`` must be."""
 

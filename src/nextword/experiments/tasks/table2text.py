@@ -188,6 +188,9 @@ class TableRows(Data):
         )
 
 
+# -- From a table to a sentence that follows from it.
+
+
 @registry.register("table2text")
 class TableToText(Task):
     """Sentences that encoder-decoder models write from tables: likelihood, BLEU. See docs/tasks/table2text.md."""

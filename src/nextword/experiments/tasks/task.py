@@ -91,6 +91,9 @@ def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None
             raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
 
 
+# -- What a task is.
+
+
 class Data(ABC):
     """Rows to train on, and what they are made of.
 

@@ -63,6 +63,9 @@ def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
     return sorted(texts, key=lambda text: (len(text), text))
 
 
+# -- Sequences of different lengths become one padded batch.
+
+
 def _column(dataset: Any) -> Iterable[Sequence[int]]:
     if hasattr(dataset, "select_columns"):
         return (row[COLUMN] for row in dataset.select_columns(COLUMN).with_format(None))

@@ -49,6 +49,9 @@ class RememberingTrainer(GroupedTrainer):
             )
 
 
+# -- TRIME's long-term memory in training.
+
+
 MEMORY = "memory.pt"
 """File of a checkpoint with what is remembered."""
 

@@ -38,6 +38,9 @@ def outside_graph(reason: str) -> Callable[[Function], Function]:
     return cast(Callable[[Function], Function], torch.compiler.disable(reason=reason))
 
 
+# -- Where the rows of a pass hold several texts, which their positions tell apart by beginning anew.
+
+
 def text_rows_of(model: Any, given: Mapping[str, Any]) -> TextRows | None:
     """The rows of the texts of a pass, where its own rows hold several that the backbone keeps apart; else None.
 

@@ -180,6 +180,9 @@ SIGNS: dict[Outcome, str] = {
 }
 """Stand before an outcome's name, so that it is seen before it is read."""
 
+# -- The page of reproduced tables.
+
+
 GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to people the better"}
 
 
