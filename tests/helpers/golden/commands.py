@@ -109,7 +109,7 @@ def pages(place: Workplace) -> None:
         }.items()
     ]
     put(encoder_decoder("bart", "softmax+ce"), place.folder / "bart")
-    put(encoder_decoder("t5", "pg"), place.folder / "t5")
+    put(opened_model("t5", "pg"), place.folder / "t5")
     put(conditioned("pg"), place.folder / "conditioned")
     place.data("story.txt", STORY)
     place.data("summary.txt", SUMMARY)
@@ -132,7 +132,7 @@ def checks(place: Workplace) -> None:
         put(decoder(byte_level(), head), place.folder / name)
         for name, head in {"plain": "softmax", "cache": "cache", "sig": "sigsoftmax", "full": "mos:2+cpr:3,8"}.items()
     ]
-    names.append(put(encoder_decoder("t5", "softmax+cepr:3"), place.folder / "t5"))
+    names.append(put(opened_model("t5", "softmax+cepr:3"), place.folder / "t5"))
     names.append(put(conditioned("softmax"), place.folder / "conditioned"))
     for name in names:
         place.run("check", name, "--verbose", "--out", f"{name}-checked")
@@ -144,19 +144,19 @@ def texts_written(place: Workplace) -> None:
     put(opened_model("t5", "softmax+ce"), place.folder / "t5", "double")
     put(opened_model("gpt2", "pg", "dau"), place.folder / "conditioned", "double")
     place.data("p.txt", "The king\na little dragon\nOnce upon\n")
-    rows = [{"prompt": "The king", "source": "The king met the mayor.", "auxiliary": "A king.", "references": ["x"]}]
-    place.data("rows.jsonl", lines(rows * 3))
+    place.data("t5.jsonl", lines([{"source": f"The king met {name}.", "references": ["x"]} for name in ("a", "b")]))
+    place.data("told.jsonl", lines([{"prompt": "The king", "auxiliary": name} for name in ("A king.", "A queen.")]))
     asked = ("--max-new-tokens", 6)
     place.run("generate", "model", "--prompt", "The king", *asked)
-    place.run("generate", "model", "p.txt", *asked, "--decoding", "top-k:4", "--decoding", "beam:3", "--out", "a.jsonl")
+    place.run("generate", "model", "p.txt", *asked, "--decoding", "top-k:4", "--decoding", "beam:3", "--out", "several")
     drawn = ("--decoding", "top-p:0.9", "--seed", 1, "--seed", 2, "--samples", 2)
-    place.run("generate", "model", "p.txt", *asked, *drawn, "--out", "b.jsonl")
+    place.run("generate", "model", "p.txt", *asked, *drawn, "--out", "drawn")
     place.run("generate", "model", "p.txt", *asked, "--decoding", "greedy", "--draft", "places", "--batch-size", 1)
     place.run(
         "generate", "model", "p.txt", *asked, "--set", "repetition_penalty=1.3", "--stop", "the", "--out", "c.jsonl"
     )
-    for name in ("t5", "conditioned"):
-        place.run("generate", name, "rows.jsonl", *asked, "--decoding", "beam:2", "--out", f"{name}.jsonl")
+    for name, file in {"t5": "t5.jsonl", "conditioned": "told.jsonl"}.items():
+        place.run("generate", name, file, *asked, "--decoding", "beam:2", "--out", f"by-{name}.jsonl")
     place.run("generate", "model", "p.txt", *asked, "--decoding", "topk:4")
 
 
@@ -198,10 +198,10 @@ def stores(place: Workplace) -> None:
     place.data("text.txt", TEXT + "\n")
     place.run("datastore", "build", "model", "data.jsonl", "--out", "store", "--window", 16)
     place.run("datastore", "build", "model", "data.jsonl", "--out", "small", "--window", 16, "--precision", "int8")
-    place.run("attach", "model", "--head", "knn:datastore=store", "--out", "retrieving")
+    place.run("attach", "model", "--head", "knn:store=store", "--out", "retrieving")
     place.run("attach", "model", "--head", "cache", "--held", "text.txt", "--out", "cached")
     place.run("score", "model", "retrieving", "cached", "text.txt")
-    place.run("datastore", "index", "store")
+    place.run("datastore", "index", "store", "--factory", "Flat")
 
 
 def text_memories(place: Workplace) -> None:
@@ -223,5 +223,5 @@ def counts(place: Workplace) -> None:
     place.data("train.txt", "the cat sat on the mat\nthe dog ran\n" * 40 + STORY * 3)
     place.run("count", "train.txt", "--tokenizer", "tokenizer", "--out", "counts.npz")
     place.run("classes", "counts.npz", "--tokenizer", "tokenizer")
-    for division in ("eq-token", "mefmax", "eq-frequency"):
+    for division in ("eq-token", "eq-freq", "mefmax"):
         place.run("classes", "counts.npz", "--classes", 4, "--division", division)

@@ -33,7 +33,7 @@ def losses(head: str) -> dict[str, float | str]:
         model.backbone.eval()
         seeded()
         given = inputs(model)
-        return float(model(**given, labels=labels(given)).loss)
+        return float(model(**given, labels=labels(given)).loss.detach())
 
     return {objective: or_refusal(lambda spec=spec: loss(spec)) for objective, spec in OBJECTIVES.items()}
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -36,10 +38,12 @@ class Workplace:
         """A command of the command line. What lies there before the first one was given and is not looked at."""
         self.given = self.given or {path for path in self.folder.rglob("*") if path.is_file()}
         seeded()
-        done = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "160", "NEXTWORD_DEBUG": "0"})
+        given = [*map(str, words)]
+        with patch.object(sys, "argv", ["nextword", *given]):  # which records tell
+            done = CliRunner().invoke(app, given, env={"COLUMNS": "160", "NEXTWORD_DEBUG": "0"})
         wrong = done.exception
         fault = "" if wrong is None or isinstance(wrong, SystemExit) else f"\n{type(wrong).__name__}: {wrong}"
-        name = f"{len(self.said):02d} nextword {' '.join(map(str, words))}"
+        name = f"{len(self.said):02d} nextword {' '.join(given)}"
         output = done.output.partition(" (version ")[0] if words[0] == "compare" else done.output
         self.said[name[:150]] = printed(f"exit code {done.exit_code}\n{output}{fault}", self.places)
 
