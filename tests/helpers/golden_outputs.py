@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -51,20 +52,29 @@ def file_of(folder: Path, name: str) -> Path:
     return folder / f"{quote(name, safe='/,:+= ')}.json"
 
 
-def make(folder: Path, only: str = "", workers: int = 1) -> None:
-    """Makes what is not there yet, and says how long each part took."""
+def make(folder: Path, only: str = "", workers: int = 1) -> bool:
+    """Makes what is not there yet, and says how long each part took; whether all of it could be made."""
     missing = {name: job for name, job in jobs(only).items() if not file_of(folder, name).is_file()}
     seconds: Counter[str] = Counter()
-    left = Counter(name.partition("/")[0] for name in missing)
-    for name, took in _made(folder, missing, workers):
-        part = name.partition("/")[0]
+    left = Counter(part_of(name) for name in missing)
+    failed = False
+    for name, (took, fault) in _made(folder, missing, workers):
+        part = part_of(name)
         seconds[part] += took
         left[part] -= 1
+        if fault:
+            failed = True
+            print(f"failed: {name}\n{fault}", flush=True)
         if left[part] % 50 == 0:
             print(f"{part}: {left[part]} left, {seconds[part]:.0f} s of processor time", flush=True)
+    return not failed
 
 
-def _made(folder: Path, missing: dict[str, Callable[[], Any]], workers: int) -> Iterator[tuple[str, float]]:
+def part_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _made(folder: Path, missing: dict[str, Callable[[], Any]], workers: int) -> Iterator[tuple[str, tuple[float, str]]]:
     if workers < 2:
         for name, job in missing.items():
             yield name, write(folder, name, job)
@@ -74,16 +84,19 @@ def _made(folder: Path, missing: dict[str, Callable[[], Any]], workers: int) -> 
         yield from ((name, future.result()) for name, future in futures.items())
 
 
-def write(folder: Path, name: str, job: Callable[[], Any]) -> float:
-    """Writes one file; processor time in seconds."""
+def write(folder: Path, name: str, job: Callable[[], Any]) -> tuple[float, str]:
+    """Writes one file; processor time in seconds, and the traceback where it could not be made."""
     torch.set_num_threads(1)
     begin, path = time.process_time(), file_of(folder, name)
-    content = json.dumps(job(), indent=0, sort_keys=True)
+    try:
+        content = json.dumps(job(), indent=0, sort_keys=True)
+    except Exception:
+        return time.process_time() - begin, traceback.format_exc()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(content, encoding="utf-8")
     partial.replace(path)
-    return time.process_time() - begin
+    return time.process_time() - begin, ""
 
 
 def main() -> int:
@@ -99,8 +112,8 @@ def main() -> int:
     commands.add_parser("small", help="rewrite the numbers of the fast test")
     asked = parser.parse_args()
     if asked.command == "make":
-        make(asked.folder, asked.only, asked.workers)
-    elif asked.command == "small":
+        return int(not make(asked.folder, asked.only, asked.workers))
+    if asked.command == "small":
         small_values.rewrite()
     else:
         found = [*differences.between(asked.before, asked.after)]
