@@ -53,9 +53,10 @@ def saved_with_conditioner(conditioner: str) -> dict[str, Any]:
 
 def contents(model: torch.nn.Module) -> dict[str, Any]:
     """Every file of the saved model."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"  # the model card is titled so
         model.save_pretrained(folder)  # type: ignore[operator]
-        return {str(path.relative_to(folder)): _content(path) for path in sorted(Path(folder).rglob("*.*"))}
+        return {str(path.relative_to(folder)): _content(path) for path in sorted(folder.rglob("*.*"))}
 
 
 def _content(path: Path) -> Any:
