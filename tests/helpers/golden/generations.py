@@ -124,13 +124,7 @@ def of_conditioned(family: str, conditioner: str, head: str) -> dict[str, Any]:
     return found | {"drafts": or_refusal(drafted)}
 
 
-def of_batch(family: str, head: str) -> dict[str, Any]:
-    """Requests that share passes, one entry a request."""
+def of_batch(family: str, head: str) -> dict[str, str]:
+    """Tokens of requests that share passes; which do depends on a thread, and with it the rounding of their scores."""
     results = single(family, head).generate_batch(prompts(), greedy(), batching())
-    return {
-        str(number): {
-            "tokens": str(result.generated_tokens),
-            "logprobs": digest(torch.tensor(result.logprobs, dtype=torch.float64)),
-        }
-        for number, result in enumerate(results.values())
-    }
+    return {str(number): str(result.generated_tokens) for number, result in enumerate(results.values())}

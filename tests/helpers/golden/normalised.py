@@ -5,6 +5,8 @@ Replaced by one word (or the number 1) are, and nothing else:
 - seconds, bytes of memory, and tokens or texts a second: of computing, they are another in every run;
 - dates, and what says who ran it where: folder, host, process, processor, platform, versions, commit, threads;
 - rules of lines and runs of spaces in printed tables, whose lengths follow from the width of such numbers.
+
+Left out are printed lines about a stage and its seconds: some commands print only those that took long.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ VERSIONS = sorted(
 DATES = re.compile(r"20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z| UTC)?)?")
 COMMITS = re.compile(r"\b[0-9a-f]{40}(-dirty)?\b")
 TIMES = re.compile(r"\b\d+(\.\d+)?(e-?\d+)? ?(s|ms|µs|sec|seconds?|minutes?|MiB|GiB|it/s|tokens/s|ms/step)\b")
+STAGES = re.compile(rf"^[^\n]*[:,] {WORD}\n", re.MULTILINE)
 RULES = re.compile(r"[ ─━│┃]{2,}")
 
 
@@ -51,8 +54,8 @@ def plain(text: str, folders: Iterable[str] = ()) -> str:
 
 
 def printed(text: str, folders: Iterable[str] = ()) -> str:
-    """What a command printed: also without the widths of tables and bars."""
-    return RULES.sub(" ", plain(text, folders))
+    """What a command printed: also without the widths of tables and bars, and without the seconds of stages."""
+    return RULES.sub(" ", STAGES.sub("", plain(text, folders)))
 
 
 def record(content: Any, folders: Iterable[str] = ()) -> Any:
