@@ -178,8 +178,8 @@ def measured_texts(place: Workplace) -> None:
 
 def surveys(place: Workplace) -> None:
     """Forms of each kind, and what people said."""
-    from nextword.records.survey_files import Survey, SurveyKey
-    from nextword.survey import MadeSurvey
+    from nextword.evaluation.survey import MadeSurvey
+    from nextword.results.records.survey_files import Survey, SurveyKey
 
     for name in "ab":
         samples_file(place.folder / f"{name}.jsonl", name)
