@@ -240,7 +240,7 @@ def test_an_output_layer_that_is_no_plain_matrix() -> None:
 def test_a_head_that_returns_no_distribution() -> None:
     model = nw.attach(gpt2(), "softmax")
     model.next_word_head.forward = lambda context, mode=None: context.states
-    message = "head 'softmax': forward must return a distribution such as Scores (Tensor given)"
+    message = "head 'softmax': forward must return a distribution such as SoftmaxDistribution (Tensor given)"
     with pytest.raises(TypeError, match=re.escape(message)):
         model.distribution(torch.tensor([[3, 4]]))
     assert message in str(nw.check(model))

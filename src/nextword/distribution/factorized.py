@@ -1,4 +1,4 @@
-"""Factorized: first a class, then a token of that class."""
+"""FactorizedDistribution: first a class, then a token of that class."""
 
 from __future__ import annotations
 

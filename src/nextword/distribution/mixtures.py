@@ -96,7 +96,7 @@ class Mixture(NextToken):
         return shares
 
 
-# -- Interpolated: a gate between a distribution and attention over stored tokens.
+# -- PointerMixture: a gate between a distribution and attention over stored tokens.
 
 
 class PointerMixture(NextToken):
@@ -198,7 +198,7 @@ class PointerMixture(NextToken):
         return generated | {self.name: self._attended().holding(ids).by_place()}
 
 
-# -- OnMemory: a distribution over what is stored only.
+# -- CacheDistribution: a distribution over what is stored only.
 
 
 class CacheDistribution(NextToken):

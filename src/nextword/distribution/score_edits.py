@@ -202,7 +202,7 @@ class TokenLogitEdit(LogitEdit):
     def __post_init__(self) -> None:
         if not isinstance(self.words, WordScores):
             raise TypeError(
-                f"OnWords: words must be WordScores, in which each word occurs once ({type(self.words).__name__} "
+                f"TokenLogitEdit: words must be WordScores, in which each word occurs once ({type(self.words).__name__} "
                 "given); nextword.heads.past_words and source_words give the words of a text"
             )
 

@@ -1,4 +1,4 @@
-"""Scores: one softmax over dense scores, with sparse changes on few tokens."""
+"""SoftmaxDistribution: one softmax over dense scores, with sparse changes on few tokens."""
 
 from __future__ import annotations
 

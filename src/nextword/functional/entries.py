@@ -265,7 +265,7 @@ class UniqueTokens:
     def of(cls, ids: Int[Tensor, "B S"], valid: Bool[Tensor, "B S"]) -> UniqueTokens:
         """The words of sequences of tokens.
 
-        >>> words = Words.of(torch.tensor([[7, 3, 7, 9]]), torch.tensor([[True, True, True, False]]))
+        >>> words = UniqueTokens.of(torch.tensor([[7, 3, 7, 9]]), torch.tensor([[True, True, True, False]]))
         >>> words.ids, words.first, words.column
         (tensor([[3, 7]]), tensor([[1, 0]]), tensor([[1, 0, 1, 0]]))
         """

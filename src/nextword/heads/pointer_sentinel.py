@@ -86,7 +86,7 @@ class PointerSentinelHead(Head):
         """Softmax and attention; how much each gets is decided by the sentinel."""
         entries, peak = self.local.entries(context).relative()
         sentinel = self.gate(context.states).to(peak.dtype) - peak
-        # where nothing is visible Interpolated gives the softmax all; any finite number keeps its gradient out
+        # where nothing is visible PointerMixture gives the softmax all; any finite number keeps its gradient out
         lead = sentinel - torch.where(entries.any_visible(), entries.log_mass(), 0.0)
         return PointerMixture(self._softmax(context), entries, F.logsigmoid(lead), F.logsigmoid(-lead))
 

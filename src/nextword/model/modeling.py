@@ -234,7 +234,9 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         distribution = self.next_word_head(context, mode=mode)
         if not isinstance(distribution, NextToken):
             head, given = head_spec(self.next_word_head.config), type(distribution).__name__
-            raise TypeError(f"head '{head}': forward must return a distribution such as Scores ({given} given)")
+            raise TypeError(
+                f"head '{head}': forward must return a distribution such as SoftmaxDistribution ({given} given)"
+            )
         return distribution
 
     def forward(

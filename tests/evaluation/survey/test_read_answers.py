@@ -49,14 +49,21 @@ def test_rows_of_mechanical_turk_are_counted(pairs: MadeSurvey, tmp_path: Path) 
     assert results.duels[0].win.value == 1
 
 
+def test_reading_leaves_the_limit_of_csv_as_it_was(pairs: MadeSurvey, tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    read_answers([mturk(pairs, tmp_path, "Approved")], pairs.survey)
+    assert csv.field_size_limit() == before
+
+
 def test_rejected_rows_do_not_count(pairs: MadeSurvey, tmp_path: Path) -> None:
     assert read_answers([mturk(pairs, tmp_path, "Rejected")], pairs.survey) == ([], [])
 
 
 def test_the_cell_of_mechanical_turk_holds_the_item(pairs: MadeSurvey, tmp_path: Path) -> None:
-    csv.field_size_limit(10_000_000)
+    limit = csv.field_size_limit(10_000_000)
     with (tmp_path / "survey" / "for-judges" / "mturk" / "items.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    csv.field_size_limit(limit)
     assert {row["item_id"] for row in rows} == {item.id for item in pairs.survey.items}
     items = {item.id: item for item in pairs.survey.items}
     for row in rows:

@@ -104,15 +104,19 @@ def _refuse(fault: ValueError) -> NoReturn:
 
 def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
     """Rows of a batch's results; rejected ones do not count."""
-    csv.field_size_limit(CSV_LIMIT)
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
-        missing = {WORKER, ANSWERS} - set(rows.fieldnames or ())
-        if missing:
-            raise ValueError(f"{path}: must have the columns {WORKER} and {ANSWERS} ({', '.join(missing)} missing)")
-        for number, row in enumerate(rows, 1):
-            if row.get("AssignmentStatus") != "Rejected":
-                yield [f"row {number}"], partial(_assignment, row)
+    limit = csv.field_size_limit(CSV_LIMIT)  # of the whole process
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file)
+            rows, columns = list(table), table.fieldnames or ()
+    finally:
+        csv.field_size_limit(limit)
+    missing = {WORKER, ANSWERS} - set(columns)
+    if missing:
+        raise ValueError(f"{path}: must have the columns {WORKER} and {ANSWERS} ({', '.join(missing)} missing)")
+    for number, row in enumerate(rows, 1):
+        if row.get("AssignmentStatus") != "Rejected":
+            yield [f"row {number}"], partial(_assignment, row)
 
 
 def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:

@@ -10,7 +10,7 @@ How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_i
     memory = SlotMemory(blocks * block_size)  # once, beside the KV cache
 
     # in every pass, once the backbone has given its states
-    slots = PassSlots.of_blocks(starts, lengths, table, block_size, count)  # where requests and new tokens stand
+    slots = SlotMapping.of_blocks(starts, lengths, table, block_size, count)  # where requests and new tokens stand
     tokens = PackedTokens(ids, states, layers)
     packed = packed_inputs(head, OutputParts(output_layer), tokens, memory.in_pass(slots))  # writes the new tokens
 
