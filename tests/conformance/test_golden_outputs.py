@@ -62,7 +62,7 @@ def test_planted_differences_are_found(tmp_path: Path) -> None:
     (after / "b.json").write_text("{}")
     assert [*between(before, after)] == [
         "missing: a.json > inner > gone",
-        "a.json > inner > loss: differs by 2.38e-07 in some places, by 2.38e-07 in the sum",
+        "a.json > inner > loss: other bits: by 2.38e-07 in the few places that are kept, by 2.38e-07 in the sum",
         "new: a.json > inner > new",
         "a.json > inner > text: line 2: was 'second', is 'other'",
         "new: b.json",

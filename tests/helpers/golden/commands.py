@@ -1,4 +1,7 @@
-"""What the other commands print and write, about tiny saved models."""
+"""What the other commands print and write, about tiny saved models.
+
+Their tokenizers are trained by merging bytes: trained on pieces or unigrams, one is another in every process.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tests.helpers.answered_surveys import every_form, prefer, samples_file, sav
 from tests.helpers.golden.comparisons import lines
 from tests.helpers.golden.workplace import Workplace, at_work
 from tests.helpers.killed_trainings import SMALL, sentences
-from tests.helpers.opened_models import conditioned, decoder, encoder_decoder
+from tests.helpers.opened_models import decoder, encoder_decoder
 from tests.helpers.small_datastores import saved_model, texts
 from tests.helpers.text_tokenizers import byte_level
 from tests.helpers.word_models import TEXT, WORDS, word_model, word_tokenizer
@@ -110,7 +113,7 @@ def pages(place: Workplace) -> None:
     ]
     put(encoder_decoder("bart", "softmax+ce"), place.folder / "bart")
     put(opened_model("t5", "pg"), place.folder / "t5")
-    put(conditioned("pg"), place.folder / "conditioned")
+    put(opened_model("gpt2", "pg", "bergpt"), place.folder / "conditioned")
     place.data("story.txt", STORY)
     place.data("summary.txt", SUMMARY)
     for name in names:
@@ -133,7 +136,7 @@ def checks(place: Workplace) -> None:
         for name, head in {"plain": "softmax", "cache": "cache", "sig": "sigsoftmax", "full": "mos:2+cpr:3,8"}.items()
     ]
     names.append(put(opened_model("t5", "softmax+cepr:3"), place.folder / "t5"))
-    names.append(put(conditioned("softmax"), place.folder / "conditioned"))
+    names.append(put(opened_model("gpt2", "softmax", "bergpt"), place.folder / "conditioned"))
     for name in names:
         place.run("check", name, "--verbose", "--out", f"{name}-checked")
 
