@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextword.model import registration
 from nextword.settings import old_modules
-from nextword.settings.version import __version__
+from nextword.settings.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from nextword import conditioning, heads, objectives
@@ -67,7 +67,6 @@ __all__ = [
     "NextWordForSeq2SeqLM",
     "NextWordSeq2SeqConfig",
     "Trace",
-    "__version__",
     "attach",
     "calibrate",
     "check",
@@ -110,4 +109,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

@@ -201,10 +201,9 @@ class TokenLogitEdit(LogitEdit):
 
     def __post_init__(self) -> None:
         if not isinstance(self.words, WordScores):
-            given = type(self.words).__name__
             raise TypeError(
-                f"TokenLogitEdit: words must be WordScores, in which each word occurs once ({given} given); "
-                "nextword.heads.past_words and source_words give the words of a text"
+                "TokenLogitEdit: words must be WordScores, in which each word occurs once "
+                f"({type(self.words).__name__} given); nextword.heads.past_words and source_words give the words of a text"
             )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TokenLogitEdit:
