@@ -203,7 +203,8 @@ class TokenLogitEdit(LogitEdit):
         if not isinstance(self.words, WordScores):
             raise TypeError(
                 "TokenLogitEdit: words must be WordScores, in which each word occurs once "
-                f"({type(self.words).__name__} given); nextword.heads.past_words and source_words give the words of a text"
+                f"({type(self.words).__name__} given); nextword.heads.past_words and source_words give the words of a "
+                "text"
             )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TokenLogitEdit:
