@@ -25,7 +25,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install install-dev install-browser install-docs test test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install install-dev install-browser install-docs test test-core test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,13 +73,21 @@ test-newest: constraints.txt pyproject.toml  ## test the models with the newest 
 	$(NEWEST_VENV)/bin/python -m pip install -qq --upgrade $(PIP_FLAGS) -c $(NEWEST_VENV)/constraints.txt -e '.[dev]' 'transformers<6'
 	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -q $(OLDEST_TESTS)
 
+# What a model with another last layer needs, and no more: what trains, draws figures or measures texts is not there.
+CORE_VENV  := $(VENV)-core
+CORE_TESTS := tests/functional tests/distribution tests/heads tests/objectives tests/conditioning tests/retrieval tests/model tests/generation tests/inference tests/checking
+test-core: constraints.txt pyproject.toml  ## test the library with its own dependencies alone
+	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
+	$(CORE_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e . pytest pytest-xdist hypothesis beartype psutil httpx
+	$(CORE_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -q $(CORE_TESTS)
+
 test-docs: $(INSTALLED_DEV)  ## test the documents: links, commands, examples, tables
 	$(BIN)/python -m pytest -m 'docs and not slow and not real' -q tests/meta tests/examples
 
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 	$(PYTEST) -m slow
 
-EVERYTHING := test test-slow test-docs test-browser test-real test-tools test-ray docs package test-oldest test-newest test-vllm
+EVERYTHING := test test-core test-slow test-docs test-browser test-real test-tools test-ray docs package test-oldest test-newest test-vllm
 # One after the other; what fails does not hold the next one back. The last three make environments of their own.
 test-all:  ## run every test there is; says first what that takes
 	@echo "nextword: $(EVERYTHING)"
@@ -163,7 +171,7 @@ format: $(INSTALLED_DEV)  ## let ruff rewrite what it can
 check: lint test  ## lint, then test: run this before a commit
 
 clean:  ## delete the environment and the caches, keep runs/
-	rm -rf $(VENV) $(OLDEST_VENV) $(NEWEST_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(CORE_VENV) $(OLDEST_VENV) $(NEWEST_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find src tests examples -name __pycache__ -type d -exec rm -rf {} +
 
 # A folder left half-made, or one whose interpreter is gone, is made anew.
@@ -175,7 +183,7 @@ $(BIN)/python:
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing nextword into $(VENV) (a few minutes the first time)"
-	@$(INSTALL) -e .
+	@$(INSTALL) -e '.[experiments]'
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python

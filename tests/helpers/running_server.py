@@ -16,8 +16,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.serving.http.admission import ServeSettings
 from nextword.serving.http.app import build_app
+from nextword.serving.http.serve_settings import ServeSettings
 from tests.helpers.text_tokenizers import byte_level
 
 POSITIONS = 96

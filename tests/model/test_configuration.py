@@ -51,6 +51,7 @@ def test_what_another_version_wrote(folder, changes, fault, version):
     assert str(raised.value).startswith(f"{folder}: ")
     assert fault in str(raised.value)
     assert "\n" not in str(raised.value)
+    pytest.importorskip("uvicorn", reason="nextword serve needs it")
     done = CliRunner().invoke(app, ["serve", str(folder)], env={"COLUMNS": "400", "NEXTWORD_DEBUG": "0"})
     assert done.exit_code == 2
     on_the_command_line = str(raised.value).replace("`import MODULE`", "`--import MODULE` before the command")

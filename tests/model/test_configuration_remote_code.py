@@ -18,7 +18,6 @@ import torch
 import nextword as nw
 from tests.helpers.conditioned_models import conditioned
 from tests.helpers.families import inputs, tiny
-from tests.helpers.running_server import small_model
 from tests.helpers.word_tokenizer import word_tokenizer
 
 NEVER_IMPORTED = "import sys, transformers as hf\nassert 'nextword' not in sys.modules\n"
@@ -187,6 +186,8 @@ SERVER = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transf
 @pytest.mark.parametrize("options", [[], ["--continuous-batching", "--cb-num-blocks", "16"]], ids=["alone", "batched"])
 def test_the_server_of_transformers_answers(tmp_path: Path, options: list[str]) -> None:
     pytest.importorskip("transformers.cli.serve", reason="an older transformers, or no fastapi")
+    from tests.helpers.running_server import small_model
+
     opened = small_model()
     opened.model.save_pretrained(tmp_path)
     opened.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"

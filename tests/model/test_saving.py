@@ -53,6 +53,7 @@ def test_save_pretrained_writes_all_of_it(family: str, tmp_path: Path) -> None:
 
 
 def test_trainer_saves_the_same_folder(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="Trainer needs it")
     model = nw.attach(tiny("gpt2"), "mos:2")
     rows = [{"input_ids": row, "labels": row} for row in GIVEN["input_ids"]]
     settings = {"max_steps": 1, "save_steps": 1, "report_to": [], "use_cpu": True, "disable_tqdm": True}

@@ -10,6 +10,8 @@ import torch
 
 from tests.helpers.trainer_runs import LENGTH, V, causal, collate, losses, rows, seq2seq, trainer
 
+pytest.importorskip("accelerate", reason="Trainer needs it")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(

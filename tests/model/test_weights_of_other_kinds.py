@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
-from accelerate import cpu_offload, disk_offload
 from torch import Tensor
 
 import nextword as nw
@@ -180,12 +179,13 @@ def test_torchao(of_output_layer: bool, head: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2", "pg"])
 @pytest.mark.parametrize("where", ["cpu", "disk"])
 def test_weights_that_are_brought_for_each_layer(head: str, where: str, tmp_path: Path) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="it is what brings them")
     bare = tiny_llama()
     plain = nw.attach(copy.deepcopy(bare), head)
     if where == "cpu":
-        cpu_offload(bare, execution_device=torch.device("cpu"))
+        accelerate.cpu_offload(bare, execution_device=torch.device("cpu"))
     else:
-        disk_offload(bare, str(tmp_path), execution_device=torch.device("cpu"))
+        accelerate.disk_offload(bare, str(tmp_path), execution_device=torch.device("cpu"))
     assert all(weight.is_meta for weight in bare.parameters())
     model = nw.attach(bare, head)
     model.next_word_head.load_state_dict(plain.next_word_head.state_dict())
@@ -199,6 +199,7 @@ def test_weights_that_are_brought_for_each_layer(head: str, where: str, tmp_path
 @pytest.mark.parametrize("mapping", ["auto", {"backbone": "disk", "next_word_head": "cpu", "objective": "cpu"}])
 @pytest.mark.parametrize("head", ["softmax", "cache", "mos:2"])
 def test_a_saved_model_over_memory_and_disk(head: str, mapping: Any, tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="it is what brings them")
     plain = nw.attach(tiny_llama(), head)
     plain.save_pretrained(tmp_path / "model")
     kept = {"max_memory": {"cpu": 150_000}} if mapping == "auto" else {}

@@ -10,7 +10,7 @@ import typer
 
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.serving.http.admission import ServeSettings
+from nextword.serving.http.serve_settings import ServeSettings
 
 LIBRARIES = ("fastapi", "uvicorn", "openai", "prometheus_client")
 

@@ -27,3 +27,9 @@ def test_a_tracker_that_is_not_installed_is_refused(monkeypatch):
 def test_float16_without_a_gpu_is_refused():
     with pytest.raises(ValueError, match=r"training\.fp16: needs a GPU"):
         expect_available(settings(fp16=True))
+
+
+def test_a_training_without_its_library_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(trainer_arguments, "missing", lambda modules: list(modules))
+    with pytest.raises(ValueError, match=r"training: needs accelerate.*pip install 'nextword\[experiments\]'"):
+        expect_available(settings())

@@ -19,8 +19,8 @@ import torch
 
 import nextword as nw
 from nextword.inference.inspection.trace_example import pieces_of_ids
-from nextword.serving.http.admission import ServeSettings
 from nextword.serving.http.app import build_app
+from nextword.serving.http.serve_settings import ServeSettings
 from tests.helpers.running_server import POSITIONS, running, small_model
 
 PROMPT = "The king sat on the throne. The"

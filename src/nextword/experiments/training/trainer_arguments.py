@@ -14,6 +14,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.trainable import expect_peft
 from nextword.runtime import processes
+from nextword.runtime.optional_libraries import install, missing
 from nextword.settings.registry import did_you_mean
 
 _FSDP = {"auto_wrap_policy": "NO_WRAP", "state_dict_type": "SHARDED_STATE_DICT"}
@@ -85,6 +86,8 @@ def rows_of_each_process(settings: TrainingSettings) -> int:
 
 def expect_available(settings: TrainingSettings) -> None:
     """Raises ValueError where the settings ask for a package or a device that is not here."""
+    if missing(["accelerate"]):
+        raise ValueError(f"training: needs accelerate, which is not installed; {install('experiments')}")
     rows_of_each_process(settings)
     lacking = {"fsdp": not processes.launched(), "shard_vocabulary": processes.count() == 1}
     for name, lacks in lacking.items():

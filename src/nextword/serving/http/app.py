@@ -17,11 +17,12 @@ from nextword.inference.datastore import remember_recent
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.model.batching import expect_batchable
 from nextword.results.report.inspection_page import playground_page
-from nextword.serving.http.admission import Admission, Meters, ServeSettings, error_body
+from nextword.serving.http.admission import Admission, Meters, error_body
 from nextword.serving.http.batches import SharedBatches
 from nextword.serving.http.completions import Completions
 from nextword.serving.http.pages import AnswerFacts, InspectedPages, twin
 from nextword.serving.http.requests import ChatRequest, CompletionRequest, RequestPart, TokenIds, read_request
+from nextword.serving.http.serve_settings import ServeSettings
 from nextword.serving.http.single_texts import SingleTexts
 
 

@@ -12,8 +12,8 @@ from transformers import ContinuousBatchingConfig
 
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.runtime.devices import weight_of
-from nextword.serving.http.admission import ServeSettings
 from nextword.serving.http.requests import Sampling
+from nextword.serving.http.serve_settings import ServeSettings
 
 _PAGE = 256
 """Tokens of a page of the cache."""

@@ -48,6 +48,16 @@ def test_page_needs_no_network(sample: Sample) -> None:
     assert re.findall(r"url\((?!#)", page) == []
 
 
+@pytest.mark.figures
+def test_without_a_library_that_draws_a_page_has_no_figures(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nextword.results.report.comparison.page.missing", lambda modules: list(modules))
+    page = render(sample())
+    assert not {"Rank spectrum", "Learning curves"} & set(headings(page))
+    assert "pip install 'nextword[experiments]'" in caplog.text
+
+
 @pytest.mark.slow
 def test_hostile_text_is_text(sample: Sample) -> None:
     evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ from nextword.results.report.comparison.texts_page import glossary, heads, legen
 from nextword.results.report.evaluation_page import render_evaluation
 from nextword.results.report.svg import FORMATS, Format
 from nextword.results.report.template import style, template
+from nextword.runtime.optional_libraries import install, missing
+
+logger = logging.getLogger(__name__)
 
 INSIDE = "inspect.html"
 """Name of the page beside a report that looks at one of its prompts, as the quickstart writes it."""
@@ -192,7 +196,10 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
 
 
 def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
-    """The figure; None where there is nothing to draw."""
+    """The figure; None where there is nothing to draw, or nothing to draw it with."""
+    if missing(["matplotlib"]):
+        logger.warning("report: '%s' is left out, matplotlib is not installed (%s)", title, install("experiments"))
+        return None
     drawn = [draw(room) for room in FORMATS]
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
     svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
