@@ -34,7 +34,7 @@ from nextword.model.registration import list_by_name, name_in_transformers
 from nextword.model.saving import Saving
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
-from nextword.model.transformers_mixin import Adapted, Delegation, Loading
+from nextword.model.transformers_mixin import TransformersMixin
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
 from nextword.objectives.objective import asked_head
@@ -42,7 +42,7 @@ from nextword.runtime.devices import device_of
 from nextword.runtime.pretrained import encoder_config, wordless_tokens
 
 
-class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
+class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned, Saving, PreTrainedModel):  # type: ignore[misc]
     """What both wrapped models share; use ``NextWordForCausalLM`` or ``NextWordForSeq2SeqLM``.
 
     Args:

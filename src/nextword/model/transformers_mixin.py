@@ -1,4 +1,4 @@
-"""What transformers asks of a model about its weights, answered by the backbone."""
+"""What transformers and peft ask of a wrapped model: embeddings, how its weights are made, what an adapter takes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from nextword.conditioning.auxiliary_encoder import POOLER
 from nextword.functional.padding import shifted_right
 from nextword.model.forward.output_layer import OutputLayer, expect_state_scale
 
+_NEW = ("next_word_head", "conditioner")
+"""Parts whose weights stand in no file but ours."""
 
-class Delegation:
-    """The part of a wrapped model that passes questions on to its backbone.
 
-    To be mixed into a model with ``backbone``, ``next_word_head``, ``conditioner``, ``objective`` and ``config``.
+class TransformersMixin:
+    """The part of a wrapped model that transformers and peft speak to.
+
+    To be mixed into a PreTrainedModel with ``backbone``, ``next_word_head``, ``conditioner`` and ``objective``.
     """
 
     backbone: Any
@@ -69,12 +72,7 @@ class Delegation:
         self.objective.resize_vocabulary(OutputLayer(self.backbone).size)
         return embeddings
 
-
-# -- What transformers asks of a wrapped model when it makes, casts and fills its weights.
-
-
-class Loading:
-    """The part of a wrapped model that its weights are made and loaded by; to be mixed into a PreTrainedModel."""
+    # -- how its weights are made, cast and filled
 
     _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
 
@@ -139,25 +137,12 @@ class Loading:
                 plan |= {rf"^{prefix}\.*{name}": kept for name, kept in inside._get_dtype_plan(dtype).items()}
         return plan
 
-
-def _is_here(model: PreTrainedModel) -> bool:
-    """Whether this process has all of a model's weights, so that it can be asked something."""
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return not distributed and not any(parameter.is_meta for parameter in model.parameters())
-
-
-# -- What of a wrapped model an adapter of peft takes along: parts whose weights stand in no other file.
-#
-# peft saves the adapter and ``modules_to_save``, and expects everything else in the folder or on the hub page that
-# the model came from. A head that was attached to a model from there is in neither: attached again, it would start
-# from other random numbers. So it is made one of the ``modules_to_save``, as a new classifier of peft's own models
-# is.
-
-_NEW = ("next_word_head", "conditioner")
-
-
-class Adapted:
-    """The part of a wrapped model that peft speaks to; to be mixed into a PreTrainedModel."""
+    # -- what an adapter takes along
+    #
+    # peft saves the adapter and ``modules_to_save``, and expects everything else in the folder or on the hub page that
+    # the model came from. A head that was attached to a model from there is in neither: attached again, it would start
+    # from other random numbers. So it is made one of the ``modules_to_save``, as a new classifier of peft's own models
+    # is.
 
     @property
     def peft_config(self) -> dict[str, Any]:
@@ -224,3 +209,9 @@ class Adapted:
                     f"in no other file; add it with modules_to_save={missing}"
                 )
         return super().state_dict(*args, **kwargs)  # type: ignore[misc]
+
+
+def _is_here(model: PreTrainedModel) -> bool:
+    """Whether this process has all of a model's weights, so that it can be asked something."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not distributed and not any(parameter.is_meta for parameter in model.parameters())
