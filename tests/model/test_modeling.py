@@ -162,3 +162,13 @@ def test_planted_value_that_may_change_is_found() -> None:
     assert list(unfrozen_values(ast.parse("@dataclass\nclass A:\n    a: int"))) == ["A"]
     assert list(unfrozen_values(ast.parse("@dataclasses.dataclass(slots=True)\nclass A:\n    a: int"))) == ["A"]
     assert not list(unfrozen_values(ast.parse("@dataclass(frozen=True)\nclass A:\n    a: int")))
+
+
+def test_a_pass_writes_nothing_into_the_configuration() -> None:
+    config = nw.attach(tiny("t5"), "softmax+mi").config
+    config.state_scale = None  # as of a model that was made of a configuration
+    model = nw.NextWordForSeq2SeqLM(config).eval()
+    before = model.config.to_dict()
+    model(IDS, labels=IDS).loss.backward()
+    assert model.config.to_dict() == before
+    assert model.state_scale == pytest.approx(32**-0.5)

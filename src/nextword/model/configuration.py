@@ -106,8 +106,8 @@ class NextWordConfig(PreTrainedConfig):
         conditioner: Conditioner spec such as ``"bergpt"``, or its settings written out; None: no auxiliary text.
         auxiliary_encoder: What tells the encoder of auxiliary texts from others: its ``name``, a ``fingerprint`` of its
             weights, and its ``config``.
-        state_scale: Factor between the decoder's last hidden state and what the output layer reads; None until the
-            output layer has been proved to make the model's logits.
+        state_scale: Factor between the decoder's last hidden state and what the output layer reads; None: the
+            output layer is still to be proved to make the model's logits, and is before the first pass.
     """
 
     model_type = "nextword_causal_lm"

@@ -68,6 +68,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
         self.next_word_head: Any = self._new_head(config.head)
         self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
+        self.state_scale: float | None = config.state_scale
+        """That of the configuration; where it has none, measured before the first pass."""
         self.loss_parts: dict[str, Tensor] = {}
         """Detached terms of the last loss."""
         parameters = inspect.signature(self.backbone.forward).parameters
@@ -153,8 +155,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
 
     def _sides(self, arguments: Mapping[str, Any]) -> Sides:
         """What came in, what earlier passes left, and where the tokens stand; all of it checked."""
-        if self.config.state_scale is None:
-            self.config.state_scale = prove_output_layer(self.backbone)
+        if self.state_scale is None:
+            self.state_scale = prove_output_layer(self.backbone)
         arguments = check_arguments(self, arguments)
         inputs = inputs_of(self, arguments)
         past = past_of(self, inputs)

@@ -134,7 +134,7 @@ def _last_layers(model: Any, outputs: Any, states: Tensor) -> tuple[Tensor, ...]
     if not count:
         return ()
     hidden = outputs.decoder_hidden_states if model.config.is_encoder_decoder else outputs.hidden_states
-    scale = model.config.state_scale
+    scale = model.state_scale
     last = [hidden[-1 - i][:, -states.shape[1] :] for i in range(count)]
     return tuple((layer if scale == 1.0 else layer * scale).to(states.dtype) for layer in last)
 
