@@ -26,7 +26,7 @@ from rows import append
 from nextword.evaluation.metrics import Sample, Setup, UndefinedError, parse_metric, registry
 from nextword.evaluation.metrics.self_bleu import self_bleu
 from nextword.evaluation.metrics.tokens import GivenIds, Words
-from nextword.evaluation.sample_passes import lacking, missing_packages
+from nextword.evaluation.sample_passes import lacking, not_installed
 from nextword.results.records import Environment
 
 ORDERS = (1, 2, 3, 4)
@@ -173,7 +173,7 @@ def measurable(sample: Sample) -> list[str]:
     found = []
     for name in registry.names():
         metric = registry.get(name)
-        possible = not lacking(metric, sample) and not missing_packages(metric) and metric.on_request() is None
+        possible = not lacking(metric, sample) and not not_installed(metric) and metric.on_request() is None
         if possible and metric.__module__.startswith("nextword.evaluation.metrics."):
             found.append(name)
     return found

@@ -19,6 +19,8 @@ from tests.helpers.conditioned_models import conditioned, texts
 from tests.helpers.families import tiny
 
 ROOM = Path(modeling.__file__).parent
+CACHE = ROOM / "head_cache"
+"""What is kept between passes: it answers questions of many steps."""
 LEADING = "modeling"
 IDS = torch.randint(3, 20, (2, 9), generator=torch.Generator().manual_seed(0))
 SIDES = ["argument_checks", "inputs", "inputs", "padding_and_targets", "argument_checks"]
@@ -40,7 +42,7 @@ def steps(call: Callable[[], Any]) -> list[tuple[str, str]]:
         path, caller = Path(frame.f_code.co_filename), frame.f_back
         while caller is not None and SHAPES.search(caller.f_code.co_filename):
             caller = caller.f_back
-        if event != "call" or caller is None or not path.is_relative_to(ROOM):
+        if event != "call" or caller is None or not path.is_relative_to(ROOM) or path.is_relative_to(CACHE):
             return
         called_from, name = Path(caller.f_code.co_filename), frame.f_code.co_qualname
         is_step = ("." not in name and name[0] != "<") or name.startswith("NextWordModel.")

@@ -135,7 +135,7 @@ def test_a_command_killed_with_its_processes_goes_on(models: dict[str, str], tmp
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 40), encoding="utf-8")
     program = (
-        "from nextword.inference.scoring.measurement import text_chunks, unfinished_score\n"
+        "from nextword.inference.scoring.measurement import unfinished_score\n"
         "if __name__ == '__main__':\n"
         "    unfinished_score.CHUNK_BYTES, unfinished_score.SAVE_SECONDS = 600, 0.0\n"
         "    from nextword.cli import app\n"
