@@ -35,14 +35,6 @@ def server():
         yield found
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from tests.helpers.browser import browser
-
-    with browser() as found:
-        yield found
-
-
 def status_says(page, pattern):
     page.locator("#status", has_text=re.compile(pattern)).wait_for()
 
