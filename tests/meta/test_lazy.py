@@ -107,6 +107,11 @@ def test_what_asks_no_model_loads_no_torch() -> None:
     assert loaded_by(script)[script] & HEAVY == {"numpy"}
 
 
+def test_old_names_cost_no_import() -> None:
+    """``importlib.abc`` brings ``importlib.resources``, zip files and more: half the time of ``import nextword``."""
+    assert not {"zipfile", "tempfile"} & loaded_by("import nextword")["import nextword"]
+
+
 def test_each_import_is_seen_once() -> None:
     found = loaded_by("import wave", "import wave, numpy")
     assert "wave" in found["import wave"]

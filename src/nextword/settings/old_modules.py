@@ -6,7 +6,6 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -105,18 +104,22 @@ class _Moved(ModuleType):
     def __getattr__(self, name: str) -> Any:
         assert self.__spec__ is not None
         assert self.__spec__.origin is not None
-        found = getattr(importlib.import_module(self.__spec__.origin), name, None)
-        return old_names(self.__name__)(name) if found is None else found
+        today = importlib.import_module(self.__spec__.origin)
+        return getattr(today, name) if hasattr(today, name) else old_names(self.__name__)(name)
 
 
-class _OldModules(MetaPathFinder, Loader):
-    """Finds what stands for a module where it is asked for by its old name."""
+class _OldModules:
+    """Finds what stands for a module where it is asked for by its old name.
+
+    Without the base classes of ``importlib.abc``, whose import takes as long as all else of ``import nextword``.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         new = moved_to(fullname)
-        return None if new is None else ModuleSpec(fullname, self, origin=new, is_package=True)
+        # a loader by its methods
+        return None if new is None else ModuleSpec(fullname, self, origin=new, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         assert spec.origin is not None

@@ -36,13 +36,6 @@ class Module:
         """Classes by name."""
         return {statement.name: statement for statement in self.tree.body if isinstance(statement, ast.ClassDef)}
 
-    def has(self, expression: ast.expr, registry: str) -> bool:
-        """Whether an expression is a registry that this very file of ours makes."""
-        if self.plugin is not None or ast.unparse(expression) != registry:
-            return False
-        made = [ast.unparse(one) for one in self.tree.body if isinstance(one, ast.Assign | ast.AnnAssign)]
-        return any(line.startswith((f"{registry} = ", f"{registry}: ")) for line in made)
-
     @cached_property
     def imported(self) -> dict[str, str]:
         """What the names that it imports stand for, in full: ``registry`` for ``nextword.heads.head.registry``."""
@@ -143,7 +136,7 @@ class Catalogue:
                     match decorator:
                         case ast.Call(
                             func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
-                        ) if self._is_ours(module.full_name(value), registry) or module.has(value, registry):
+                        ) if self._is_registry(module, value, registry):
                             found.setdefault(name, CatalogueEntry(module, definition))
         return dict(sorted(found.items()))
 
@@ -154,6 +147,11 @@ class Catalogue:
                 case ast.Assign(targets=[ast.Name(id="Config")], value=ast.Name(id=config)):
                     return self._fields(entry.module, config)
         return frozenset()
+
+    def _is_registry(self, module: Module, expression: ast.expr, registry: str) -> bool:
+        full = module.full_name(expression)
+        made_here = full == registry and module.plugin is None  # not imported, so this file of ours makes it
+        return made_here or self._is_ours(full, registry)
 
     def _is_ours(self, full_name: str, registry: str) -> bool:
         return full_name.startswith(f"{self._room}.") and full_name.endswith(f".{registry}")

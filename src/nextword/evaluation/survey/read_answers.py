@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from nextword.evaluation.survey.outputs import MARKS
 from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers, JudgeRecord, Survey, SurveyKey, UnitAnswers
+from nextword.runtime.corpora.row_files import cells_up_to
 
 WORKER, ANSWERS = "WorkerId", "Answer.answers"
 """Columns of Mechanical Turk that say who answered, and what."""
@@ -104,13 +105,9 @@ def _refuse(fault: ValueError) -> NoReturn:
 
 def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
     """Rows of a batch's results; rejected ones do not count."""
-    limit = csv.field_size_limit(CSV_LIMIT)  # of the whole process
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file)
-            rows, columns = list(table), table.fieldnames or ()
-    finally:
-        csv.field_size_limit(limit)
+    with open(path, encoding="utf-8-sig", newline="") as file, cells_up_to(CSV_LIMIT):
+        table = csv.DictReader(file)
+        rows, columns = list(table), table.fieldnames or ()
     missing = {WORKER, ANSWERS} - set(columns)
     if missing:
         raise ValueError(f"{path}: must have the columns {WORKER} and {ANSWERS} ({', '.join(missing)} missing)")

@@ -167,13 +167,21 @@ def _records(path: Path, where: str, separator: str) -> Iterator[tuple[int, list
 
 def _quoted(lines: Iterator[str], place: str) -> list[str]:
     """The cells of a row with quotes, which takes as many lines as there are in it."""
-    limit = csv.field_size_limit(sys.maxsize)  # a text may be as long as it likes
     try:
-        return next(csv.reader(lines, strict=True))
+        with cells_up_to(sys.maxsize):  # a text may be as long as it likes
+            return next(csv.reader(lines, strict=True))
     except csv.Error as fault:
         raise ValueError(
             f"{place}: must have quotation marks only around whole cells, and double ones in them ({fault}); correct it"
         ) from None
+
+
+@contextlib.contextmanager
+def cells_up_to(characters: int) -> Iterator[None]:
+    """Lets ``csv`` read cells so long inside, and is the process's own limit again afterwards."""
+    limit = csv.field_size_limit(characters)
+    try:
+        yield
     finally:
         csv.field_size_limit(limit)
 

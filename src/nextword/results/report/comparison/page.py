@@ -172,6 +172,9 @@ def _incomplete(results: Results, found: Sequence[ReportedMethod]) -> dict[str, 
 
 
 def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
+    if missing(["matplotlib"]):
+        logger.warning("report: figures are left out, matplotlib is not installed (%s)", install("experiments"))
+        return []
     bars = INTERVALS + (", one for each seed." if len(results.seeds) > 1 else ".")
     lines = " Every seed has its own line." if len(results.seeds) > 1 else ""
     sections = (
@@ -196,10 +199,7 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
 
 
 def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
-    """The figure; None where there is nothing to draw, or nothing to draw it with."""
-    if missing(["matplotlib"]):
-        logger.warning("report: '%s' is left out, matplotlib is not installed (%s)", title, install("experiments"))
-        return None
+    """The figure; None where there is nothing to draw."""
     drawn = [draw(room) for room in FORMATS]
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
     svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
