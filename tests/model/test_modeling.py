@@ -23,9 +23,9 @@ CACHE = ROOM / "head_cache"
 """What is kept between passes: it answers questions of many steps."""
 LEADING = "modeling"
 IDS = torch.randint(3, 20, (2, 9), generator=torch.Generator().manual_seed(0))
-SIDES = ["argument_checks", "inputs", "inputs", "padding_and_targets", "argument_checks"]
-RUN = ["backbone_pass", "backbone_pass", "head_inputs"]
-LOSS = ["backbone_pass"]
+BATCH = ["batch"]
+RUN = ["backbone", "backbone", "head_inputs"]
+LOSS = ["backbone"]
 UPDATE = ["sequence_level_batch"]
 SHAPES = re.compile(r"jaxtyping|beartype")
 """Files of what checks shapes, which stands between a caller and whom it calls."""
@@ -71,13 +71,18 @@ def test_each_step_is_called_once(family: str, head: str) -> None:
     model(IDS, **decoder)  # what is proved once is behind it
     without, scored = steps(lambda: model(IDS, **decoder)), steps(lambda: model(IDS, labels=IDS))
     trained = steps(lambda: model.train()(IDS, labels=IDS))
-    assert led(without) == SIDES + RUN
-    assert led(scored) == SIDES + RUN + LOSS
-    assert led(trained) == SIDES + RUN + LOSS
+    assert led(without) == BATCH + RUN
+    assert led(scored) == BATCH + RUN + LOSS
+    assert led(trained) == BATCH + RUN + LOSS
     # what a step calls itself are rooms that no other step enters
     beneath = [(caller, called) for caller, called in trained if caller != LEADING]
-    assert beneath == [("inputs", "packing"), ("backbone_pass", "output_layer")]
-    assert led(steps(lambda: model.eval().distribution(IDS, **decoder)))[: len(SIDES + RUN)] == SIDES + RUN
+    checks, shifted = (
+        [("batch", "argument_checks")],
+        [("batch", "output_layer")],
+    )  # of tokens; how many labels there are
+    ids = checks * (3 if family == "t5" else 2)
+    assert beneath == checks + [("batch", "packing")] + ids[1:] + shifted + checks + [("backbone", "output_layer")]
+    assert led(steps(lambda: model.eval().distribution(IDS, **decoder)))[: len(BATCH + RUN)] == BATCH + RUN
 
 
 @pytest.mark.slow
@@ -86,7 +91,7 @@ def test_a_sequence_update_is_the_line_again_with_what_was_written() -> None:
     model(IDS, labels=IDS)
     found = [(caller, called) for caller, called in steps(lambda: model(IDS, labels=IDS)) if caller != "generation"]
     writing = led(steps(lambda: model.eval().generate(IDS[:, :3], max_new_tokens=4, do_sample=False)))
-    assert led(found) == SIDES + UPDATE * 2 + writing + SIDES + RUN + LOSS
+    assert led(found) == BATCH + UPDATE * 2 + writing + BATCH + RUN + LOSS
 
 
 @pytest.mark.few(1)

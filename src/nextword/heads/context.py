@@ -230,27 +230,33 @@ class HeadCacheView(ABC):
     the texts with the new places in them.
     """
 
-    def remember(self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor]) -> int | Tensor:
+    def remember(
+        self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
+    ) -> int | Tensor:
         """Writes the new places of this pass.
 
         Args:
             ids: Tokens (B, T), negative where unknown.
             valid: False at padding (B, T).
             streams: What the head keeps of each place, (B, T, ...) by name; the same names in every pass.
+            looks_back: How many places before the new ones the head reads again; None: all.
 
         Returns:
             The place of each row's first new token in its text: one number, or (B,).
         """
         # a copy: the caller may write the next tokens where these are
-        return self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams})
+        return self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams}, looks_back)
 
     @abstractmethod
     def recall(self) -> Memory:
         """The texts so far, a row for each, the new places in them."""
 
     @abstractmethod
-    def write(self, new: Mapping[str, Tensor]) -> int | Tensor:
-        """Writes the new places (B, T, ...) of all streams; returns the place of the first of them."""
+    def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int | Tensor:
+        """Writes the new places (B, T, ...) of all streams; returns the place of the first of them.
+
+        What lies further back than ``looks_back`` places before them may be forgotten.
+        """
 
     @abstractmethod
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:

@@ -5,6 +5,7 @@ In the order in which they act:
 - ``registration.py`` makes the Auto classes of transformers know our models, from ``import nextword`` on.
 - ``configuration.py`` has their configuration, and the file in a saved folder that leads back to the library.
 - ``attach.py`` makes a model of an ordinary one, or loads one from its folder.
+- ``wrapped_model.py`` declares the parts that a wrapped model has.
 - ``transformers_mixin.py`` answers for the backbone what transformers asks, makes, casts and fills the weights, and
   says what an adapter of peft takes along.
 - ``modeling.py`` has the classes, and leads a pass from the arguments to the loss.

@@ -24,20 +24,15 @@ from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.model.forward.head_inputs import OutputParts, PackedTokens, packed_inputs
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.head_cache.slots import SlotMapping, SlotMemory, memory_on
+from nextword.model.wrapped_model import WrappedModel
 from nextword.settings.config import validated
 
 _OLDEST = "transformers.generation.continuous_batching.cache_allocators"
 """What the slots of the cache are known from; transformers has it from 5.18 on."""
 
 
-class HeadBatching:
-    """Continuous batching in which every request gets what ``generate`` gives it alone.
-
-    To be mixed into a model with ``backbone``, ``next_word_head`` and ``config``, before ``GenerationMixin``.
-    """
-
-    next_word_head: Any
-    generation_config: Any
+class HeadBatching(WrappedModel):
+    """Continuous batching in which every request gets what ``generate`` gives it alone."""
 
     def init_continuous_batching(
         self,
@@ -70,7 +65,7 @@ class HeadBatching:
         if head.remembers or draw is not None:
             expect_eager(batching, head_spec(head.config))
             batching.use_cuda_graph = False
-        modes = [(module, module.training) for module in self.modules()]  # type: ignore[attr-defined]
+        modes = [(module, module.training) for module in self.modules()]
         manager = super().init_continuous_batching(settings, batching, workload_hints)  # type: ignore[misc]
         managed: ManagedHead | None = getattr(manager, "managed_head", None)
         if managed is None:
@@ -79,7 +74,7 @@ class HeadBatching:
             if head.remembers:
                 manager.continuous_batching_config.max_memory_percent *= share_of_the_cache(self)
         managed.training = modes
-        self.eval()  # type: ignore[attr-defined]  # a manager that was kept does not see to it again
+        self.eval()  # a manager that was kept does not see to it again
         return manager
 
     @staticmethod
@@ -107,7 +102,7 @@ class HeadBatching:
                 raise ValueError(f"generate_batch: does not take '{name}'; set it in generation_config")
         for ids in inputs:
             expect_request(self, ids)
-        settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
+        settings: Any = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
         settings.head_settings = {name: kwargs.pop(name) for name in head.generate_takes if name in kwargs}
         return super().generate_batch(inputs, settings, *args, **kwargs)  # type: ignore[misc]
 
@@ -143,11 +138,11 @@ class ManagedHead:
 
     Args:
         manager: The manager.
-        model: Its ``NextWordModel``.
+        model: Its model.
         draw: The head's choice before each token, if it makes one.
     """
 
-    def __init__(self, manager: Any, model: Any, draw: Draw | None) -> None:
+    def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
         self.training: list[tuple[nn.Module, bool]] = []
         """The modules of the model, and whether each was in training before the manager took it."""
@@ -182,7 +177,7 @@ class ManagedHead:
 
 
 @torch.no_grad()
-def bytes_per_slot(model: Any) -> int:
+def bytes_per_slot(model: WrappedModel) -> int:
     """Memory that a head takes for one place, found by letting it write one."""
     head = model.next_word_head
     weight: Tensor = next(head.parameters(), torch.zeros((), device=model.device))
@@ -196,7 +191,7 @@ def bytes_per_slot(model: Any) -> int:
     return memory.bytes_per_slot
 
 
-def share_of_the_cache(model: Any) -> float:
+def share_of_the_cache(model: WrappedModel) -> float:
     """How much of the memory for keys and values is left to them beside what the head keeps and reads of each place."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
@@ -211,11 +206,11 @@ _WHOLE_TEXTS = "full_attention"
 _OURS = "continuous batching"
 
 
-def expect_batchable(model: Any, generation_config: Any, batching_config: Any) -> None:
+def expect_batchable(model: WrappedModel, generation_config: Any, batching_config: Any) -> None:
     """Raises ValueError where requests could not get what ``generate`` gives to each alone.
 
     Args:
-        model: A ``NextWordModel``.
+        model: The model.
         generation_config: That of the manager.
         batching_config: Settings of continuous batching.
     """
@@ -230,7 +225,7 @@ def expect_batchable(model: Any, generation_config: Any, batching_config: Any) -
         _expect_memory(model, batching_config, head_spec(model.next_word_head.config))
 
 
-def _expect_attention(model: Any) -> None:
+def _expect_attention(model: WrappedModel) -> None:
     """Raises ValueError where transformers cannot keep the requests of one row apart, or computes something else."""
     backbone, config = type(model.backbone), model.config.get_text_config()
     if not backbone._can_set_attn_implementation():
@@ -252,7 +247,7 @@ def _expect_attention(model: Any) -> None:
         )
 
 
-def _expect_memory(model: Any, batching_config: Any, head: str) -> None:
+def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None:
     """Raises ValueError where the cache of this model has no slots that a head's memory could follow."""
     if _WHOLE_TEXTS not in paged_cache.group_layers_by_attn_type(model.config.get_text_config()):
         raise ValueError(
@@ -285,7 +280,7 @@ def expect_eager(config: Any, head: str) -> None:
             raise ValueError(f"{name}: must be off with head '{head}', whose sizes change in every pass; leave it out")
 
 
-def expect_request(model: Any, ids: Sequence[int]) -> None:
+def expect_request(model: WrappedModel, ids: Sequence[int]) -> None:
     """Raises ValueError where a request has no tokens, or one that is not in the vocabulary."""
     if not len(ids):
         raise ValueError("empty prompt: at least one token is needed; start with the model's bos token")

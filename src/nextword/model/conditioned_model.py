@@ -14,23 +14,13 @@ from nextword.conditioning import registry as conditioners
 from nextword.conditioning.auxiliary_encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids
-from nextword.model.forward.inputs import NO_CONDITIONER
-from nextword.model.forward.padding_and_targets import valid_places
+from nextword.model.forward.batch import NO_CONDITIONER, valid_places
+from nextword.model.wrapped_model import WrappedModel
 from nextword.runtime.weights import built
 
 
-class Conditioned:
-    """The part of a wrapped model that knows of auxiliary texts.
-
-    To be mixed into a model with ``backbone`` and ``config``, before ``nn.Module``.
-    """
-
-    backbone: Any
-    config: Any
-    auxiliary_encoder: Any
-    """The encoder of the auxiliary texts; None without a conditioner. Frozen unless the conditioner trains all."""
-    conditioner: Any
-    """What brings its states into the decoder; None for a model that follows no auxiliary text."""
+class Conditioned(WrappedModel):
+    """What a wrapped model does with auxiliary texts."""
 
     def _new_conditioner(self, encoder: PreTrainedModel | None, dimensions: Dimensions) -> None:
         """Encoder and conditioner as the configuration says; None of either where it names no conditioner."""
@@ -55,13 +45,13 @@ class Conditioned:
 
     def train(self, mode: bool = True) -> Any:
         """As in every module, but a frozen auxiliary encoder stays in evaluation, so that a text has one encoding."""
-        super().train(mode)  # type: ignore[misc]
+        super().train(mode)
         if self._encoder_is_frozen:
             self.auxiliary_encoder.eval()
         return self
 
     def encode(
-        self, aux_input_ids: Int[Tensor, "B A"], aux_attention_mask: Tensor | None = None
+        self, aux_input_ids: Int[Tensor, "B A"] | None, aux_attention_mask: Tensor | None = None
     ) -> Float[Tensor, "B A E"]:
         """States of auxiliary texts, to be given as ``aux_states`` as often as they are needed.
 
@@ -105,7 +95,7 @@ class Conditioned:
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """As in transformers; gradients reach what the conditioner trains, as when it was attached."""
-        loaded = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        loaded = super().from_pretrained(*args, **kwargs)
         choose_trained(loaded[0] if isinstance(loaded, tuple) else loaded)
         return loaded
 
@@ -114,7 +104,7 @@ class Conditioned:
         if self.conditioner is not None and not self._encoder_is_frozen:
             told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
             self.config.auxiliary_encoder = told
-        super().save_pretrained(*args, **kwargs)  # type: ignore[misc]
+        super().save_pretrained(*args, **kwargs)
 
 
 def expect_no_encoder_of_its_own(config: Any) -> None:
@@ -127,7 +117,7 @@ def expect_no_encoder_of_its_own(config: Any) -> None:
 
 
 @torch.no_grad()
-def choose_trained(model: Any) -> None:
+def choose_trained(model: WrappedModel) -> None:
     """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without conditioner all is left.
 
     Args:

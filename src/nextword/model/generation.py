@@ -14,13 +14,13 @@ from transformers import LogitsProcessorList
 
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
+from nextword.model.conditioned_model import Conditioned
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import drafting_of
 from nextword.model.drafting.word_choice import RedrawProcessor
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids, expect_not_empty, expect_one_text
-from nextword.model.forward.backbone_pass import too_long
-from nextword.model.forward.inputs import AUXILIARY_ARGUMENTS
-from nextword.model.forward.padding_and_targets import step_mask
+from nextword.model.forward.backbone import too_long
+from nextword.model.forward.batch import AUXILIARY_ARGUMENTS, step_mask
 from nextword.model.head_cache.kv_cache import attach_history, decoder_cache, history_of, kv_length
 from nextword.runtime.pretrained import encoder_config
 from nextword.settings.config import validated
@@ -28,30 +28,11 @@ from nextword.settings.config import validated
 logger = logging.getLogger(__name__)
 
 
-class HeadGeneration:
-    """The overrides of transformers' generation; everything else of ``generate`` is untouched.
+class HeadGeneration(Conditioned):
+    """The overrides of transformers' generation; everything else of ``generate`` is untouched."""
 
-    To be mixed into a model with ``backbone``, ``next_word_head`` and ``config``, before ``GenerationMixin``.
-    """
-
-    backbone: Any
-    next_word_head: Any
-    conditioner: Any
-    encode: Any
-    config: Any
-    _cache_argument: str
-    """Name under which the backbone takes its cache."""
     _previous_max_cache_length: int = -1
     """Places of the static cache of the call before, by which transformers makes the next one."""
-    _why_no_history: str
-    """Why nothing of ours may ride in that cache; empty where it may."""
-
-    @property
-    def carries_history(self) -> bool:
-        """Whether something does: what the head remembers, or what was made of an auxiliary text."""
-        if self.conditioner is None:
-            return bool(self.next_word_head.remembers)
-        return not self._why_no_history
 
     def _refuse_history_without_cache(self) -> None:
         if self.next_word_head.remembers and self._why_no_history:
@@ -103,7 +84,7 @@ class HeadGeneration:
 
     def _validate_model_kwargs(self, model_kwargs: dict[str, Any]) -> None:
         # what our forward does not name, the backbone must know (token_type_ids, global_attention_mask)
-        ours = inspect.signature(self.forward).parameters  # type: ignore[attr-defined]
+        ours = inspect.signature(self.forward).parameters
         self.backbone._validate_model_kwargs({name: given for name, given in model_kwargs.items() if name not in ours})
 
     def _prepare_cache_for_generation(

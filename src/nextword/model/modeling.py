@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import transformers
 from jaxtyping import Bool
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
 from nextword.conditioning.auxiliary_encoder import width_of
@@ -17,21 +17,18 @@ from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.context import Context
-from nextword.heads.head import Draw
+from nextword.heads.head import Draw, Head
 from nextword.model.batching import HeadBatching
-from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.model.forward.argument_checks import check_arguments, expect_chosen, expect_vocabulary
-from nextword.model.forward.backbone_pass import BackbonePass, auxiliary_side, router_loss, run_backbone
+from nextword.model.forward.argument_checks import expect_chosen
+from nextword.model.forward.backbone import BackboneOutput, read_auxiliary, router_loss, run_backbone
+from nextword.model.forward.batch import ForwardBatch, forward_batch
 from nextword.model.forward.head_inputs import HeadInputs, PackedInputs, head_inputs
-from nextword.model.forward.inputs import inputs_of, past_of
-from nextword.model.forward.output_layer import OutputLayer, expect_layers, prove_output_layer
+from nextword.model.forward.output_layer import expect_layers, prove_output_layer, state_width, vocabulary_size
 from nextword.model.forward.packing import LOSS, SEQUENCE_UPDATE, outside_graph
-from nextword.model.forward.padding_and_targets import Sides, sides_of
 from nextword.model.generation import HeadGeneration
 from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_history
 from nextword.model.registration import list_by_name, name_in_transformers
-from nextword.model.saving import Saving
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
 from nextword.model.transformers_mixin import TransformersMixin
@@ -42,7 +39,7 @@ from nextword.runtime.devices import device_of
 from nextword.runtime.pretrained import encoder_config, wordless_tokens
 
 
-class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned, Saving, PreTrainedModel):  # type: ignore[misc]
+class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
     """What both wrapped models share; use ``NextWordForCausalLM`` or ``NextWordForSeq2SeqLM``.
 
     Args:
@@ -64,8 +61,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
         self, config: Any, backbone: PreTrainedModel | None = None, encoder: PreTrainedModel | None = None
     ) -> None:
         super().__init__(config)
-        self.backbone: Any = self._new_backbone(config) if backbone is None else backbone
-        self.next_word_head: Any = self._new_head(config.head)
+        self.backbone = self._new_backbone(config) if backbone is None else backbone
+        self.next_word_head = self._new_head(config.head)
         self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
         self.state_scale: float | None = config.state_scale
@@ -88,7 +85,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
             self.generation_config = copy.deepcopy(self.backbone.generation_config)
         self._refuse_history_without_cache()
         if backbone is not None:
-            expect_layers(self.backbone, int(cast(Any, self.next_word_head).layers))
+            expect_layers(self.backbone, self.next_word_head.layers)
 
     @classmethod
     def knows(cls, config: Any) -> bool:
@@ -100,7 +97,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
             return self._auto_class_of_backbone.from_config(config.text_config)
         return getattr(transformers, config.backbone_class)._from_config(config.text_config)
 
-    def _new_head(self, spec: Any) -> nn.Module:
+    def _new_head(self, spec: Any) -> Head:
         head = build_head(parse_head(spec), self._dimensions())
         self.config.head = head.config.model_dump()  # building may have filled something in
         return head
@@ -117,14 +114,13 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
         source = width_of(self.config.auxiliary_encoder["config"]) if self.config.conditioner else None
         if self.config.is_encoder_decoder:
             source = encoder_config(self.config.text_config).hidden_size
-        vocabulary = OutputLayer(self.backbone)
         longest = getattr(decoder, "max_position_embeddings", None)
         layers = getattr(decoder, "num_decoder_layers", None)  # T5's; of others transformers has renamed it already
         return Dimensions(
-            hidden=vocabulary.width,
+            hidden=state_width(self.backbone),
             layer=decoder.hidden_size,
             layers=layers or decoder.num_hidden_layers,
-            vocab_size=vocabulary.size,
+            vocab_size=vocabulary_size(self.backbone),
             source=source,
             auxiliary=not self.config.is_encoder_decoder,
             **({"longest": longest} if longest else {}),
@@ -151,24 +147,18 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
 
     def context(self, inputs: dict[str, Any]) -> Context:
         """What the head is given at every position of these inputs of ``forward``, row after row."""
-        return self._run(self._sides(inputs))[1].last(0)
+        return self._run(self._batch(inputs))[1].last(0)
 
-    def _sides(self, arguments: Mapping[str, Any]) -> Sides:
-        """What came in, what earlier passes left, and where the tokens stand; all of it checked."""
+    def _batch(self, arguments: Mapping[str, Any]) -> ForwardBatch:
         if self.state_scale is None:
             self.state_scale = prove_output_layer(self.backbone)
-        arguments = check_arguments(self, arguments)
-        inputs = inputs_of(self, arguments)
-        past = past_of(self, inputs)
-        sides = sides_of(self, inputs, past)
-        expect_vocabulary(self, sides)
-        return sides
+        return forward_batch(self, arguments)
 
-    def _run(self, sides: Sides) -> tuple[BackbonePass, HeadInputs | PackedInputs]:
+    def _run(self, batch: ForwardBatch) -> tuple[BackboneOutput, HeadInputs | PackedInputs]:
         """The auxiliary text read, the backbone run, and what the head is given of both."""
-        auxiliary = auxiliary_side(self, sides)
-        run = run_backbone(self, sides, auxiliary)
-        return run, head_inputs(self, sides, auxiliary, run)
+        auxiliary = read_auxiliary(self, batch)
+        run = run_backbone(self, batch, auxiliary)
+        return run, head_inputs(self, batch, auxiliary, run)
 
     @outside_graph(LOSS)
     def _loss(self, for_head: Any, targets: Tensor, logits: Tensor | None, total_items: Any, routers: Any) -> Tensor:
@@ -180,18 +170,21 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
         return self._divided(self.objective(head, context, targets[counted]), total_items, routers)
 
     @outside_graph(SEQUENCE_UPDATE)
-    def _sequence_update(self, sides: Sides, total_items: Any) -> tuple[BackbonePass, HeadInputs, Tensor] | None:
+    def _sequence_update(
+        self, batch: ForwardBatch, total_items: Any
+    ) -> tuple[BackboneOutput, HeadInputs, Tensor] | None:
         """A run on what the model writes itself, with its loss; None where this update is one of the batch's tokens."""
-        prefixes, targets = prefixes_of(self, sides), sides.decoder.targets
+        prefixes, targets, updates = prefixes_of(self, batch), batch.targets, self.objective.sequence
         if prefixes is None:
             return None
         assert targets is not None
+        assert updates is not None
         with as_in_evaluation(self):
             continuations = write_greedily(self, prefixes)
-            run, for_head = self._run(self._sides(continuations.arguments))
+            run, for_head = self._run(self._batch(continuations.arguments))
             assert isinstance(for_head, HeadInputs), "continuous batching trains nothing"
             context, count = for_head.at(continuations.positions), int((targets != IGNORED_LABEL).sum())
-            loss = self.objective.sequence(self.next_word_head, context, continuations.written, count)
+            loss = updates(self.next_word_head, context, continuations.written, count)
         return run, for_head, self._divided(loss, total_items, router_loss(self.backbone, run.outputs))
 
     def _divided(self, loss: Loss, total_items: Any, routers: Tensor | None) -> Tensor:
@@ -228,10 +221,10 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
             raise ValueError(f"mode '{mode}': head '{head_spec(self.next_word_head.config)}' has {', '.join(modes)}")
-        sides = self._sides({"input_ids": input_ids, "attention_mask": attention_mask, **inputs})
+        batch = self._batch({"input_ids": input_ids, "attention_mask": attention_mask, **inputs})
         if positions is not None:
-            expect_chosen(positions, sides.decoder.ids.shape)
-        _, for_head = self._run(sides)
+            expect_chosen(positions, batch.ids.shape)
+        _, for_head = self._run(batch)
         context = for_head.last(0) if positions is None else for_head.at(positions)
         distribution = self.next_word_head(context, mode=mode)
         if not isinstance(distribution, NextToken):
@@ -344,11 +337,11 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching, Conditioned
         arguments |= {"decoder_inputs_embeds": decoder_inputs_embeds, "aux_attention_mask": aux_attention_mask}
         arguments |= {"source_ids": source_ids, "source_places": source_places, "memory": memory, "labels": labels}
         arguments |= {"new_places": new_places, "use_cache": use_cache, "step_mask": step_mask, "step_ids": step_ids}
-        sides = self._sides(arguments | kwargs)
-        targets = sides.decoder.targets
+        batch = self._batch(arguments | kwargs)
+        targets = batch.targets
         draws = targets is not None and self.training and self.objective.sequence is not None
-        done = self._sequence_update(sides, total_items) if draws else None
-        run, for_head, loss = (*self._run(sides), None) if done is None else done
+        done = self._sequence_update(batch, total_items) if draws else None
+        run, for_head, loss = (*self._run(batch), None) if done is None else done
         logits = None
         if (targets is None or not self.training) if return_logits is None else return_logits:
             draw = draw or self._draw_of_batch(kwargs)

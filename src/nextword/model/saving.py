@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER
 from nextword.model.card import CardFacts, card_text
@@ -14,6 +14,8 @@ from nextword.results.records import disk_full_explained, write_atomically
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.wrapped_model import WrappedModel
+
 CARD = "README.md"
 """Where the Hub looks for the model card."""
 
@@ -21,23 +23,15 @@ _CONFIGURATION = "config.json"
 """The file without which a folder is no model."""
 
 
-class Saving:
-    """The part of a wrapped model that is asked to save itself; to be mixed into a PreTrainedModel."""
-
-    def save_pretrained(
-        self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
-    ) -> None:
-        """As in transformers, with a short model card where the folder has none."""
-        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)  # type: ignore[misc]
-        card = Path(save_directory) / CARD
-        is_adapter = getattr(self, "_hf_peft_config_loaded", False)  # then no model was saved, only what is beside it
-        if is_main_process and not is_adapter and not card.exists():
-            config: Any = self.config  # type: ignore[attr-defined]
-            write_atomically(card, card_text(config, CardFacts(), Path(save_directory).resolve().name))
+def write_missing_card(model: WrappedModel, folder: Path) -> None:
+    """A short model card in the folder of a saved model that has none."""
+    is_adapter = getattr(model, "_hf_peft_config_loaded", False)  # then no model was saved, only what is beside it
+    if not is_adapter and not (folder / CARD).exists():
+        write_atomically(folder / CARD, card_text(model.config, CardFacts(), folder.resolve().name))
 
 
 def save_model_folder(
-    model: Any,
+    model: WrappedModel,
     tokenizer: PreTrainedTokenizerBase,
     path: str | os.PathLike[str],
     facts: CardFacts,
@@ -50,7 +44,7 @@ def save_model_folder(
     there is replaced.
 
     Args:
-        model: The model, ours.
+        model: The model.
         tokenizer: Its tokenizer.
         path: The folder; made where missing.
         facts: What the model card says.

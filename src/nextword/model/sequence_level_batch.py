@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from nextword.functional.padding import padded
-from nextword.model.forward.padding_and_targets import Sides
+from nextword.model.forward.batch import ForwardBatch
 from nextword.model.generation import unconstrained_generation
 from nextword.objectives.loss import on_every_process
 from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, Written
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Continuations:
     positions: Bool[Tensor, "R T"]
 
 
-def prefixes_of(model: Any, sides: Sides) -> Prefixes | None:
+def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
     """What a sequence update of this batch continues; None where this update is one of tokens.
 
     Called for every training batch, for it counts the updates. Without any token to start from (embeddings in place of
@@ -53,18 +56,17 @@ def prefixes_of(model: Any, sides: Sides) -> Prefixes | None:
 
     Args:
         model: The model, in training.
-        sides: Those of the batch.
+        batch: Its batch.
     """
-    updates, inputs = model.objective.sequence, sides.inputs
+    updates, source = model.objective.sequence, batch.source
     if updates is None or not updates.advance():
         return None
-    begun = inputs.decoder.ids if inputs.source is None else inputs.source.ids
-    valid = sides.decoder.valid if sides.source is None else sides.source.valid
-    if inputs.texts is not None and begun is not None and valid is not None:
-        begun, valid = inputs.texts.laid_out(begun), inputs.texts.laid_out(valid)
+    begun, valid = (batch.input_ids, batch.valid) if source is None else (source.ids, source.valid)
+    if batch.texts is not None and begun is not None and valid is not None:
+        begun, valid = batch.texts.laid_out(begun), batch.texts.laid_out(valid)
     rows: list[Tensor] = []
     owners: list[int] = []
-    if begun is not None and valid is not None and inputs.kv_cache is None:
+    if begun is not None and valid is not None and batch.past.kv_cache is None:
         for owner, (ids, counts) in enumerate(zip(begun, valid, strict=True)):
             tokens = ids[counts]
             prefixes = [tokens] if model.config.is_encoder_decoder else cut_prefixes(tokens, updates.config)
@@ -72,7 +74,7 @@ def prefixes_of(model: Any, sides: Sides) -> Prefixes | None:
             owners += [owner] * len(prefixes) if len(tokens) else []
     if not on_every_process(bool(rows), model.device):
         return None
-    auxiliary = inputs.auxiliary.arguments.items()
+    auxiliary = batch.auxiliary.arguments.items()
     return Prefixes(rows, {name: of[torch.tensor(owners, device=of.device)] for name, of in auxiliary})
 
 
@@ -88,7 +90,7 @@ def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Ten
     return list(text[: max(1, len(text) // config.prefix) * config.prefix].split(config.prefix)[:wanted])
 
 
-def write_greedily(model: Any, prefixes: Prefixes) -> Continuations:
+def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
     """Lets the model continue prefixes: greedily, in its head's own way of decoding, beyond any end token.
 
     Tokens are chosen without gradient and with a KV cache; one pass over all of them then gives the probability of
@@ -97,10 +99,11 @@ def write_greedily(model: Any, prefixes: Prefixes) -> Continuations:
     one that wrote.
 
     Args:
-        model: A ``NextWordModel`` whose objective has sequence updates.
+        model: One whose objective has sequence updates.
         prefixes: What it is to continue.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
+    assert updates is not None
     length = updates.config.continuation
     ids, mask = padded(prefixes.rows, side="right" if seq2seq else "left")
     longest = (1 if seq2seq else ids.shape[1]) + length

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,35 +12,20 @@ from transformers import PreTrainedModel
 
 from nextword.conditioning.auxiliary_encoder import POOLER
 from nextword.functional.padding import shifted_right
-from nextword.model.forward.output_layer import OutputLayer, expect_state_scale
+from nextword.model.forward.output_layer import expect_state_scale, vocabulary_size
+from nextword.model.saving import write_missing_card
+from nextword.model.wrapped_model import WrappedModel
 
 _NEW = ("next_word_head", "conditioner")
 """Parts whose weights stand in no file but ours."""
 
 
-class TransformersMixin:
-    """The part of a wrapped model that transformers and peft speak to.
-
-    To be mixed into a PreTrainedModel with ``backbone``, ``next_word_head``, ``conditioner`` and ``objective``.
-    """
-
-    backbone: Any
-    next_word_head: Any
-    conditioner: Any
-    objective: Any
-    config: Any
-
-    def get_input_embeddings(self) -> Any:
-        """The backbone's."""
-        return self.backbone.get_input_embeddings()
+class TransformersMixin(WrappedModel):
+    """The part of a wrapped model that transformers and peft speak to."""
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """The backbone's."""
         self.backbone.set_input_embeddings(value)
-
-    def get_output_embeddings(self) -> Any:
-        """The backbone's."""
-        return self.backbone.get_output_embeddings()
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
         """The backbone's."""
@@ -64,12 +51,13 @@ class TransformersMixin:
     ) -> Any:
         """The backbone's; the head follows."""
         embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        self.next_word_head.resized(OutputLayer(self.backbone).size)
+        size = vocabulary_size(self.backbone)
+        self.next_word_head.resized(size)
         self.config.head = self.next_word_head.config.model_dump()
         if self.conditioner is not None:
-            self.conditioner.resized(OutputLayer(self.backbone).size)
+            self.conditioner.resized(size)
         self.vocab_size = self.config.get_text_config(decoder=True).vocab_size
-        self.objective.resize_vocabulary(OutputLayer(self.backbone).size)
+        self.objective.resize_vocabulary(size)
         return embeddings
 
     # -- how its weights are made, cast and filled
@@ -85,7 +73,7 @@ class TransformersMixin:
         """Weights that are tied to others: not saved, so Trainer need not miss them when it resumes."""
         kept: set[str] = vars(self).get("_ignored_on_save", set())
         tied: dict[str, str] = getattr(self, "all_tied_weights_keys", {})
-        read = self.get_parameter  # type: ignore[attr-defined]
+        read = self.get_parameter
         return kept | {name for name, source in tied.items() if read(name) is read(source)}
 
     @_keys_to_ignore_on_save.setter
@@ -95,12 +83,20 @@ class TransformersMixin:
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """As in transformers; what the configuration says of the output layer is proved where a head relies on it."""
-        loaded = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         scale = model.config.state_scale
         if scale is not None and model.next_word_head.layers and _is_here(model):
             expect_state_scale(model.backbone, scale)
         return loaded
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        """As in transformers, with a short model card where the folder has none."""
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+        if is_main_process:
+            write_missing_card(self, Path(save_directory))
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
@@ -113,10 +109,10 @@ class TransformersMixin:
         transformers takes our class for custom code, and of such it never makes modules without weights of their own:
         what Falcon-H1's does for the buffers of its layers would be left out.
         """
-        for inside in self.children():  # type: ignore[attr-defined]
+        for inside in self.children():
             if isinstance(inside, PreTrainedModel):
                 inside.initialize_weights()
-        super().initialize_weights()  # type: ignore[misc]
+        super().initialize_weights()
 
     def _init_weights(self, module: nn.Module) -> None:
         # the backbone initialises itself; of the head, whatever a checkpoint did not fill
@@ -131,7 +127,7 @@ class TransformersMixin:
         """
         plan: dict[str, torch.dtype] = {}
         inside: Any
-        for prefix, inside in self.named_children():  # type: ignore[attr-defined]
+        for prefix, inside in self.named_children():
             if isinstance(inside, PreTrainedModel):
                 # "*" stands for any characters here, "." for any one
                 plan |= {rf"^{prefix}\.*{name}": kept for name, kept in inside._get_dtype_plan(dtype).items()}
@@ -166,7 +162,7 @@ class TransformersMixin:
 
     def _left_behind(self, adapter: str) -> list[str]:
         """Parts with weights that are neither in the adapter nor where the model came from."""
-        if self.name_or_path:  # type: ignore[attr-defined]  # the folder that the whole model was loaded from
+        if self.name_or_path:  # the folder that the whole model was loaded from
             return []
         saved = getattr(self.peft_config[adapter], "modules_to_save", None) or ()
         return [
@@ -208,7 +204,7 @@ class TransformersMixin:
                     f"adapter '{adapter}': it would be saved without the weights of {' and '.join(missing)}, which are "
                     f"in no other file; add it with modules_to_save={missing}"
                 )
-        return super().state_dict(*args, **kwargs)  # type: ignore[misc]
+        return super().state_dict(*args, **kwargs)
 
 
 def _is_here(model: PreTrainedModel) -> bool:

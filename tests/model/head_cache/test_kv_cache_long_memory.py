@@ -9,10 +9,12 @@ from nextword.model.head_cache.history import DynamicHeadCache
 from nextword.model.head_cache.kv_cache import LongMemory
 
 
-def passed(history: DynamicHeadCache, ids: list[int], state: torch.Tensor | None = None) -> tuple[list[int], int]:
+def passed(
+    history: DynamicHeadCache, ids: list[int], state: torch.Tensor | None = None, looks_back: int | None = None
+) -> tuple[list[int], int]:
     tokens = torch.tensor([ids])
     streams = {"keys": tokens[..., None].float() if state is None else state.expand(1, len(ids), 1)}
-    memory, first = history.append(tokens, torch.ones_like(tokens, dtype=torch.bool), streams)
+    memory, first = history.append(tokens, torch.ones_like(tokens, dtype=torch.bool), streams, looks_back)
     assert memory.streams["keys"].shape[1] == memory.ids.shape[1]
     return memory.ids[0].tolist(), int(first)
 
@@ -20,9 +22,8 @@ def passed(history: DynamicHeadCache, ids: list[int], state: torch.Tensor | None
 @torch.no_grad()
 def test_so_much_is_kept_as_is_looked_back_over_and_no_more() -> None:
     history, length = DynamicHeadCache(), 0
-    history.looked_back = 100
     for count in (1, 50, 300, 1, 1, 200, *[1] * 400, 70):
-        kept, first = passed(history, list(range(length, length + count)))
+        kept, first = passed(history, list(range(length, length + count)), looks_back=100)
         assert kept == list(range(length + count - len(kept), length + count))
         assert kept[first] == length
         assert first >= min(length, 100)
@@ -30,22 +31,21 @@ def test_so_much_is_kept_as_is_looked_back_over_and_no_more() -> None:
         assert history.length == length
         assert len(kept) <= max(100 + max(64, count), 50)
     history.crop(-64)
-    passed(history, [0])
+    passed(history, [0], looks_back=100)
     history.crop(-65)
     with pytest.raises(ValueError, match=r"cropped by more than 64 places.*forgotten"):
-        passed(history, [0])
+        passed(history, [0], looks_back=100)
     history.reset()
-    assert passed(history, [3]) == ([3], 0)
+    assert passed(history, [3], looks_back=100) == ([3], 0)
 
 
 @torch.no_grad()
 def test_sequences_of_a_history_that_forgets_are_cut_by_their_own_numbers() -> None:
     history = DynamicHeadCache()
-    history.looked_back = 10
     ids = torch.arange(200).repeat(2, 1)
     valid = torch.ones_like(ids, dtype=torch.bool)
     for rows in ids.split(20, 1):
-        history.append(rows, valid[:, :20], {})
+        history.append(rows, valid[:, :20], {}, looks_back=10)
     history.align(torch.tensor([0, 3]), 200)
     memory = history.recall()
     assert history.length == 200
@@ -57,14 +57,13 @@ def test_sequences_of_a_history_that_forgets_are_cut_by_their_own_numbers() -> N
 @torch.no_grad()
 def test_what_came_before_the_cache_is_read_and_not_counted() -> None:
     memory = LongMemory()
-    memory.looked_back = 100
-    passed(memory, [1, 2, 3])
+    passed(memory, [1, 2, 3], looks_back=100)
     memory.before_cache()
     assert memory.length == 0
-    assert passed(memory, [4, 5]) == ([1, 2, 3, 4, 5], 3)
+    assert passed(memory, [4, 5], looks_back=100) == ([1, 2, 3, 4, 5], 3)
     assert memory.length == 2
     memory.crop(-2)
-    assert passed(memory, [6]) == ([1, 2, 3, 6], 3)
+    assert passed(memory, [6], looks_back=100) == ([1, 2, 3, 6], 3)
 
 
 def test_documents_are_numbered_from_pass_to_pass() -> None:

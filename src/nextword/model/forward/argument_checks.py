@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import head_spec
-from nextword.model.forward.output_layer import OutputLayer
-from nextword.model.forward.padding_and_targets import Sides
+
+if TYPE_CHECKING:
+    from nextword.heads import Head
+    from nextword.model.modeling import NextWordModel
 
 _WHOLE = (torch.int64, torch.int32)
 
@@ -22,13 +23,13 @@ _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_e
 """Arguments that take ids, and those that take vectors in their place."""
 
 
-def check_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that are given, each looked at by itself; ids as int64.
 
     An encoder-decoder model's tokens are made from the labels where they are missing.
 
     Args:
-        model: A ``NextWordModel``.
+        model: The model that is called.
         arguments: Those of its forward, by name; None counts as not given.
 
     Raises:
@@ -83,7 +84,7 @@ def _warn_of_unknown_words(side: str, spec: str) -> None:
     )
 
 
-def _expect_source(head: Any, given: Mapping[str, Any]) -> None:
+def _expect_source(head: Head, given: Mapping[str, Any]) -> None:
     """Raises ValueError where the encoder has an empty text, or the head none of its words."""
     ids = given.get("input_ids")
     if ids is not None:
@@ -170,32 +171,6 @@ def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") ->
         raise ValueError(f"{name}: must be a mask of torch.bool, True at those to keep ({given} given)")
     if positions.shape != shape:
         raise ValueError(f"{name}: must be {tuple(shape)} (shape {tuple(positions.shape)} given)")
-
-
-# -- Whether every token and every label of a pass is in the model's vocabulary.
-
-
-def expect_vocabulary(model: Any, sides: Sides) -> None:
-    """Raises ValueError where a token or a label of a pass is outside the vocabulary.
-
-    Args:
-        model: A ``NextWordModel``.
-        sides: Those of the pass.
-    """
-    inputs, size = sides.inputs, model.get_input_embeddings().weight.shape[0]
-    side = "decoder_" if model.config.is_encoder_decoder else ""
-    if inputs.decoder.ids is not None or inputs.step_ids is not None:
-        expect_known_ids(f"{side}input_ids", sides.decoder.ids, size)
-    if inputs.source is not None and inputs.source.ids is not None and inputs.encoder_outputs is None:
-        expect_known_ids("input_ids", inputs.source.ids, size)
-    words = inputs.auxiliary.source_ids if inputs.source is None else inputs.source_ids
-    if words is not None and model.next_word_head.reads_source:
-        expect_known_ids("source_ids", words, size)
-    labels = None if inputs.labels is None else sides.decoder.labels
-    targets = None if inputs.shift_labels is None else sides.decoder.targets
-    for name, given in (("labels", labels), ("shift_labels", targets)):
-        if given is not None:
-            expect_known_ids(name, given, OutputLayer(model.backbone).size, ignored=IGNORED_LABEL)
 
 
 def expect_known_ids(name: str, ids: Tensor, size: int, *, ignored: int | None = None) -> None:

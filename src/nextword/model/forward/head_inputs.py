@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,12 +13,15 @@ from torch import Tensor, nn
 from nextword.distribution import Vocabulary
 from nextword.heads.context import Context, Layout, Memory, Source
 from nextword.heads.head import Head
-from nextword.model.forward.backbone_pass import AuxiliarySide, BackbonePass
+from nextword.model.forward.backbone import AuxiliaryStates, BackboneOutput
+from nextword.model.forward.batch import ForwardBatch
 from nextword.model.forward.packing import PACKED, TextRows, outside_graph
-from nextword.model.forward.padding_and_targets import DecoderSide, Sides
 from nextword.model.head_cache.history import DynamicHeadCache
 from nextword.model.head_cache.slots import PagedHeadCache
 from nextword.runtime.devices import is_offloaded, vocabulary_mesh, weight_of
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 
 @dataclass(frozen=True)
@@ -112,42 +115,43 @@ class HeadInputs:
 
 
 def head_inputs(
-    model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: BackbonePass
+    model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None, run: BackboneOutput
 ) -> HeadInputs | PackedInputs:
     """What the head is given, with this pass added to what it remembers.
 
     Args:
-        model: A ``NextWordModel``.
-        sides: Those of the pass.
+        model: The model that is called.
+        batch: That of the pass.
         auxiliary: What was made of the auxiliary text.
         run: What the backbone gave.
     """
-    if sides.past.paged is not None:
-        return _packed(model, sides, run, sides.past.paged)
-    return (_of_rows if sides.inputs.texts is None else _of_texts)(model, sides, auxiliary, run)
+    if batch.past.paged is not None:
+        return _packed(model, batch, run, batch.past.paged)
+    return (_of_rows if batch.texts is None else _of_texts)(model, batch, auxiliary, run)
 
 
-def _of_rows(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: BackbonePass) -> HeadInputs:
+def _of_rows(
+    model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None, run: BackboneOutput
+) -> HeadInputs:
     """The same for rows of texts, which may be windows of one text or hold several."""
-    head, decoder, history = model.next_word_head, sides.decoder, sides.past.history
-    new_places = None
-    if sides.inputs.memory is not None:
-        new_places = decoder.valid if sides.inputs.new_places is None else sides.inputs.new_places & decoder.valid
-        run, decoder = _as_one_text(run, decoder, new_places)
-    texts = sides.inputs.texts
-    if texts is not None:
-        run, decoder = _as_texts_apart(run, decoder, texts)
-    if history is None and model.carries_history:
-        history = DynamicHeadCache()  # for this pass alone: what it holds is not kept while the loss is computed
-    inputs = head.inputs(run.states, run.layers, decoder.valid, history)
+    head, head_cache, new_places, texts = model.next_word_head, batch.past.head_cache, batch.new_places, batch.texts
+    ids, valid, labels = batch.ids, batch.valid, batch.labels
+    if new_places is not None:  # one behind the other in one row
+        run = _laid_out(run, lambda of_rows: of_rows[new_places][None])
+        ids, valid, labels = ids[new_places][None], valid[new_places][None], None
+    if texts is not None:  # a row for each text
+        run, ids, valid = _laid_out(run, texts.laid_out), texts.laid_out(ids), texts.laid_out(valid)
+        labels = None if labels is None else texts.laid_out(labels)
+    if head_cache is None and model.carries_history:
+        head_cache = DynamicHeadCache()  # for this pass alone: what it holds is not kept while the loss is computed
+    inputs = head.inputs(run.states, run.layers, valid, head_cache)
     past: int | Tensor = 0
     memory = None
-    if history is not None:
-        if history.looked_back != head.looks_back:  # compiled steps must not write what does not change
-            history.looked_back = head.looks_back
-        memory, past = history.append(_words(model, decoder.ids), decoder.valid, head.streams(run.states, inputs))
-        if decoder.labels is not None and decoder.labels.shape == memory.ids.shape:  # the whole sequence is at hand
-            memory = replace(memory, labels=decoder.labels)
+    if head_cache is not None:
+        streams = head.streams(run.states, inputs)
+        memory, past = head_cache.append(_words(model, ids), valid, streams, head.looks_back)
+        if labels is not None and labels.shape == memory.ids.shape:  # the whole sequence is at hand
+            memory = replace(memory, labels=labels)
     output_layer: Vocabulary = run.output_layer
     if auxiliary is not None:
         output_layer = model.conditioner.output_layer(output_layer, auxiliary.kept)
@@ -156,7 +160,7 @@ def _of_rows(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: Bac
         inputs=inputs,
         past=past,
         memory=memory,
-        source=_source(model, sides, run) if auxiliary is None else auxiliary.source,
+        source=_source(model, batch, run) if auxiliary is None else auxiliary.source,
         output_layer=output_layer,
         input_embedding=_vectors(model.get_input_embeddings()),
         output_embedding=_vectors(model.get_output_embeddings()),
@@ -169,36 +173,20 @@ _of_texts = outside_graph(PACKED)(_of_rows)
 """The same where a row holds several texts: a graph would be made anew for every length of the longest one."""
 
 
-def _as_one_text(
-    run: BackbonePass, decoder: DecoderSide, new_places: Bool[Tensor, "B T"]
-) -> tuple[BackbonePass, DecoderSide]:
-    """What the backbone gave at the new places of all windows, one behind the other in one row."""
-
-    def joined(places: Tensor) -> Tensor:
-        return places[new_places][None]
-
-    run = replace(run, states=joined(run.states), layers=tuple(joined(layer) for layer in run.layers))
-    return run, replace(decoder, ids=joined(decoder.ids), valid=joined(decoder.valid), labels=None, targets=None)
+def _laid_out(run: BackboneOutput, change: Callable[[Tensor], Tensor]) -> BackboneOutput:
+    """What the backbone gave, in other rows."""
+    return replace(run, states=change(run.states), layers=tuple(change(layer) for layer in run.layers))
 
 
-def _as_texts_apart(run: BackbonePass, decoder: DecoderSide, texts: TextRows) -> tuple[BackbonePass, DecoderSide]:
-    """What the backbone gave, with a row for each text."""
-    states, layers = texts.laid_out(run.states), tuple(texts.laid_out(layer) for layer in run.layers)
-    labels = None if decoder.labels is None else texts.laid_out(decoder.labels)
-    ids, valid = texts.laid_out(decoder.ids), texts.laid_out(decoder.valid)
-    decoder = replace(decoder, ids=ids, valid=valid, labels=labels, targets=None)  # those of the rows as they came
-    return replace(run, states=states, layers=layers), decoder
-
-
-def _packed(model: Any, sides: Sides, run: BackbonePass, memory: PagedHeadCache) -> PackedInputs:
+def _packed(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput, memory: PagedHeadCache) -> PackedInputs:
     """The same where the row holds tokens of many requests."""
     layers = tuple(layer[0] for layer in run.layers)
-    tokens = PackedTokens(_words(model, sides.decoder.ids)[0], run.states[0], layers)
+    tokens = PackedTokens(_words(model, batch.ids)[0], run.states[0], layers)
     embeddings = _vectors(model.get_input_embeddings()), _vectors(model.get_output_embeddings())
     return packed_inputs(model.next_word_head, OutputParts(run.output_layer, *embeddings), tokens, memory)
 
 
-def _words(model: Any, ids: Tensor) -> Tensor:
+def _words(model: NextWordModel, ids: Tensor) -> Tensor:
     """The tokens, negative at those of a picture: such a place is known, and holds no word to copy."""
     for token in model._wordless:
         ids = ids.masked_fill(ids == token, -1)
@@ -212,15 +200,16 @@ def _vectors(embedding: nn.Module) -> Tensor | None:
     return weight if readable else None
 
 
-def _source(model: Any, sides: Sides, run: BackbonePass) -> Source | None:
+def _source(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput) -> Source | None:
     """The encoder's side, where the head reads it."""
-    source, states = sides.source, run.source_states
-    if source is None or source.ids is None or states is None:
+    source, states = batch.source, run.source_states
+    if source is None or source.words is None or states is None:
         return None
     assert source.valid is not None
-    head, history = model.next_word_head, sides.past.history
-    streams = head.source_streams(states) if history is None else history.of_source(lambda: head.source_streams(states))
-    return Source(source.ids, source.valid, states, streams)
+    head, head_cache = model.next_word_head, batch.past.head_cache
+    made = head.source_streams
+    streams = made(states) if head_cache is None else head_cache.of_source(lambda: made(states))
+    return Source(source.words, source.valid, states, streams)
 
 
 # -- What the head is given where a serving engine packs the tokens of many requests side by side in one row.

@@ -9,10 +9,9 @@ else is refused rather than computed wrongly.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -65,6 +64,18 @@ def _read(layer: Any) -> Tensor:
     return weight if is_sharded(layer) else defer_gradient(held_here(weight))
 
 
+def vocabulary_size(backbone: PreTrainedModel) -> int:
+    """V: how many tokens the output layer of a model scores."""
+    layer: Any = backbone.get_output_embeddings()
+    return int(getattr(layer, "out_features", 0) or layer.weight.shape[0])
+
+
+def state_width(backbone: PreTrainedModel) -> int:
+    """D: how wide the states are that the output layer of a model reads."""
+    layer: Any = backbone.get_output_embeddings()
+    return int(getattr(layer, "in_features", 0) or layer.weight.shape[1])
+
+
 class OutputLayer:
     """The output layer of a backbone as a vocabulary: states to adjusted scores.
 
@@ -76,8 +87,8 @@ class OutputLayer:
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         self.layer: Any = backbone.get_output_embeddings()
-        candidates = [kind.of(backbone) for kind in KNOWN_ADJUSTMENTS]
-        self.adjustments = [adjustment for adjustment in candidates if adjustment is not None]
+        self.adjustments = adjustments_of(backbone)
+        self.size = vocabulary_size(backbone)
         gather_weight(self.layer)
         mesh = vocabulary_mesh(self.layer)
         self.columns = ALL_COLUMNS if mesh is None else ColumnRange(mesh, self.size)
@@ -85,16 +96,6 @@ class OutputLayer:
         """What products read where the layer is a plain one. Picked rows alone, whose gradient is sparse, read the
         layer's own weight."""
         self._bias = None if self._weight is None or self.layer.bias is None else held_here(self.layer.bias)
-
-    @property
-    def size(self) -> int:
-        """V."""
-        return int(getattr(self.layer, "out_features", 0) or self.layer.weight.shape[0])
-
-    @property
-    def width(self) -> int:
-        """D, what the layer reads."""
-        return int(getattr(self.layer, "in_features", 0) or self.layer.weight.shape[1])
 
     def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """A score for every token, exactly as the model itself makes it."""
@@ -118,7 +119,7 @@ class OutputLayer:
 
     def _adjusted(self, scores: Float[Tensor, "*rows _V"], ids: Tensor | None) -> Float[Tensor, "*rows _V"]:
         for adjustment in self.adjustments:
-            scores = adjustment(scores, ids)
+            scores = adjustment.change(scores, ids)
         return scores
 
     def scores_of(
@@ -311,97 +312,55 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
 # -- What backbones do to their scores after the output layer: a cap, a scale, a bias.
 
 
-class Adjustment(ABC):
-    """Something done to the scores after the output layer."""
+class Adjustment(NamedTuple):
+    """Something done to the scores after the output layer.
 
-    name: ClassVar[str]
+    Args:
+        name: What it is called.
+        change: Given scores (..., V), of every token in order, or (..., K) with which tokens these are.
+    """
 
-    @classmethod
-    @abstractmethod
-    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
-        """This adjustment as ``backbone`` makes it, None where it makes none."""
-
-    @abstractmethod
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
-        """The adjusted scores.
-
-        Args:
-            scores: Of every token, or of few.
-            ids: Which tokens these are; None for every token in order.
-        """
+    name: str
+    change: Callable[[Tensor, Tensor | None], Tensor]
 
 
-class _ByNumber(Adjustment):
-    """An adjustment whose one number stands in the model's configuration."""
-
-    keys: ClassVar[tuple[str, ...]]
-
-    def __init__(self, number: float) -> None:
-        self.number = number
-
-    @classmethod
-    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
-        """Present where the configuration has the number."""
-        config = backbone.config
-        # T5 and its like keep one configuration for both sides, and copy all of it when asked for the decoder's
-        if not config.is_encoder_decoder or config.sub_configs:
-            config = config.get_text_config(decoder=True)
-        numbers = (getattr(config, key, None) for key in cls.keys)
-        number = next((number for number in numbers if number is not None), None)
-        return None if number is None else cls(number)
+_BY_NUMBER: tuple[tuple[str, tuple[str, ...], Callable[[Tensor, float], Tensor]], ...] = (
+    # Gemma 2 and its relatives, RecurrentGemma, xLSTM
+    (
+        "soft_cap",
+        ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"),
+        lambda scores, cap: torch.tanh(scores / cap) * cap,
+    ),
+    ("multiply", ("logit_scale",), lambda scores, scale: scores * scale),  # Cohere
+    ("divide", ("logits_scaling",), lambda scores, scale: scores / scale),  # Granite
+)
+"""Adjustments with one number, which stands in the model's configuration under one of these names."""
 
 
-class SoftCap(_ByNumber):
-    """``cap * tanh(z / cap)`` (Gemma 2 and its relatives, RecurrentGemma, xLSTM)."""
-
-    name, keys = "soft_cap", ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
-
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
-        """Scores within plus or minus the cap."""
-        return torch.tanh(scores / self.number) * self.number
+def _with_number(change: Callable[[Tensor, float], Tensor], number: float) -> Callable[[Tensor, Tensor | None], Tensor]:
+    return lambda scores, _: change(scores, number)
 
 
-class Multiply(_ByNumber):
-    """``z * scale`` (Cohere)."""
+def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
+    """What a model does to its scores, in this order, as far as we know of it."""
+    config = backbone.config
+    # T5 and its like keep one configuration for both sides, and copy all of it when asked for the decoder's
+    if not config.is_encoder_decoder or config.sub_configs:
+        config = config.get_text_config(decoder=True)
+    made = []
+    for name, keys, change in _BY_NUMBER:
+        number = next((found for key in keys if (found := getattr(config, key, None)) is not None), None)
+        if number is not None:
+            made.append(Adjustment(name, _with_number(change, number)))
+    bias = getattr(backbone, "final_logits_bias", None)  # kept outside the output layer (BART, Marian)
+    if bias is not None:
 
-    name, keys = "multiply", ("logit_scale",)
+        def add_bias(scores: Tensor, ids: Tensor | None) -> Tensor:
+            of_all = bias.flatten().to(scores.device)
+            return scores + (of_all if ids is None else of_all[ids])
 
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
-        """Scaled scores."""
-        return scores * self.number
-
-
-class Divide(_ByNumber):
-    """``z / scale`` (Granite)."""
-
-    name, keys = "divide", ("logits_scaling",)
-
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
-        """Scaled scores."""
-        return scores / self.number
-
-
-class AddBias(Adjustment):
-    """``z + bias`` with a bias kept outside the output layer (BART, Marian)."""
-
-    name = "bias"
-
-    def __init__(self, bias: Tensor) -> None:
-        self.bias = bias
-
-    @classmethod
-    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
-        """Present where the model has a ``final_logits_bias``."""
-        bias = getattr(backbone, "final_logits_bias", None)
-        return None if bias is None else cls(bias.flatten())
-
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
-        """Scores with the bias."""
-        bias = self.bias.to(scores.device)
-        return scores + (bias if ids is None else bias[ids])
-
-
-KNOWN_ADJUSTMENTS: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
+        made.append(Adjustment("bias", add_bias))
+    return made
 
 
 # -- Running an unmodified backbone up to its output layer, and no further.

@@ -37,10 +37,6 @@ class HeadCache(HeadCacheView):
     virtual = 0
     """Places of the KV cache before the text that hold no words (soft prefix); they are not counted in ``length``."""
 
-    looked_back: int | None = None
-    """How many places before the new ones must be read again: a home that grows may forget those before them. None:
-    all."""
-
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
@@ -48,19 +44,23 @@ class HeadCache(HeadCacheView):
 
     # -- in a pass
 
-    def append(self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor]) -> tuple[Memory, int | Tensor]:
+    def append(
+        self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
+    ) -> tuple[Memory, int | Tensor]:
         """Adds the places of one forward pass.
 
         Args:
             ids: Tokens (B, T), negative where unknown.
             valid: False at padding (B, T).
             streams: What the head keeps of each place, (B, T, ...) by name; the same names in every pass.
+            looks_back: How many places before the new ones must be read again: a cache that grows may forget those
+                before them. None: all.
 
         Returns:
             The whole memory, the new places at its end or at their fixed address, and the place of the first new token
             in it.
         """
-        first = self.remember(ids, valid, streams)
+        first = self.remember(ids, valid, streams, looks_back)
         return self.recall(), first
 
     def recall(self) -> Memory:
@@ -74,8 +74,13 @@ class HeadCache(HeadCacheView):
         """All streams by name, (B, S, ...) with a row for each text. Places behind a text are not valid."""
 
     @abstractmethod
-    def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
-        """What is kept of the source (B, ...): made by ``make`` in the first pass, the same ever after."""
+    def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
+        """What is kept of the source (B, ...): made by ``make`` in the first pass, the same ever after.
+
+        Args:
+            make: Makes it.
+            virtual: How many places this pass puts before the text for it, which hold no words.
+        """
 
     @property
     @abstractmethod
@@ -131,7 +136,7 @@ oldest places likewise."""
 
 
 class DynamicHeadCache(HeadCache):
-    """Grows by itself, and every move is possible. Where ``looked_back`` is set it forgets what lies before.
+    """Grows by itself, and every move is possible. What lies before all that a head looks back at, it forgets.
 
     Args:
         unseen: Places that were in the KV cache before this history was attached; nothing is known of them.
@@ -154,25 +159,25 @@ class DynamicHeadCache(HeadCache):
     def _kept(self) -> int:
         return self._streams[IDS].places.shape[1] if self._streams else 0
 
-    def write(self, new: Mapping[str, Tensor]) -> int:
+    def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
         """Adds the new places behind all others; returns where the first of them is read."""
-        self._expect_reach()
+        self._expect_reach(looks_back)
         if not self._streams and not self._unseen:
             self._streams = {name: GrowingTensor(stream) for name, stream in new.items()}
             return 0
         if not self._streams:
             self._streams = {name: GrowingTensor(unknown(stream, self._unseen)) for name, stream in new.items()}
         kept, count = self._kept, new[IDS].shape[1]
-        at_most = None if self.looked_back is None else self.looked_back + max(_CROPPABLE, count)
+        at_most = None if looks_back is None else looks_back + max(_CROPPABLE, count)
         for name, stream in new.items():
             self._streams[name].append(stream, at_most)
         first = self._kept - count
         self._begin += kept - first
         return first
 
-    def _expect_reach(self) -> None:
+    def _expect_reach(self, looks_back: int | None) -> None:
         """Raises ValueError where places that are to be read again were forgotten."""
-        if self._begin > 0 and (self.looked_back is None or self._kept < self.looked_back):
+        if self._begin > 0 and (looks_back is None or self._kept < looks_back):
             raise ValueError(
                 f"the cache was cropped by more than {_CROPPABLE} places, or is to be looked back over further than "
                 "before, and the head has forgotten what lies there (long); run the model on the text again"
@@ -196,10 +201,12 @@ class DynamicHeadCache(HeadCache):
         window.append(new, at_most=places + max(_CROPPABLE, new.shape[1]))
         return window.places[:, -(places + new.shape[1]) :]
 
-    def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
         """As in the contract."""
         if not self._source:
             self._source = dict(make())
+        if virtual:
+            self.virtual = virtual
         return self._source
 
     @property
@@ -388,7 +395,7 @@ class StaticHeadCache(HeadCache):
             grown = {name: torch.cat([held, unknown(held, missing)], 1) for name, held in self._streams.items()}
             self._streams = _fixed(grown)
 
-    def write(self, new: Mapping[str, Tensor]) -> Tensor:
+    def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
         """Writes the new places behind the last."""
         if not self._streams:
             self._length = self._length.to(new[IDS].device)
@@ -414,7 +421,7 @@ class StaticHeadCache(HeadCache):
         window.copy_(joined[:, -places:].detach())
         return joined
 
-    def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
         """As in the contract, at fixed addresses."""
         if not self._knows_source:
             for name, made in make().items():

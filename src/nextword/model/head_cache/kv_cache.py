@@ -233,7 +233,7 @@ class LongMemory(DynamicHeadCache):
         """How many places of the text came before the first one that is kept."""
         return self._begin
 
-    def write(self, new: Mapping[str, Tensor]) -> int:
+    def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
         """Adds the new places; of those before no gradient is made any more. Several rows may go on after one text."""
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].places) == 1:
@@ -245,7 +245,7 @@ class LongMemory(DynamicHeadCache):
             if DOCUMENT in self._streams:
                 number = number + self._streams[DOCUMENT].places[:, -1:]
             new = {**new, DOCUMENT: number}
-        return super().write(new)
+        return super().write(new, looks_back)
 
     def kept(self) -> dict[str, Tensor]:
         """What is remembered, by name, such as for a checkpoint."""

@@ -206,7 +206,7 @@ class PagedHeadCache(HeadCacheView):
     def __init__(self, memory: SlotMemory, slots: SlotMapping) -> None:
         self._memory, self.slots = memory, slots
 
-    def write(self, new: Mapping[str, Tensor]) -> Tensor:
+    def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
         """Writes the new places (N, 1, ...) to their slots; returns the place (N,) of each in its request's text."""
         self._memory.streams.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
         return self.slots.position

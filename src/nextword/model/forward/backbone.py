@@ -1,10 +1,10 @@
-"""One run of the backbone: from the sides of a pass to the states that the head reads."""
+"""One run of the backbone: from the batch of a pass to the states that the head reads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,15 +12,17 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.heads import head_spec
 from nextword.heads.context import Source
-from nextword.model.forward.inputs import AuxiliaryInputs
+from nextword.model.forward.batch import AuxiliaryText, ForwardBatch
 from nextword.model.forward.output_layer import OutputLayer, run_with_output_tap
-from nextword.model.forward.padding_and_targets import Sides
 from nextword.model.head_cache.kv_cache import put_history_on
 from nextword.runtime.pretrained import encoder_config
 
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
+
 
 @dataclass(frozen=True)
-class BackbonePass:
+class BackboneOutput:
     """What one run of the backbone gave.
 
     Args:
@@ -38,18 +40,18 @@ class BackbonePass:
     output_layer: OutputLayer
 
 
-def run_backbone(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> BackbonePass:
+def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None) -> BackboneOutput:
     """Runs the backbone of ``model`` up to its output layer.
 
     Args:
-        model: A ``NextWordModel``.
-        sides: Those of the pass.
+        model: The model that is called.
+        batch: That of the pass.
         auxiliary: What was made of the auxiliary text.
 
     Raises:
         ValueError: The text is longer than the model has positions for.
     """
-    arguments = _arguments(model, sides, auxiliary)
+    arguments = _arguments(model, batch, auxiliary)
     head, text_config = model.next_word_head, model.config.text_config
     wanted_layers = arguments.get("output_hidden_states", getattr(text_config, "output_hidden_states", False))
     output_layer = OutputLayer(model.backbone)  # before the states, so that its gradient can come after theirs
@@ -57,18 +59,18 @@ def run_backbone(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> B
         wanted = arguments | ({"output_hidden_states": True} if head.layers else {})
         outputs, states = run_with_output_tap(model.backbone, wanted)
     except IndexError as fault:
-        message = _too_long(model, sides)
+        message = _too_long(model, batch)
         if message is None:
             raise
         raise ValueError(message) from fault
-    made, past = outputs.get(model._cache_argument), sides.past
-    if past.history is not None and past.kv_cache is None and made is not None:
-        put_history_on(made, past.history)  # a cache of the backbone's own class (MiniMax, xLSTM)
-    states = states[:, sides.decoder.virtual :]
+    made, past = outputs.get(model._cache_argument), batch.past
+    if past.head_cache is not None and past.kv_cache is None and made is not None:
+        put_history_on(made, past.head_cache)  # a cache of the backbone's own class (MiniMax, xLSTM)
+    states = states[:, batch.virtual :]
     shown = {name: value for name, value in outputs.items() if name != "logits"}
     if head.layers:
         shown |= {name: _selected(shown[name], wanted_layers) for name in _HIDDEN if name in shown}
-    return BackbonePass(
+    return BackboneOutput(
         outputs=type(outputs)(**shown),
         states=states,
         layers=_last_layers(model, outputs, states),
@@ -83,13 +85,12 @@ _NOT_EVERYWHERE = frozenset(
 """Arguments that forward names and some backbones do not take; all others go to the backbone as the caller said."""
 
 
-def _arguments(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> dict[str, Any]:
+def _arguments(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None) -> dict[str, Any]:
     """The backbone's arguments, by name."""
-    inputs, decoder = sides.inputs, sides.decoder
-    side = "decoder_" if model.config.is_encoder_decoder else ""
-    ids, embeds, mask = inputs.decoder.ids, inputs.decoder.embeds, decoder.mask
+    side, source = "decoder_" if model.config.is_encoder_decoder else "", batch.source
+    ids, embeds, mask = batch.input_ids, batch.inputs_embeds, batch.attention_mask
     if model._cache_argument == "cache_params" and isinstance(mask, Tensor) and mask.ndim == 2:
-        mask = mask[:, -decoder.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no place
+        mask = mask[:, -batch.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no place
     if auxiliary is not None and auxiliary.before_text is not None:
         embeds = model.get_input_embeddings()(ids) if embeds is None else embeds
         ids, embeds = None, torch.cat([auxiliary.before_text.to(embeds.dtype), embeds], 1)
@@ -97,19 +98,15 @@ def _arguments(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> dic
         f"{side}input_ids": ids,
         f"{side}inputs_embeds": embeds,
         f"{side}attention_mask": mask,
-        "position_ids": decoder.position_ids,
-        model._cache_argument: sides.past.kv_cache,
-        "use_cache": inputs.use_cache,
+        "position_ids": batch.position_ids,
+        model._cache_argument: batch.past.kv_cache,
+        "use_cache": batch.use_cache,
         **({} if auxiliary is None else auxiliary.backbone_inputs),
     }
-    if inputs.source is not None:
-        named |= {
-            "input_ids": inputs.source.ids,
-            "inputs_embeds": inputs.source.embeds,
-            "attention_mask": inputs.source.mask,
-            "encoder_outputs": inputs.encoder_outputs,
-        }
-    given = {name: value for name, value in named.items() if value is not None} | dict(inputs.further)
+    if source is not None:
+        of_encoder = {"input_ids": source.ids, "inputs_embeds": source.embeds, "attention_mask": source.mask}
+        named |= of_encoder | {"encoder_outputs": source.encoded}
+    given = {name: value for name, value in named.items() if value is not None} | dict(batch.further)
     return {name: value for name, value in given.items() if name in model._accepts or name not in _NOT_EVERYWHERE}
 
 
@@ -129,7 +126,7 @@ def _selected(layers: tuple[Tensor, ...], wanted: bool | int | Sequence[int]) ->
     return tuple(layer if {place, place - count} & numbers else None for place, layer in enumerate(layers))
 
 
-def _last_layers(model: Any, outputs: Any, states: Tensor) -> tuple[Tensor, ...]:
+def _last_layers(model: NextWordModel, outputs: Any, states: Tensor) -> tuple[Tensor, ...]:
     count = model.next_word_head.layers
     if not count:
         return ()
@@ -139,11 +136,10 @@ def _last_layers(model: Any, outputs: Any, states: Tensor) -> tuple[Tensor, ...]
     return tuple((layer if scale == 1.0 else layer * scale).to(states.dtype) for layer in last)
 
 
-def _too_long(model: Any, sides: Sides) -> str | None:
+def _too_long(model: NextWordModel, batch: ForwardBatch) -> str | None:
     """What to say if it was a text beyond the model's positions that the backbone could not look up."""
-    new = sides.decoder.ids.shape[1] + sides.decoder.virtual
-    message = too_long(model.config.get_text_config(decoder=True), new + int(sides.past.held or 0))
-    source = sides.inputs.source
+    new, source = batch.ids.shape[1] + batch.virtual, batch.source
+    message = too_long(model.config.get_text_config(decoder=True), new + int(batch.past.held or 0))
     if message is None and source is not None and source.ids is not None:
         message = too_long(encoder_config(model.config), source.ids.shape[1])
     return message
@@ -160,11 +156,11 @@ def too_long(config: Any, length: int) -> str | None:
     )
 
 
-# -- The auxiliary text's side of a pass: what is made of the text once, and kept beside the cache.
+# -- The auxiliary text: what is made of it once, and kept beside the cache.
 
 
 @dataclass(frozen=True)
-class AuxiliarySide:
+class AuxiliaryStates:
     """What a pass needs of the auxiliary texts.
 
     Args:
@@ -180,51 +176,49 @@ class AuxiliarySide:
     before_text: Tensor | None
 
 
-def auxiliary_side(model: Any, sides: Sides) -> AuxiliarySide | None:
+def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates | None:
     """Reads the auxiliary texts, or takes what an earlier pass kept of them; None for a model without conditioner.
 
     Args:
-        model: A ``NextWordModel``.
-        sides: Those of the pass.
+        model: The model that is called.
+        batch: That of the pass.
 
     Raises:
         ValueError: No auxiliary text for a model that needs one, or one that does not fit.
     """
     if model.conditioner is None:
         return None
-    history, text, rows = sides.past.history, sides.inputs.auxiliary.text, len(sides.decoder.ids)
-    began = history is not None and history.knows_source
+    head_cache, text = batch.past.head_cache, batch.auxiliary.tokens
+    began = head_cache is not None and head_cache.knows_source
     if text is None and not began:
         raise ValueError(
             "aux_input_ids: missing; this model follows an auxiliary text, so pass its tokens (aux_input_ids and "
             "aux_attention_mask, made by nw.AuxiliaryTokenizer) or its states (aux_states, made by model.encode)"
         )
-    if text is not None and text.shape[0] != rows:
+    if text is not None and text.shape[0] != len(batch.ids):
+        rows = len(batch.ids)
         raise ValueError(f"auxiliary text: {text.shape[0]} rows for {rows} sequences; every sequence needs one")
 
     def read() -> dict[str, Tensor]:
         assert text is not None
-        return {"given": text, **_read(model, sides)}
+        return {"given": text, **_read(model, batch.auxiliary)}
 
-    kept = read() if history is None else history.of_source(read)
+    kept = read() if head_cache is None else head_cache.of_source(read, virtual=batch.virtual)
     if began and text is not None:
         _expect_the_same(kept["given"], text)
-    of_conditioner, virtual = _part(kept, "conditioner"), sides.decoder.virtual
-    if virtual and history is not None:
-        history.virtual = virtual
-    return AuxiliarySide(
+    of_conditioner = _part(kept, "conditioner")
+    return AuxiliaryStates(
         kept=of_conditioner,
         source=_source(kept),
         backbone_inputs=model.conditioner.backbone_inputs(of_conditioner),
-        before_text=model.conditioner.before_text(of_conditioner) if virtual else None,
+        before_text=model.conditioner.before_text(of_conditioner) if batch.virtual else None,
     )
 
 
-def _read(model: Any, sides: Sides) -> dict[str, Tensor]:
+def _read(model: NextWordModel, given: AuxiliaryText) -> dict[str, Tensor]:
     """Everything that is made of the auxiliary texts, with the name of the part that needs it."""
-    given, valid = sides.inputs.auxiliary, sides.auxiliary_valid
+    states, valid = given.aux_states, given.valid
     assert valid is not None
-    states = given.aux_states
     if states is None:
         states = model.encode(given.aux_input_ids, given.aux_attention_mask)
     _expect_texts(valid)
@@ -246,7 +240,7 @@ def _expect_texts(valid: Tensor) -> None:
         raise ValueError(f"auxiliary text: row {empty[0]} has no token (it is padding only); leave such rows out")
 
 
-def _words(model: Any, given: AuxiliaryInputs, states: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _words(model: NextWordModel, given: AuxiliaryText, states: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The auxiliary text in the decoder's tokens, the encoder's state of each, and its place; -1 at padding."""
     ids, places = given.source_ids, given.source_places
     if ids is None or places is None:

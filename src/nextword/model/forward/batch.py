@@ -1,0 +1,433 @@
+"""The batch of one pass: what came in, where its tokens stand, what came before them, what each is to predict.
+
+Padding is decided here and nowhere else; all later steps read ``valid``, ``position_ids`` and ``targets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.utils.import_utils import is_torchdynamo_compiling
+
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.heads import head_spec
+from nextword.model.forward.argument_checks import check_arguments, expect_known_ids
+from nextword.model.forward.output_layer import vocabulary_size
+from nextword.model.forward.packing import TextRows, text_rows_of
+from nextword.model.head_cache.history import DynamicHeadCache, HeadCache
+from nextword.model.head_cache.kv_cache import LongMemory, attach_history, history_of, kv_length, new_cache
+from nextword.model.head_cache.slots import PagedHeadCache, is_paged, paged_memory
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
+
+NO_CONDITIONER = (
+    "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
+    "nw.attach(model, head, conditioner='bergpt', encoder=...)"
+)
+"""What to say to whoever gives one all the same."""
+
+AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_places")
+"""Arguments of forward that only conditioned models take; ``source_ids`` is known to encoder-decoder models too."""
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """The text of an encoder.
+
+    Args:
+        ids: Its tokens (B, E), as they came in.
+        embeds: Their embeddings, instead of the ids or beside them.
+        mask: Attention mask, of any kind that the backbone takes.
+        encoded: The encoder's outputs, where they are known already.
+        words: The tokens for a head that reads them; None for any other.
+        valid: False at padding; None where nothing reads the tokens, because the encoder's outputs are given.
+    """
+
+    ids: Int[Tensor, "B E"] | None
+    embeds: Float[Tensor, "B E D"] | None
+    mask: Any
+    encoded: Any
+    words: Int[Tensor, "B E"] | None
+    valid: Bool[Tensor, "B E"] | None
+
+
+@dataclass(frozen=True)
+class AuxiliaryText:
+    """The auxiliary text of a conditioned model; the names are those of forward's arguments.
+
+    ``valid`` is False at its padding; None where no text is given.
+    """
+
+    aux_input_ids: Int[Tensor, "B A"] | None = None
+    aux_attention_mask: Tensor | None = None
+    aux_states: Float[Tensor, "B A E"] | None = None
+    source_places: Int[Tensor, "B S"] | None = None
+    source_ids: Int[Tensor, "B S"] | None = None
+    valid: Bool[Tensor, "B A"] | None = None
+
+    @property
+    def tokens(self) -> Tensor | None:
+        """Its states, or its tokens; None where neither is given."""
+        return self.aux_input_ids if self.aux_states is None else self.aux_states
+
+    @property
+    def arguments(self) -> dict[str, Tensor]:
+        """What was given, by name, as it may be given to another pass."""
+        named = {name: getattr(self, name) for name in (*AUXILIARY_ARGUMENTS, "source_ids")}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+@dataclass(frozen=True)
+class Past:
+    """What earlier passes left.
+
+    Args:
+        kv_cache: The KV cache that was given, or a new one where a head cache needs one to ride in.
+        head_cache: Where this pass adds its positions; None where nothing is remembered after it.
+        held: Positions in the KV cache; None where it keeps no count.
+        of_text: Those of them that belong to the text; None where that is not known on the host.
+        paged: The memory of a pass of continuous batching, in place of a head cache.
+    """
+
+    kv_cache: Any = None
+    head_cache: HeadCache | None = None
+    held: int | Tensor | None = 0
+    of_text: int | None = 0
+    paged: PagedHeadCache | None = None
+
+
+@dataclass(frozen=True)
+class ForwardBatch:
+    """All that is known of a pass before anything is computed.
+
+    Args:
+        ids: The decoder's new tokens; -1 where only their embeddings are given.
+        valid: False at padding.
+        labels: Label at each position, ignored at padding; None without labels.
+        targets: What the state at each position is to predict; None without labels.
+        input_ids: What the backbone is given of the tokens.
+        inputs_embeds: Their embeddings, instead of the ids or beside them.
+        attention_mask: The mask for the backbone.
+        position_ids: The positions for the backbone.
+        virtual: Positions of this pass before the tokens that hold no words (soft prefix); mask and positions have
+            them.
+        source: The encoder's text; None for a decoder-only model.
+        auxiliary: The auxiliary text of a conditioned model.
+        past: What earlier passes left.
+        use_cache: Whether a KV cache is asked for; None: as the model is set.
+        new_places: Where the rows are windows of one text: which positions go on with it. None: they are not.
+        texts: The rows of the texts, where a row holds several.
+        further: Arguments of the backbone that mean nothing to us.
+    """
+
+    ids: Int[Tensor, "B T"]
+    valid: Bool[Tensor, "B T"]
+    labels: Int[Tensor, "B T"] | None
+    targets: Int[Tensor, "B T"] | None
+    input_ids: Int[Tensor, "B T"] | None
+    inputs_embeds: Float[Tensor, "B T D"] | None
+    attention_mask: Any
+    position_ids: Tensor | None
+    virtual: int
+    source: SourceText | None
+    auxiliary: AuxiliaryText
+    past: Past
+    use_cache: bool | None
+    new_places: Bool[Tensor, "B T"] | None
+    texts: TextRows | None
+    further: Mapping[str, Any]
+
+
+def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> ForwardBatch:
+    """The batch that a call of ``forward`` is about.
+
+    Args:
+        model: The model that is called.
+        arguments: Those of its forward, by name; None counts as not given.
+
+    Raises:
+        ValueError: An argument that is not for such a model, a tensor of another type or shape, a mask, labels or rows
+            that do not fit the tokens, a token outside the vocabulary, a layout that the head's memory cannot follow,
+            a cache that was changed behind the head's back.
+    """
+    given = check_arguments(model, arguments)
+    _expect_for_such_a_model(model, given)
+    seq2seq, memory, texts = model.config.is_encoder_decoder, given.get("memory"), text_rows_of(model, given)
+    use_cache, labelled = given.get("use_cache"), "labels" in given or "shift_labels" in given
+    if memory is not None or texts is not None or (use_cache is None and labelled):
+        use_cache = False
+    side = "decoder_" if seq2seq else ""
+    input_ids, embeds, mask = (given.get(f"{side}{name}") for name in ("input_ids", "inputs_embeds", "attention_mask"))
+    named = (_SEQ2SEQ if seq2seq else _CAUSAL) | {model._cache_argument}
+    further = {name: value for name, value in given.items() if name not in named}
+    past = _past_of(model, given, use_cache)
+
+    ids = given.get("step_ids") if input_ids is None and not seq2seq else input_ids
+    if ids is None:
+        assert embeds is not None
+        ids = torch.full(embeds.shape[:2], -1, dtype=torch.long, device=embeds.device)
+    if "step_mask" in given:  # of the new tokens alone; the mask itself may have four dimensions by now, or be several
+        new = given["step_mask"] if embeds is None else _widened(given["step_mask"], embeds.shape[1])
+        valid = valid_places(f"{side}attention_mask", new, ids)
+    else:
+        valid = valid_places(f"{side}attention_mask", mask, ids, past.of_text)
+    labels, targets = _labels_and_targets(given, valid, texts, shifts=not seq2seq)
+    virtual, attention_mask, position_ids = _behind_virtual_places(model, mask, given.get("position_ids"), past)
+    if model.next_word_head.remembers and past.paged is None and "step_mask" not in given:
+        _expect_padding_mask(mask)
+    new_places = None
+    if memory is not None:
+        new_places = valid & given["new_places"] if "new_places" in given else valid
+    batch = ForwardBatch(
+        ids=ids,
+        valid=valid,
+        labels=labels,
+        targets=targets,
+        input_ids=input_ids,
+        inputs_embeds=embeds,
+        attention_mask=attention_mask,
+        position_ids=position_ids,
+        virtual=virtual,
+        source=_source(model, given, len(ids)) if seq2seq else None,
+        auxiliary=AuxiliaryText() if model.conditioner is None else _auxiliary(given),
+        past=past,
+        use_cache=use_cache,
+        new_places=new_places,
+        texts=texts,
+        further=further,
+    )
+    _expect_vocabulary(model, batch, given, side)
+    return batch
+
+
+_CAUSAL = frozenset(
+    {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "past_key_values", "use_cache", "labels"}
+    | {"shift_labels", "step_mask", "step_ids", "source_ids", "memory", "new_places", *AUXILIARY_ARGUMENTS}
+)
+_SEQ2SEQ = _CAUSAL | {"decoder_input_ids", "decoder_inputs_embeds", "decoder_attention_mask", "encoder_outputs"}
+"""Arguments that are ours to read; all others go to the backbone as they are."""
+
+
+def _expect_for_such_a_model(model: NextWordModel, given: Mapping[str, Any]) -> None:
+    """Raises ValueError where an argument is for models of another kind."""
+    head, seq2seq = model.next_word_head, model.config.is_encoder_decoder
+    if "shift_labels" in given and seq2seq:
+        raise ValueError(
+            "shift_labels: for decoder-only models; an encoder-decoder model's targets are never shifted, so give them "
+            "as labels"
+        )
+    auxiliary = next((name for name in AUXILIARY_ARGUMENTS if name in given), None)
+    if auxiliary is not None and model.conditioner is None:
+        raise ValueError(f"{auxiliary}: {NO_CONDITIONER}")
+    if "memory" not in given:
+        return
+    if seq2seq or model.conditioner is not None or not head.remembers:
+        raise ValueError(
+            f"memory: must be that of a decoder-only model whose head looks back, without a conditioner (head "
+            f"'{head_spec(head.config)}' given); leave it out, or attach cache:long=12288"
+        )
+    if given.get("past_key_values", given.get(model._cache_argument)) is not None:
+        raise ValueError("memory: must be given without a KV cache (both given); leave out one of the two")
+
+
+def _expect_vocabulary(model: NextWordModel, batch: ForwardBatch, given: Mapping[str, Any], side: str) -> None:
+    """Raises ValueError where a token or a label is outside the vocabulary."""
+    source, size = batch.source, model.get_input_embeddings().weight.shape[0]
+    if batch.input_ids is not None or "step_ids" in given:
+        expect_known_ids(f"{side}input_ids", batch.ids, size)
+    if source is not None and source.ids is not None and source.encoded is None:
+        expect_known_ids("input_ids", source.ids, size)
+    words = batch.auxiliary.source_ids if source is None else source.words
+    if words is not None and model.next_word_head.reads_source:
+        expect_known_ids("source_ids", words, size)
+    for name, labels in (("labels", batch.labels), ("shift_labels", batch.targets)):
+        if name in given and labels is not None:
+            expect_known_ids(name, labels, vocabulary_size(model.backbone), ignored=IGNORED_LABEL)
+
+
+# -- What earlier passes left: the KV cache, and the memory of the head that rides in it.
+
+
+def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | None) -> Past:
+    """The past of a pass: that of the given cache, or of a new one where something is to be remembered after it."""
+    memory: LongMemory | None = given.get("memory")
+    if memory is not None:
+        return Past(head_cache=memory)
+    kv_cache = given.get("past_key_values", given.get(model._cache_argument))
+    if model.next_word_head.remembers and is_paged(given):
+        return Past(held=None, of_text=None, paged=paged_memory(given, given["input_ids"].shape[1]))
+    if kv_cache is None:
+        return _new_past(model, use_cache)
+    history, held = history_of(kv_cache), kv_length(kv_cache)
+    of_text: int | None = None
+    if isinstance(held, int) and not getattr(kv_cache, "is_compileable", True):
+        of_text = held - (0 if history is None else history.virtual)
+    if not model.carries_history:
+        return Past(kv_cache, None, held, of_text)
+    if history is None:
+        limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        return Past(kv_cache, attach_history(kv_cache, limit), held, of_text)
+    if isinstance(history.length, int) and held is not None and held != history.length + history.virtual:
+        raise ValueError(
+            f"the KV cache holds {held} places and the head's history {history.length}: the cache was "
+            "changed behind the model's back, or filled by the bare backbone after the head had seen it"
+        )
+    return Past(kv_cache, history, held, of_text)
+
+
+def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
+    """Nothing came before; a cache is made where a head cache is to live on after this pass."""
+    config = model.config.get_text_config(decoder=True)
+    wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
+    if not (model.carries_history and wanted) or model.training:
+        return Past()
+    if not model._supports_default_dynamic_cache():
+        return Past(head_cache=DynamicHeadCache())
+    if not model.config.is_encoder_decoder:
+        kv_cache = new_cache(config)
+        return Past(kv_cache, history_of(kv_cache))
+    config = model.get_decoder().config  # the model's own counts the encoder's layers
+    # cross-attention reads every place of the source, also where the decoder's own layers have windows (T5Gemma)
+    both = EncoderDecoderCache(new_cache(config), DynamicCache())
+    return Past(both, history_of(both))
+
+
+# -- Padding, and what each position is to predict.
+
+
+def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
+    """True at new tokens, False at padding.
+
+    Args:
+        name: Of the mask, for messages.
+        mask: 2-D attention mask; it covers the places in the KV cache too. Masks of other kinds (4-D, a dictionary,
+            none) say who sees whom and nothing about padding, so all tokens are valid.
+        tokens: The new ones (B, T) or (B, T, D).
+        past: Places that the KV cache holds; None where that is not known.
+
+    Raises:
+        ValueError: The mask does not fit the tokens, or its numbers are no 1 and 0.
+    """
+    rows, places = tokens.shape[:2]
+    if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):
+        given = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"{name}: must be a tensor (batch, places), 1 for tokens and 0 for padding ({given} given)")
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        return torch.ones((rows, places), dtype=torch.bool, device=tokens.device)
+    fits = mask.shape[1] >= places if past is None else mask.shape[1] == places + past
+    if len(mask) != rows or not fits:
+        held = f", {past} places in the KV cache and {places} new ones" if past else ""
+        raise ValueError(f"{name}: must be ({rows}, {places + (past or 0)}){held} (shape {tuple(mask.shape)} given)")
+    if mask.device.type == "cpu" and not is_torchdynamo_compiling() and bool((mask < 0).any()):
+        raise ValueError(
+            f"{name}: {mask.min().item():g} found, 1 stands for tokens and 0 for padding; a mask that is added to "
+            "attention scores has four dimensions"
+        )
+    return mask[:, -places:].bool()
+
+
+def step_mask(mask: Tensor, places: int) -> Tensor:
+    """The padding mask of the last ``places`` of a text alone, from that of the whole text (B, S)."""
+    # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
+    return mask[:, -places:].clone(memory_format=torch.contiguous_format)
+
+
+def _widened(mask: Tensor, places: int) -> Tensor:
+    """A mask of new tokens with the vectors that peft puts before them (prompt tuning) after the mask was made."""
+    missing = places - mask.shape[1]
+    return nn.functional.pad(mask, (missing, 0), value=1) if missing > 0 else mask
+
+
+def _expect_padding_mask(mask: Any) -> None:
+    """Raises ValueError where a mask says who sees whom, which a head's memory does not follow."""
+    if mask is not None and getattr(mask, "ndim", None) != 2:
+        raise ValueError(
+            "this head remembers earlier places and cannot follow a custom attention mask: pass the 2-D padding mask "
+            "(batch, places)"
+        )
+
+
+def _labels_and_targets(
+    given: Mapping[str, Any], valid: Bool[Tensor, "B T"], texts: TextRows | None, *, shifts: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """The label of each position, and what its state has to predict; None of either without labels."""
+    fitted: dict[str, Tensor] = {}
+    for name in ("labels", "shift_labels"):
+        if name in given:
+            if given[name].shape != valid.shape:
+                shape, found = tuple(valid.shape), tuple(given[name].shape)
+                raise ValueError(f"{name}: must be as the tokens are, {shape} (shape {found} given)")
+            fitted[name] = given[name].masked_fill(~valid, IGNORED_LABEL)
+    labels, targets = fitted.get("labels"), fitted.get("shift_labels")
+    if labels is None:
+        return (None if targets is None else nn.functional.pad(targets[:, :-1], (1, 0), value=IGNORED_LABEL)), targets
+    if not shifts:
+        return labels, labels
+    if targets is None:
+        # the state at a place predicts the token after it; at padding there is no such state, and nothing predicts the
+        # first token of a text
+        counts = valid if texts is None else valid & ~texts.ends
+        targets = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).masked_fill(~counts, IGNORED_LABEL)
+    return labels, targets
+
+
+def _behind_virtual_places(
+    model: NextWordModel, mask: Any, positions: Tensor | None, past: Past
+) -> tuple[int, Any, Tensor | None]:
+    """How many vectors a conditioner puts before the text in this pass, and mask and positions behind them.
+
+    The first pass has these vectors, later ones find them in the cache.
+    """
+    count: int = 0 if model.conditioner is None else model.conditioner.virtual
+    if not count:
+        return 0, mask, positions
+    custom = mask is not None and (isinstance(mask, dict) or mask.ndim != 2)
+    if custom or (past.kv_cache is not None and past.kv_cache.is_compileable):
+        raise ValueError(
+            "conditioner 'prefix': its places are not in a static cache or a custom attention mask; use the dynamic "
+            "cache and a 2-D padding mask"
+        )
+    if mask is not None:
+        mask = torch.cat([mask.new_ones(len(mask), count), mask], 1)
+    virtual = 0 if past.held else count
+    if positions is not None:
+        before = torch.arange(virtual, device=positions.device).expand(len(positions), -1)
+        positions = torch.cat([before.to(positions.dtype), positions + count], 1)
+    return virtual, mask, positions
+
+
+def _auxiliary(given: Mapping[str, Any]) -> AuxiliaryText:
+    """The auxiliary text, where one is given."""
+    text = AuxiliaryText(**{name: given[name] for name in (*AUXILIARY_ARGUMENTS, "source_ids") if name in given})
+    if text.tokens is None:
+        return text
+    return replace(text, valid=valid_places("aux_attention_mask", text.aux_attention_mask, text.tokens))
+
+
+def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> SourceText:
+    """The encoder's text of a pass whose decoder has so many rows."""
+    ids, embeds, mask, encoded = (
+        given.get(name) for name in ("input_ids", "inputs_embeds", "attention_mask", "encoder_outputs")
+    )
+    words = given.get("source_ids", ids) if model.next_word_head.reads_source else None
+    tokens = embeds if ids is None else ids
+    states = tokens if encoded is None else encoded[0]
+    if states is not None and len(states) != rows:
+        raise ValueError(f"source: {len(states)} rows for {rows} of the decoder; each needs a source of its own")
+    if words is not None and states is not None and words.shape != states.shape[:2]:
+        raise ValueError(
+            f"source_ids: must have one token for each of the encoder's states, {tuple(states.shape[:2])} (shape "
+            f"{tuple(words.shape)} given)"
+        )
+    if words is not None and mask is not None and getattr(mask, "ndim", 2) != 2:
+        raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")
+    looked_at = words if tokens is None else tokens
+    valid = None if looked_at is None else valid_places("attention_mask", mask, looked_at)
+    return SourceText(ids, embeds, mask, encoded, words, valid)
