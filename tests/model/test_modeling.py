@@ -76,12 +76,9 @@ def test_each_step_is_called_once(family: str, head: str) -> None:
     assert led(trained) == BATCH + RUN + LOSS
     # what a step calls itself are rooms that no other step enters
     beneath = [(caller, called) for caller, called in trained if caller != LEADING]
-    checks, shifted = (
-        [("batch", "argument_checks")],
-        [("batch", "output_layer")],
-    )  # of tokens; how many labels there are
-    ids = checks * (3 if family == "t5" else 2)
-    assert beneath == checks + [("batch", "packing")] + ids[1:] + shifted + checks + [("backbone", "output_layer")]
+    check, packing, size = ("batch", "argument_checks"), ("batch", "packing"), ("batch", "output_layer")
+    ids = [check] * (2 if family == "t5" else 1)
+    assert beneath == [check, packing, *ids, size, check, ("backbone", "output_layer")]
     assert led(steps(lambda: model.eval().distribution(IDS, **decoder)))[: len(BATCH + RUN)] == BATCH + RUN
 
 

@@ -81,8 +81,8 @@ def attach(
         >>> attach(gpt2, "cache").next_word_head.config.head
         'cache'
     """
-    wrapped = _attached(model, head, objective, conditioner, encoder)
-    chosen = parse_head(head)
+    chosen = _parsed(head)
+    wrapped = _attached(model, chosen, parse_objective(objective), conditioner, encoder)
     if chosen.published and chosen.as_published() is chosen:  # nothing was left to be fitted
         _say_what_it_costs(wrapped)
     return wrapped
@@ -102,29 +102,32 @@ def attach_to_train(
     A small model begins as published: gates half open, a joint cache with similarities as they are. On a pretrained one
     that would drown what it knows, so there a head is fitted to the model, a cache as one normaliser.
     """
-    parsed = parse_head(head)
-    begun = parsed.to_fine_tune() if pretrained else parsed.as_published()
-    wrapped = _attached(model, begun, objective, conditioner, encoder)
+    chosen = _parsed(head)
+    begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
+    wrapped = _attached(model, begun, parse_objective(objective), conditioner, encoder)
     if pretrained and begun.published:
         _say_what_it_costs(wrapped)
     return wrapped
 
 
+def _parsed(head: HeadSpec) -> HeadConfig:
+    if not isinstance(head, str | Mapping | HeadConfig):
+        raise ValueError(f"attach: head must be a spec such as 'cache' or its settings ({type(head).__name__} given)")
+    return parse_head(head)
+
+
 def _attached(
     model: PreTrainedModel,
-    head: HeadSpec,
-    objective: ObjectiveSpec,
+    head: HeadConfig,
+    objective: ObjectiveConfig,
     conditioner: ConditionerSpec | None,
     encoder: PreTrainedModel | str | Path | None,
 ) -> NextWordModel:
     backbone = model.backbone if isinstance(model, NextWordModel) else model
     if not isinstance(backbone, PreTrainedModel):
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
-    if not isinstance(head, str | Mapping | HeadConfig):
-        raise ValueError(f"attach: head must be a spec such as 'cache' or its settings ({type(head).__name__} given)")
     former: Any = model.next_word_head if isinstance(model, NextWordModel) else None
-    parsed = parse_head(head).unbuilt().over(None if former is None else former.config)
-    aim = parse_objective(objective)
+    head = head.unbuilt().over(None if former is None else former.config)
     scale = prove_output_layer(backbone)
     reader, settings, kept = _conditioning(model, conditioner, encoder)
     if settings is not None and settings.unties:
@@ -133,8 +136,8 @@ def _attached(
     config: Any = kind.config_class(
         text_config=backbone.config,
         backbone_class=None if kind.knows(backbone.config) else type(backbone).__name__,
-        head=parsed.model_dump(),
-        objective=aim.model_dump(),
+        head=head.model_dump(),
+        objective=objective.model_dump(),
         conditioner=None if settings is None else settings.model_dump(),
         auxiliary_encoder=None if reader is None else identity_of(reader),
         state_scale=scale,

@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
@@ -25,6 +25,9 @@ from nextword.model.drafting.step_inputs import StepInputs, can_write_together
 from nextword.model.drafting.word_choice import RandomNumbers, WordChoice
 from nextword.model.head_cache.kv_cache import kv_length
 
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
+
 
 @dataclass(frozen=True)
 class DraftedLoop:
@@ -41,9 +44,14 @@ class DraftedLoop:
     streamer: Any = None
 
     def __call__(
-        self, model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, generation_config: Any,
+        self,
+        model: NextWordModel,
+        input_ids: Tensor,
+        logits_processor: Any,
+        stopping_criteria: Any,
+        generation_config: Any,
         **model_kwargs: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Called by ``generate`` in place of its own loop."""
         expect_draftable(model, len(input_ids), generation_config, logits_processor, self.streamer, model_kwargs)
         self.drafting.drafter.expect_fit(model)
@@ -105,7 +113,7 @@ class DraftedRun:
     """
 
     def __init__(
-        self, loop: DraftedLoop, model: Any, ids: Int[Tensor, "B T"], rules: Rules, arguments: dict[str, Any],
+        self, loop: DraftedLoop, model: NextWordModel, ids: Int[Tensor, "B T"], rules: Rules, arguments: dict[str, Any],
         first: int = 0,
     ) -> None:  # fmt: skip
         self._drafting, self._streamer, self._model, self._rules, self._first = (
@@ -343,7 +351,7 @@ _BY_ROW = (
 
 
 def expect_draftable(
-    model: Any, texts: int, config: Any, processors: Iterable[Any], streamer: Any, arguments: dict[str, Any]
+    model: NextWordModel, texts: int, config: Any, processors: Iterable[Any], streamer: Any, arguments: dict[str, Any]
 ) -> None:
     """Raises ValueError where words cannot be drafted.
 

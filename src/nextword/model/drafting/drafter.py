@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Int
@@ -15,6 +15,9 @@ from nextword.distribution import NextToken
 from nextword.functional.entries import TextRead
 from nextword.heads import head_spec
 from nextword.settings.registry import Registry
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Drafter(ABC):
     """Whether it asks the distribution, which then is computed for several questions."""
 
     @abstractmethod
-    def expect_fit(self, model: Any) -> None:
+    def expect_fit(self, model: NextWordModel) -> None:
         """Raises ValueError where a model gives it nothing to guess from."""
 
     @abstractmethod
@@ -138,7 +141,7 @@ class PlacesDrafter(Drafter):
 
     reads_places = True
 
-    def expect_fit(self, model: Any) -> None:
+    def expect_fit(self, model: NextWordModel) -> None:
         """Raises ValueError where the head points at no places."""
         head = model.next_word_head
         if not (head.reads_words or head.reads_source):
@@ -204,7 +207,7 @@ class PromptDrafter(Drafter):
     lookup never sees it, and compares two words at most.
     """
 
-    def expect_fit(self, model: Any) -> None:
+    def expect_fit(self, model: NextWordModel) -> None:
         """Every model reads something."""
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:

@@ -7,7 +7,7 @@ are moved to its end again, so that padding lies before them only, as before any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Int
@@ -16,11 +16,14 @@ from torch import Tensor
 from nextword.functional.padding import aligned_at_end, known_at_end
 from nextword.model.head_cache.kv_cache import align, can_align
 
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
+
 _PER_WORD = ("token_type_ids", "mm_token_type_ids")
 """Arguments with an entry for each word that are not moved with the texts."""
 
 
-def can_write_together(model: Any, arguments: dict[str, Any]) -> bool:
+def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
     """Whether texts of a batch may go on from different lengths.
 
     The cache must only grow, and positions must be told to the backbone or be distances.
@@ -44,7 +47,7 @@ class StepInputs:
         arguments: Those of the first pass.
     """
 
-    def __init__(self, model: Any, ids: Int[Tensor, "B T"], arguments: dict[str, Any]) -> None:
+    def __init__(self, model: NextWordModel, ids: Int[Tensor, "B T"], arguments: dict[str, Any]) -> None:
         side = "decoder_" if model.config.is_encoder_decoder else ""
         self._mask, self._positions = f"{side}attention_mask", f"{side}position_ids"
         self._model, self._ids, self._arguments = model, ids, dict(arguments)

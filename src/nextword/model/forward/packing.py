@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -16,6 +16,9 @@ from nextword.functional.probability import at_least_float32
 from nextword.model.head_cache.slots import is_paged
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.devices import device_of
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 # -- Where a compiled pass leaves its graph, and why: three places, one for each reason below.
 #
@@ -41,7 +44,7 @@ def outside_graph(reason: str) -> Callable[[Function], Function]:
 # -- Where the rows of a pass hold several texts, which their positions tell apart by beginning anew.
 
 
-def text_rows_of(model: Any, given: Mapping[str, Any]) -> TextRows | None:
+def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | None:
     """The rows of the texts of a pass, where its own rows hold several that the backbone keeps apart; else None.
 
     Nothing is looked at where nobody asks: a head that looks back does, and a loss.
@@ -65,7 +68,7 @@ def text_rows_of(model: Any, given: Mapping[str, Any]) -> TextRows | None:
     return None
 
 
-def _why_together(model: Any, given: Mapping[str, Any], positions: Tensor) -> str:
+def _why_together(model: NextWordModel, given: Mapping[str, Any], positions: Tensor) -> str:
     """Why texts of one row are read as one, with what to do; nothing where transformers parts them."""
     if model.config.is_encoder_decoder or model.conditioner is not None:
         return "they have one source"
@@ -82,7 +85,7 @@ def _why_together(model: Any, given: Mapping[str, Any], positions: Tensor) -> st
 
 
 @outside_graph(PACKED)
-def _parted(model: Any, given: Mapping[str, Any], positions: Int[Tensor, "_ T"]) -> TextRows | None:
+def _parted(model: NextWordModel, given: Mapping[str, Any], positions: Int[Tensor, "_ T"]) -> TextRows | None:
     """The rows of texts that the backbone keeps apart. It is tried out before there are any, on all processes alike."""
     apart = parts_texts(model)
     tokens = given["input_ids"] if "input_ids" in given else given["inputs_embeds"]
@@ -98,7 +101,7 @@ def _parted(model: Any, given: Mapping[str, Any], positions: Int[Tensor, "_ T"])
     return TextRows.of(begins)
 
 
-def _begins(model: Any, positions: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
+def _begins(model: NextWordModel, positions: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
     """Where texts begin, by the rule of the attention that parts them."""
     begins = torch.ones_like(positions, dtype=torch.bool)
     begins[:, 1:] = positions[:, 1:] != positions[:, :-1] + 1
@@ -107,7 +110,7 @@ def _begins(model: Any, positions: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
     return begins
 
 
-def _is_flash(model: Any) -> bool:
+def _is_flash(model: NextWordModel) -> bool:
     return "flash" in attention_of(model)
 
 
@@ -150,7 +153,7 @@ class TextReadings(NamedTuple):
         return _distance(self.apart, self.alone) / _distance(self.together, self.alone)
 
 
-def readings(model: Any) -> TextReadings | None:
+def readings(model: NextWordModel) -> TextReadings | None:
     """Three ways in which the backbone reads one short text; None where it cannot read a row without a mask.
 
     Transformers parts the texts of a row by their positions where it is given no mask and no cache. With a mask of ones
@@ -167,7 +170,7 @@ def readings(model: Any) -> TextReadings | None:
     return TextReadings(apart, together, _last(model, texts[-1:]))
 
 
-def parts_texts(model: Any) -> bool:
+def parts_texts(model: NextWordModel) -> bool:
     """Whether the backbone reads a text behind others as it reads it alone; tried once for a kind of attention.
 
     Args:
@@ -182,18 +185,18 @@ def parts_texts(model: Any) -> bool:
     return known[kind]
 
 
-def attention_of(model: Any) -> str:
+def attention_of(model: NextWordModel) -> str:
     """The name of how attention is computed, as transformers has it."""
     return str(model.config.get_text_config(decoder=True)._attn_implementation)
 
 
-def carries_over(model: Any) -> bool:
+def carries_over(model: NextWordModel) -> bool:
     """Whether layers that are no attention hand something on from place to place."""
     kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or [])
     return getattr(model.backbone, "_is_stateful", False) or bool(kinds & _NO_ATTENTION)
 
 
-def packed_row(model: Any, texts: tuple[Tensor, ...]) -> dict[str, Any]:
+def packed_row(model: NextWordModel, texts: tuple[Tensor, ...]) -> dict[str, Any]:
     """Arguments of a call on texts that stand in one row, and whose positions say where each begins."""
     inputs: dict[str, Any] = {"input_ids": torch.cat(texts)[None]}
     inputs["position_ids"] = _restarting(texts) + first_position(model)
@@ -203,7 +206,7 @@ def packed_row(model: Any, texts: tuple[Tensor, ...]) -> dict[str, Any]:
     return inputs
 
 
-def first_position(model: Any) -> int:
+def first_position(model: NextWordModel) -> int:
     """The position of a first token: 0, or what follows the one that RoBERTa and its kin keep for padding."""
     named = model.backbone.named_modules()
     tables = [part for name, part in named if isinstance(part, nn.Embedding) and "position" in name.rpartition(".")[2]]
@@ -215,7 +218,7 @@ def _restarting(texts: tuple[Tensor, ...]) -> Int[Tensor, "1 T"]:
     return torch.cat([torch.arange(len(text), device=text.device) for text in texts])[None]
 
 
-def _last(model: Any, texts: tuple[Tensor, ...], **more: Any) -> Float[Tensor, "T V"]:
+def _last(model: NextWordModel, texts: tuple[Tensor, ...], **more: Any) -> Float[Tensor, "T V"]:
     logits = model.backbone(**packed_row(model, texts), **more).logits
     return at_least_float32(logits[0, -len(texts[-1]) :]).log_softmax(-1)
 
