@@ -20,7 +20,7 @@ from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.functional.entries import CopyScores
 from nextword.heads import Head, HeadConfig, registry
 from nextword.heads.context import Context
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 from tests.helpers import planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}

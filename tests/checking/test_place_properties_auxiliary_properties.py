@@ -27,7 +27,7 @@ from nextword.functional.entries import CopyScores
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
 from nextword.heads.context import Context
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 from tests.helpers import planted_conditioners
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}

@@ -209,7 +209,7 @@ class Context:
 # Every place of a text has a slot, and what a head keeps of the place (its token, its streams) lies there. Who says
 # which slot that is differs:
 #
-# - A ``HeadCache`` (``history.py``) rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one
+# - A ``HeadCache`` rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one
 #   behind the other.
 # - ``PagedHeadCache`` (``slots.py``) belongs to a serving engine, which packs the new places of many requests side by
 #   side and keeps the past of each in blocks. A row of the pass is one new place.
