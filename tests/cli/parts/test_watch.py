@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from nextword.cli.parts.watch import Bars, Lines, headline, share_bar, waiting, watching
+from nextword.cli.parts.watch import headline, share_bar, waiting, watching
 from nextword.results.records import Cost, Evaluation, FailedRun, MetricValue, RunRecord
 
 RECORD = RunRecord(
@@ -24,7 +24,6 @@ RECORD = RunRecord(
 def watched(terminal):
     text = io.StringIO()
     with watching(Console(file=text, force_terminal=terminal, width=100)) as progress:
-        assert isinstance(progress, Bars if terminal else Lines)
         progress.planned(4, 1)
         progress.began("cache [x], seed 3", "training")
         progress.advanced("cache [x], seed 3", 0.5)

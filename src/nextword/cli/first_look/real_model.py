@@ -13,7 +13,7 @@ from rich.console import Console
 
 import nextword as nw
 from nextword.cli.attach_head import calibration_lines
-from nextword.cli.parts.run_and_show import interruptible
+from nextword.cli.parts.run_and_show import interruptible, print_line
 from nextword.cli.parts.watch import waiting
 from nextword.inference.inspection.trace_example import trace
 from nextword.inference.scoring.calibration_results import CalibrationResults
@@ -72,7 +72,7 @@ def look_at(model: str, out: Path) -> None:
         seen.save(record)
     for line in _told(seen):
         console.print(line, markup=False, highlight=False)
-    console.print(f"Token by token: {page.resolve()}", soft_wrap=True, markup=False, highlight=False)
+    print_line(console, f"Token by token: {page.resolve()}")
 
 
 def _seen_before(record: Path, model: str) -> RealModel | None:

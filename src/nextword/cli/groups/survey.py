@@ -111,7 +111,7 @@ def results(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import print_line, this_command
     from nextword.evaluation.survey import survey_results
     from nextword.evaluation.survey.outputs import KEY, SURVEY
     from nextword.results.report import survey_tables, write_survey_report
@@ -127,4 +127,4 @@ def results(
     console = Console()
     for table in survey_tables(found):
         console.print(table)
-    console.print(f"Report: {(to / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
+    print_line(console, f"Report: {(to / 'report.html').resolve()}")

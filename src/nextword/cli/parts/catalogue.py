@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import inspect
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -85,7 +84,14 @@ class CatalogueEntry:
     @property
     def field(self) -> str:
         """The field that a modifier fills."""
-        return next((str(value) for value in self._values("field") if isinstance(value, str)), "")
+        for statement in self.definition.body:
+            match statement:
+                case (
+                    ast.AnnAssign(target=ast.Name(id="field"), value=ast.Constant(value=str(name)))
+                    | ast.Assign(targets=[ast.Name(id="field")], value=ast.Constant(value=str(name)))
+                ):
+                    return name
+        return ""
 
     @property
     def modifier_entries(self) -> list[tuple[str, ...]]:
@@ -95,16 +101,6 @@ class CatalogueEntry:
             for call in ast.walk(self.definition)
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ModifierEntry"
         ]
-
-    def _values(self, name: str) -> Iterator[object]:
-        """What is assigned to an attribute of the class, where that is a plain value."""
-        for statement in self.definition.body:
-            match statement:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=target), value=ast.Constant(value=value))
-                    | ast.Assign(targets=[ast.Name(id=target)], value=ast.Constant(value=value))
-                ) if target == name:
-                    yield value
 
 
 class Catalogue:

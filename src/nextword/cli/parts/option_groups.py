@@ -25,7 +25,7 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     below the fields are the help. Options without a default stand before all others.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if _is_group(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint) or _is_settings(hint)}
     single = [
         parameter.replace(annotation=hints[name])
         for name, parameter in inspect.signature(command).parameters.items()
@@ -35,10 +35,10 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def flat(**values: Any) -> None:
-        made = {
-            name: _filled(group, {option.name: values.pop(option.name) for option in options[name]})
-            for name, group in groups.items()
-        }
+        made = {}
+        for name, group in groups.items():
+            given = {option.name: values.pop(option.name) for option in options[name]}
+            made[name] = validated(group, given) if _is_settings(group) else group(**given)
         command(**values, **made)
 
     every = [*single, *(option for group in options.values() for option in group)]
@@ -48,16 +48,8 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _is_group(hint: Any) -> bool:
-    return is_dataclass(hint) or _is_settings(hint)
-
-
 def _is_settings(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Settings)
-
-
-def _filled(group: Any, values: dict[str, Any]) -> Any:
-    return validated(group, values) if _is_settings(group) else group(**values)
 
 
 def _options_of(group: Any) -> list[inspect.Parameter]:
@@ -127,9 +119,9 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
     systems: dict[str, list[str]] = {}
     nameless: dict[str, str] = {}
     for given in files:
-        name, equals, path = given.partition("=")
-        if not equals or Path(given).exists():
-            name, path = Path(given).stem, given
+        name, path = named_path(given)
+        if name is None:
+            name = Path(given).stem
             if name in nameless:
                 raise ValueError(
                     f"{nameless[name]} and {given} would both be called '{name}'; name them: one={nameless[name]} "
@@ -138,6 +130,12 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
             nameless[name] = given
         systems.setdefault(name, []).append(path)
     return systems
+
+
+def named_path(given: str) -> tuple[str | None, str]:
+    """The name and the path of ``NAME=PATH``; no name where there is none, or all of it is a path that exists."""
+    name, equals, path = given.partition("=")
+    return (name, path) if equals and not Path(given).exists() else (None, given)
 
 
 def pair_of(given: str, option: str, example: str) -> tuple[str, str]:

@@ -41,6 +41,11 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
                     )
 
 
+def existing_part(path: Path) -> Path:
+    """The path itself, or the nearest folder around it that exists."""
+    return next(one for one in (path, *path.absolute().parents) if one.exists())
+
+
 def _files_of(path: Path) -> Iterator[Path]:
     if path.is_dir() and any((path / mark).is_file() for mark in MODEL_MARKS):
         yield from (file for pattern in MODEL_FILES for file in path.glob(pattern))
