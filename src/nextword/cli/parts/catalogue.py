@@ -20,12 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Module:
-    """A source file.
-
-    Attributes:
-        tree: What stands in it.
-        plugin: Whose it is; None: ours.
-    """
+    """A source file, of a plug-in or ours."""
 
     tree: ast.Module
     plugin: Plugin | None = None
@@ -61,12 +56,7 @@ class Module:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A registered class.
-
-    Attributes:
-        module: Where it stands.
-        definition: The class.
-    """
+    """A registered class, and the file that it stands in."""
 
     module: Module
     definition: ast.ClassDef
@@ -132,8 +122,12 @@ class Catalogue:
                     match decorator:
                         case ast.Call(
                             func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
-                        ) if self._is_registry(module, value, registry):
-                            found.setdefault(name, CatalogueEntry(module, definition))
+                        ):
+                            full = module.full_name(value)
+                            # not imported, so this file of ours makes it
+                            made_here = full == registry and module.plugin is None
+                            if made_here or self._is_ours(full, registry):
+                                found.setdefault(name, CatalogueEntry(module, definition))
         return dict(sorted(found.items()))
 
     def settings(self, entry: CatalogueEntry) -> frozenset[str]:
@@ -143,11 +137,6 @@ class Catalogue:
                 case ast.Assign(targets=[ast.Name(id="Config")], value=ast.Name(id=config)):
                     return self._fields(entry.module, config)
         return frozenset()
-
-    def _is_registry(self, module: Module, expression: ast.expr, registry: str) -> bool:
-        full = module.full_name(expression)
-        made_here = full == registry and module.plugin is None  # not imported, so this file of ours makes it
-        return made_here or self._is_ours(full, registry)
 
     def _is_ours(self, full_name: str, registry: str) -> bool:
         return full_name.startswith(f"{self._room}.") and full_name.endswith(f".{registry}")

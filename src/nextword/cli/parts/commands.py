@@ -92,13 +92,7 @@ VERBS = {
 
 
 class Verb(TyperCommand):
-    """A command of which its name and one line are known, as the list of all commands shows them.
-
-    Args:
-        name: How it is called.
-        place: ``module:member``, where a function or a group of commands is.
-        line: What it does: the first paragraph of its own help.
-    """
+    """A command of which its name and one line are known; the rest is at ``place``, a ``module:member``."""
 
     def __init__(self, name: str, place: str, line: str) -> None:
         super().__init__(name, help=line)

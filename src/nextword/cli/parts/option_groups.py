@@ -53,25 +53,23 @@ def _is_settings(hint: Any) -> bool:
 
 
 def _options_of(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
+    options: list[tuple[str, Any, Any]]  # name, annotation, default
     if _is_settings(group):
-        texts = field_docstrings(group)
-        return [
-            _option(name, Annotated[field.annotation, typer.Option(help=" ".join(texts[name].split()))], field.default)
+        helps = {name: " ".join(text.split()) for name, text in field_docstrings(group).items()}
+        options = [
+            (name, Annotated[field.annotation, typer.Option(help=helps[name])], field.default)
             for name, field in group.model_fields.items()
         ]
-    nothing = inspect.Parameter.empty
+    else:
+        hints, nothing = get_type_hints(group, include_extras=True), inspect.Parameter.empty
+        options = [
+            (field.name, hints[field.name], nothing if field.default is MISSING else field.default)
+            for field in fields(group)
+        ]
     return [
-        _option(field.name, hints[field.name], nothing if field.default is MISSING else field.default)
-        for field in fields(group)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, annotation, default in options
     ]
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-# -- Where and in which precision a verb computes.
 
 
 class ComputingOptions(Settings):
@@ -81,9 +79,6 @@ class ComputingOptions(Settings):
     """Where models compute: cpu, cuda, mps, ...; auto: an accelerator where there is one."""
     dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = "auto"
     """Of the weights; auto: as saved."""
-
-
-# -- How the runs of a comparison are carried out, as options of a verb.
 
 
 class EngineOptions(Settings):
@@ -97,11 +92,7 @@ class EngineOptions(Settings):
     """GPUs that each run takes with --engine ray, for example 0.5; by default 1 where there are any."""
 
     def asked_for(self) -> Engine:
-        """The engine.
-
-        Raises:
-            ValueError: There is none of this name.
-        """
+        """The engine; ValueError where there is none of this name."""
         from nextword.experiments.comparison.engines.engine import Resources, registry
 
         return registry.get(self.engine)(Resources(self.cpus, self.gpus))
@@ -139,11 +130,7 @@ def named_path(given: str) -> tuple[str | None, str]:
 
 
 def pair_of(given: str, option: str, example: str) -> tuple[str, str]:
-    """Both sides of the sign.
-
-    Raises:
-        ValueError: One of them is missing.
-    """
+    """Both sides of the sign; ValueError where one of them is missing."""
     left, equals, right = given.partition("=")
     if not (left and equals and right):
         raise ValueError(f"{option} {given}: write it like {option} {example}")
