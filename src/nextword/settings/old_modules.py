@@ -130,8 +130,7 @@ class _OldModules:
         module.__path__ = []  # not that of today, where files would be found and run a second time
         return module
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing: all that it has lies elsewhere."""
+    def exec_module(self, module: ModuleType) -> None: ...  # all that it has lies elsewhere
 
 
 def moved_to(name: str) -> str | None:
