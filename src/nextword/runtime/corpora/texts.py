@@ -52,13 +52,10 @@ def read_parts(
     text_column: str | int = "text",
     files: Mapping[str, str] | None = None,
 ) -> TextParts:
-    """Reads a folder, a single file or a data set of the hub.
+    """Reads a folder, a single file or a data set of the hub, ``name`` or ``name:config``.
 
-    Args:
-        data: The folder or file; a string that is neither may be the name of a data set, or ``name:config``.
-        where: Name of the setting that holds it, for messages.
-        text_column: The column with the text of tables, by name, or by number from 0 in files without header.
-        files: Names of the files in the folder for "train", "valid" and "test".
+    Messages name the setting ``where``. The column with the text of tables is told by name, or by number from 0 in
+    files without header; ``files`` are the names of those in the folder for "train", "valid" and "test".
 
     Raises:
         ValueError: Nothing there, a part is missing or empty, not UTF-8, or too few lines to cut.
@@ -152,9 +149,6 @@ def _expect_text(text: str, name: str, where: str) -> None:
 
 
 # -- How many articles and words a text has (F2-Softmax, table 5).
-#
-# >>> text_counts(" = Valkyria = \n\n A game . \n\n = = Story = = \n\n In a war . \n") TextCounts(articles=1,
-# words=15)
 
 _TITLE = re.compile(r"(?:\A|^[ \t]*\n) ?= (?!= ).+ =[ \t]*(?=\n[ \t]*$)", re.MULTILINE)
 """An article's title in WikiText, on a line between empty ones; titles of sections have more than one "="."""
@@ -189,7 +183,6 @@ def articles(text: str) -> list[str]:
 
 
 def _titles(text: str) -> list[int]:
-    """Where the titles begin."""
     return [found.start() for found in _TITLE.finditer(text)]
 
 
