@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from nextword.checking.invariance_properties import EXTRA
@@ -33,7 +32,8 @@ def _packed(reader: Reader, case: Case) -> Iterator[Deviation]:
     if len(sample.rows) < 2:
         return
     alone = torch.cat([reader.log_probs(sample.alone(row).batch()) for row in range(len(sample.rows))])
-    found = _in_one_row(reader, sample.rows)
+    inputs = packed_row(reader.model, sample.rows)  # one after the other, and places say where each begins
+    found = reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
     yield compared(f"{len(sample.rows)} texts in one row", found, alone, sample.batch())._replace(sample=sample)
 
 
@@ -43,12 +43,6 @@ def _as_many_as_fit(case: Case) -> ProbeSample:
     while longest is not None and rows and sum(len(row) for row in rows) > longest:
         rows.pop()
     return replace(case.sample, rows=tuple(rows))
-
-
-def _in_one_row(reader: Reader, rows: tuple[Tensor, ...]) -> Float[Tensor, "N V"]:
-    """Answers about texts that stand in one row one after the other, and whose places say where each begins."""
-    inputs = packed_row(reader.model, rows)
-    return reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
 
 
 def _takes_no_places(model: Any) -> str:

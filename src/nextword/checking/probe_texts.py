@@ -25,12 +25,7 @@ _MORE_WORDS = 2
 
 @dataclass(frozen=True, eq=False)
 class DecoderWords:
-    """An auxiliary text in the decoder's tokens, for heads that copy from it.
-
-    Args:
-        ids: The tokens.
-        places: For each the place of the encoder's token that stands for it.
-    """
+    """An auxiliary text in the decoder's tokens, and for each the place of the encoder's token that stands for it."""
 
     ids: Int[Tensor, "S"]
     places: Int[Tensor, "S"]
@@ -38,12 +33,7 @@ class DecoderWords:
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryText:
-    """One auxiliary text.
-
-    Args:
-        ids: Tokens of the encoder.
-        words: The same in tokens of the decoder; None where the head does not copy.
-    """
+    """One auxiliary text in tokens of the encoder and, where the head copies, in those of the decoder."""
 
     ids: Int[Tensor, "A"]
     words: DecoderWords | None
@@ -52,10 +42,7 @@ class AuxiliaryText:
 class AuxiliaryWords:
     """Random tokens of an auxiliary encoder, special ones left out where its configuration names them.
 
-    Args:
-        encoder: The auxiliary encoder.
-        generator: Source of the random numbers.
-        decoder: Ordinary tokens of the decoder; None where the head does not copy.
+    ``decoder`` are ordinary tokens of the decoder, for heads that copy.
     """
 
     def __init__(self, encoder: Any, generator: torch.Generator, decoder: Int[Tensor, "K"] | None = None) -> None:
@@ -175,12 +162,9 @@ class ProbeSample:
     aux_pad: int = 0
 
     def batch(self, side: Side = "right", extra: int = 0, source_extra: int = 0) -> Batch:
-        """The sequences in one batch.
+        """The sequences in one batch, with ``extra`` columns of padding more than the longest sequence needs.
 
-        Args:
-            side: Where the decoder's padding goes; source and auxiliary texts are padded on the right.
-            extra: Columns of padding more than the longest sequence needs.
-            source_extra: The same for the source and the auxiliary texts.
+        Source and auxiliary texts are padded on the right, with ``source_extra`` columns more.
         """
         batch = Batch(*_pad(self.rows, self.pad, side, extra))
         if self.auxiliary is not None:
@@ -327,13 +311,7 @@ class ProbeWords:
 
 
 def given_sample(words: ProbeWords, given: Any, tokenizer: Any, max_length: int) -> ProbeSample:
-    """A sample of the caller's texts, each cut to ``max_length`` tokens.
-
-    Args:
-        words: For the model's special tokens.
-        given: Texts, sequences of token ids, or a tensor of ids (B, T).
-        tokenizer: Turns texts into ids.
-        max_length: Most tokens of each.
+    """A sample of the caller's texts, sequences of token ids, or ids (B, T), each cut to ``max_length`` tokens.
 
     Raises:
         ValueError: Texts without a tokenizer, nothing at all, an empty text, or ids outside the vocabulary.

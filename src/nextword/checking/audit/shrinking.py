@@ -17,25 +17,16 @@ _TRIES = 60
 def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
     """The fault on the smallest input that was found to show it: fewer texts, then shorter ones.
 
-    Args:
-        one: The property that fails.
-        worst: What shows it.
-        allowed: The deviation that passes.
-
     Returns:
         What still is beyond ``allowed``; what was given where nothing can be left out, or it does not fail again.
     """
-    tries, again = 0, True
-    while again and tries < _TRIES:
-        again = False
-        for sample in _smaller(worst.case.sample):
-            tries += 1
-            found = _shown(one, worst, sample)
-            if found is not None and found.found.value > allowed:
-                worst, again = found, True
-                break
-            if tries >= _TRIES:
-                break
+    samples = _smaller(worst.case.sample)
+    for _ in range(_TRIES):
+        if (sample := next(samples, None)) is None:
+            break
+        found = _shown(one, worst, sample)
+        if found is not None and found.found.value > allowed:
+            worst, samples = found, _smaller(sample)
     return worst
 
 
@@ -63,7 +54,6 @@ def _smaller(sample: ProbeSample) -> Iterator[ProbeSample]:
 
 
 def _without(row: Tensor, cut: int) -> Tensor:
-    """The row without ``cut`` tokens after its first."""
     return row if len(row) <= cut + 1 else row.new_tensor([int(row[0]), *row[1 + cut :].tolist()])
 
 
