@@ -140,11 +140,7 @@ def _inputs(case: Case) -> dict[str, Any]:
     if batch.source_ids is None:
         return {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
     assert batch.source_mask is not None
-    return {
-        "input_ids": batch.source_ids,
-        "attention_mask": batch.source_mask.long(),
-        "decoder_input_ids": batch.ids,
-    }
+    return {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long(), "decoder_input_ids": batch.ids}
 
 
 def _generates_nothing(model: Any) -> str:

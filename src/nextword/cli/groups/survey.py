@@ -22,8 +22,7 @@ class RecipeOptions:
     judges: Annotated[int | None, typer.Option(help="Judges of each item.")] = None
     seed: Annotated[int | None, typer.Option(help="Of every draw.")] = None
     recipe: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TOML with consent, instructions, checks and everything else."),
+        Path | None, typer.Option(metavar="FILE", help="TOML with consent, instructions, checks and everything else.")
     ] = None
     settings: Annotated[
         list[str] | None,

@@ -47,10 +47,7 @@ class TextParts:
 
 
 def read_parts(
-    data: Path | str,
-    where: str = "task.data",
-    text_column: str | int = "text",
-    files: Mapping[str, str] | None = None,
+    data: Path | str, where: str = "task.data", text_column: str | int = "text", files: Mapping[str, str] | None = None
 ) -> TextParts:
     """Reads a folder, a single file or a data set of the hub, ``name`` or ``name:config``.
 
