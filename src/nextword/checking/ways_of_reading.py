@@ -20,12 +20,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Reader:
-    """Asks a model for its distribution in one of the head's modes; padding is left out of every answer.
-
-    Args:
-        model: A wrapped model.
-        mode: One of the head's modes.
-    """
+    """Asks a wrapped model for its distribution in one of the head's modes; padding is left out of every answer."""
 
     lag = 0
     """1 where an answer is about the token that came, and so about one place later than the distribution is."""
@@ -57,12 +52,9 @@ class Reader:
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """The same log-probabilities with a KV cache.
+        """The same log-probabilities with a KV cache, in steps of so many tokens, over and over.
 
-        Args:
-            batch: The batch.
-            sizes: Tokens in each step, over and over.
-            order: Where given, the cache and the sequences are put into this order after the first step.
+        The cache and the sequences are put into ``order``, where one is given, after the first step.
         """
         kv_cache = new_kv_cache(self.model)
         found: Tensor | None = None
@@ -121,10 +113,6 @@ def magnification(reader: Reader, batch: Batch) -> float:
 
     A cache compares long states that have much in common, so that what rounding does to them shows more in its answers
     than in the backbone's own. At least 1.
-
-    Args:
-        reader: Asks the head.
-        batch: About which texts.
     """
     bare = BackboneReader(reader.model)
     moved = [deviation(_with_moved_embeddings(one, batch), one.log_probs(batch)) for one in (reader, bare)]

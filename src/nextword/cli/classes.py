@@ -54,11 +54,10 @@ def classes(
 def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTrainedTokenizerBase | None) -> Table:
     from rich.text import Text
 
+    from nextword.cli.parts.run_and_show import plain_table
     from nextword.runtime.pretrained import token_label
 
-    table = _table()
-    for heading in ("class", "tokens", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table((), ("class", "tokens", "share"), no_wrap=True)
     if tokenizer is not None:
         table.add_column("the most frequent", overflow="fold")
     masses = found.masses(counted.counts)
@@ -73,6 +72,7 @@ def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTraine
 def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
     from rich.text import Text
 
+    from nextword.cli.parts.run_and_show import plain_table
     from nextword.functional.frequency import evenness, mefmax_curve
 
     curve = mefmax_curve(counted.counts)
@@ -82,9 +82,7 @@ def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
     }
     rows[curve.best] = (*rows[curve.best][:2], "mefmax")
     step = -(-len(rows) // LONGEST_CURVE)
-    table = _table()
-    for heading in ("classes", "between", "within", "sum"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table((), ("classes", "between", "within", "sum"), no_wrap=True)
     table.add_column("", no_wrap=True)
     lines = [(k, *rows[k]) for k in sorted(rows) if k == curve.best or (k - 1) % step == 0]
     if named != "mefmax":
@@ -98,10 +96,3 @@ def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
         numbers = (f"{k:,}", f"{between:.4f}", f"{within:.4f}", f"{between + within:.4f}")
         table.add_row(*map(Text, numbers), Text(f"{bar} ◀ {mark}" if mark else bar), style="bold" if mark else None)
     return table
-
-
-def _table() -> Table:
-    from rich import box
-    from rich.table import Table
-
-    return Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)

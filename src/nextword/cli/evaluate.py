@@ -10,7 +10,7 @@ import typer
 
 from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import pair_of, systems_of
+from nextword.cli.parts.option_groups import fields_of, systems_of
 
 Metrics = Annotated[
     list[str] | None,
@@ -88,7 +88,7 @@ def evaluate(
         "systems": systems_of(files),
         "metrics": _with_settings(_split(metrics or ["all"]), of_metrics),
         "tokenizer": tokenizer,
-        "fields": dict(pair_of(one, "--field", "text=prediction") for one in field or []),
+        "fields": fields_of(field, "text=prediction"),
         "references": references,
         "features": features,
     }

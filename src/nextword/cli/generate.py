@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import ComputingOptions, option_groups, pair_of
+from nextword.cli.parts.option_groups import ComputingOptions, fields_of, option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _prompts(reading: PromptOptions) -> list[TextPrompt]:
         raise ValueError("--prompt and a file of prompts are both given; give one of them")
     if reading.prompt:
         return [TextPrompt(text, id=number) for number, text in enumerate(reading.prompt)]
-    fields = dict(pair_of(one, "--field", "prompt=question") for one in reading.field or [])
+    fields = fields_of(reading.field, "prompt=question")
     if reading.prompts is not None and reading.prompts != STDIN:
         return read_prompts(Path(reading.prompts), reading.whole, fields)
     if reading.prompts is None and sys.stdin.isatty():

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import ComputingOptions, named_path, option_groups, pair_of
+from nextword.cli.parts.option_groups import ComputingOptions, fields_of, named_path, option_groups
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 
 MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
@@ -102,7 +102,7 @@ def score(
     models, texts = told_apart(words or [], model or [], data or [])
     written = [] if out is None else [out / "score.json", out / "score.csv"]
     expect_inputs_kept({"--tokens": [tokens], "--out": written}, [*models.values(), *texts])
-    fields = dict(pair_of(one, "--field", "text=story") for one in field or [])
+    fields = fields_of(field, "text=story")
     if out is not None:
         _expect_same(out, models, texts, fields, settings)
     console = Console()

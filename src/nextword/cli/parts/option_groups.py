@@ -129,9 +129,12 @@ def named_path(given: str) -> tuple[str | None, str]:
     return (name, path) if equals and not Path(given).exists() else (None, given)
 
 
-def pair_of(given: str, option: str, example: str) -> tuple[str, str]:
-    """Both sides of the sign; ValueError where one of them is missing."""
-    left, equals, right = given.partition("=")
-    if not (left and equals and right):
-        raise ValueError(f"{option} {given}: write it like {option} {example}")
-    return left, right
+def fields_of(given: list[str] | None, example: str) -> dict[str, str]:
+    """What files call a field, of all ``--field FIELD=KEY``; ValueError where a side is missing."""
+    fields: dict[str, str] = {}
+    for one in given or []:
+        field, _, key = one.partition("=")
+        if not (field and key):
+            raise ValueError(f"--field {one}: write it like --field {example}")
+        fields[field] = key
+    return fields

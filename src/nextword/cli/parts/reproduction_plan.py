@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import typer
 
 from nextword.cli.parts.errors import INTERRUPTED, USER_ERROR, complain
-from nextword.cli.parts.run_and_show import print_line, quiet_libraries
+from nextword.cli.parts.run_and_show import plain_table, print_line, quiet_libraries
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,7 +93,7 @@ def _told_on_stderr() -> Callable[[str], None]:
 
 
 def _show(planned: Plan, console: Console, measured: bool) -> None:
-    sources = _table(("experiment", "tables", "begins from", "data"), overflow="fold")
+    sources = plain_table(("experiment", "tables", "begins from", "data"), lined=False, overflow="fold")
     for one in planned.experiments:
         sources.add_row(one.name, str(len(one.tables)), one.start, ", ".join(one.data))
     tried = [_trainings(planned.experiments)] if measured else []
@@ -104,21 +104,10 @@ def _show(planned: Plan, console: Console, measured: bool) -> None:
         print_line(console, line)
 
 
-def _table(left: Sequence[str], right: Sequence[str] = (), **columns: Any) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for title in left:
-        table.add_column(title, **columns)
-    for title in right:
-        table.add_column(title, justify="right", **columns)
-    return table
-
-
 def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
     """A row for each experiment; ``estimated`` is put before estimates."""
     titles = ("runs", "steps", "tokens", "numbers", "memory", "disk", "time")
-    amounts = _table(("experiment",), titles, no_wrap=True)
+    amounts = plain_table(("experiment",), titles, lined=False, no_wrap=True)
     for one in experiments:
         amounts.add_row(*_amounts_of(one, estimated))
     return amounts
@@ -128,7 +117,8 @@ def _trainings(experiments: Iterable[ExperimentPlan]) -> Table:
     """What was tried: a row for each training, or why it could not be."""
     from nextword.experiments.reproduction.planning.experiment_plan import seconds_of
 
-    tried = _table(("experiment", "training"), ("runs × steps", "a step", "memory", "time"), overflow="fold")
+    titles = ("runs × steps", "a step", "memory", "time")
+    tried = plain_table(("experiment", "training"), titles, lined=False, overflow="fold")
     for one in experiments:
         for training, cost in zip(one.work.all_trainings if one.work else [], one.costs, strict=False):
             steps, seconds = training.steps or cost.steps, seconds_of(training, cost)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from nextword.runtime import processes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from nextword.experiments.comparison.comparison_settings import CompareConfig
     from nextword.experiments.comparison.engines.engine import Engine
@@ -54,6 +55,19 @@ def run_comparison(
         print_line(Console(stderr=True), f"To try again: {command}")
         raise typer.Exit(RUNS_FAILED)
     return results
+
+
+def plain_table(left: Sequence[str], right: Sequence[str] = (), *, lined: bool = True, **columns: Any) -> Table:
+    """A table without a frame, with a line below its head or none; numbers stand on the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD if lined else None, padding=(0, 2, 0, 0), pad_edge=not lined)
+    for title in left:
+        table.add_column(title, **columns)
+    for title in right:
+        table.add_column(title, justify="right", **columns)
+    return table
 
 
 WRITING_SECONDS = 60.0

@@ -192,8 +192,8 @@ class _Bars:
             self._bars.remove_task(self._stages.pop(name))
 
 
-def headline(record: RunRecord, metrics: int = 3) -> str:
-    """One line about a finished run: its first ``metrics`` numbers, and the first of each other group of measures.
+def headline(record: RunRecord) -> str:
+    """One line about a finished run: its first three numbers, and the first of each other group of measures.
 
     Parts of the cases are left to the report, and so is a group of which no value is better than another (the rank).
     """
@@ -201,7 +201,7 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
     from nextword.results.report.measures import measure
 
     measured = record.evaluation.metrics
-    shown = [name for name in measured if not measure(name).subset][:metrics]
+    shown = [name for name in measured if not measure(name).subset][:3]
     groups = {measure(name).group for name in shown}
     for name in measured:
         one = measure(name)

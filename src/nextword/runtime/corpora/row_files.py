@@ -181,13 +181,7 @@ def cells_up_to(characters: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class JsonLine:
-    """One line, one entry of a list, or one row of another table.
-
-    Attributes:
-        number: Of the line in its file, of the entry or of the row, from 1.
-        place: File and line, for messages.
-        content: The object.
-    """
+    """One line, one entry of a list, or one row of a table, with its number from 1, and its place for messages."""
 
     number: int
     place: str

@@ -168,11 +168,6 @@ class LowerLayers:
     vLLM's own way to them is that of its drafting models. Backbones without it are watched, which needs
     ``enforce_eager``.
 
-    Args:
-        backbone: A model of vLLM.
-        count: How many.
-        eager: Whether vLLM runs the backbone as it stands, without compiling it.
-
     Raises:
         ValueError: The backbone offers no way.
     """
