@@ -33,7 +33,7 @@ def _future(reader: Reader, case: Case) -> Iterator[Deviation]:
 def _other_sequences(reader: Reader, case: Case) -> Iterator[Deviation]:
     sample, batch, words = case.sample, case.batch, case.words
     for own in range(min(len(sample.rows), 3)):
-        found = answers_about(reader, sample.alone(own), 0)
+        found = answers_about(reader, sample.only(own), 0)
         mine = batch.row == own
         expected = reader.log_probs(batch)[mine]
         yield compared(f"sequence {own} alone", found, expected, batch, mine)

@@ -31,7 +31,7 @@ def _packed(reader: Reader, case: Case) -> Iterator[Deviation]:
     sample = _as_many_as_fit(case)
     if len(sample.rows) < 2:
         return
-    alone = torch.cat([reader.log_probs(sample.alone(row).batch()) for row in range(len(sample.rows))])
+    alone = torch.cat([reader.log_probs(sample.only(row).batch()) for row in range(len(sample.rows))])
     inputs = packed_row(reader.model, sample.rows)  # one after the other, and places say where each begins
     found = reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
     yield compared(f"{len(sample.rows)} texts in one row", found, alone, sample.batch())._replace(sample=sample)

@@ -200,11 +200,11 @@ class ProbeSample:
             mixed = replace(mixed, auxiliary=_mixed(index, self.auxiliary, auxiliary))
         return mixed
 
-    def alone(self, index: int) -> ProbeSample:
-        """Sequence ``index`` without the others."""
-        sources = None if self.sources is None else (self.sources[index],)
-        auxiliary = None if self.auxiliary is None else (self.auxiliary[index],)
-        return replace(self, rows=(self.rows[index],), sources=sources, auxiliary=auxiliary)
+    def only(self, *kept: int) -> ProbeSample:
+        """Some of the sequences."""
+        sources = None if self.sources is None else tuple(self.sources[index] for index in kept)
+        auxiliary = None if self.auxiliary is None else tuple(self.auxiliary[index] for index in kept)
+        return replace(self, rows=tuple(self.rows[index] for index in kept), sources=sources, auxiliary=auxiliary)
 
 
 def _mixed(index: int, own: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:

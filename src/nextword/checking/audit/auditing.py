@@ -148,7 +148,7 @@ def _rounding(reader: Reader, case: Case) -> float:
 
     Where there is a fault that shows even there, the limit that no rounding excuses still finds it.
     """
-    alone = case.sample.alone(0)
+    alone = case.sample.only(0)
     index = torch.zeros(3, dtype=torch.long, device=case.batch.ids.device)
     copies = alone.batch().select(index)
     found = reader.log_probs(copies)
@@ -261,7 +261,7 @@ class _Texts:
         alone = [Case(subject, words, words.sample_of(length)) for length in wanted.lengths]
         if wanted.given is not None:
             sample = given_sample(words, wanted.given, wanted.tokenizer, wanted.max_length)
-            alone += [Case(subject, words, sample.alone(row)) for row in range(len(sample.rows))]
+            alone += [Case(subject, words, sample.only(row)) for row in range(len(sample.rows))]
         together = [Case(subject, words, words.sample_of(length, length, length)) for length in wanted.lengths]
         return cls(alone, together, [Case(subject, words, words.random_sample(length)) for length in wanted.lengths])
 

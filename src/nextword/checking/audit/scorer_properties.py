@@ -92,7 +92,7 @@ def _neighbours(reader: Reader, case: Case) -> Iterator[Deviation]:
     for own in range(len(sample.rows)):
         mine = batch.row == own
         if not own:  # the others would stand at another place alone
-            alone = answers_about(reader, sample.alone(own), 0)
+            alone = answers_about(reader, sample.only(own), 0)
             yield compared("text 0 in a batch instead of alone", reader.log_probs(batch)[mine], alone, batch, mine)
         rows = [case.words.other(row) for row in sample.rows]
         sources = None if sample.sources is None else [case.words.other(source) for source in sample.sources]

@@ -39,27 +39,18 @@ def _shown(one: Property, worst: Worst, sample: ProbeSample) -> Worst | None:
 
 def _smaller(sample: ProbeSample) -> Iterator[ProbeSample]:
     """Samples with something left out, large parts first. The first token stays: it may be a start mark."""
+    sample = replace(sample, name="shortened")
     rows = sample.rows
     for row in range(len(rows)) if len(rows) > 1 else ():
-        kept = [other for other in range(len(rows)) if other != row]
-        yield _of(sample, kept, rows)
+        yield sample.only(*(other for other in range(len(rows)) if other != row))
     if sample.auxiliary is not None:
         return
-    longest = max(len(row) for row in rows)
-    cut = longest // 2
+    cut = max(len(row) for row in rows) // 2
     while cut:
-        yield _of(sample, range(len(rows)), [row[:-cut] if len(row) > cut else row for row in rows])
-        yield _of(sample, range(len(rows)), [_without(row, cut) for row in rows])
+        yield replace(sample, rows=tuple(row[:-cut] if len(row) > cut else row for row in rows))
+        yield replace(sample, rows=tuple(_without(row, cut) for row in rows))
         cut //= 2
 
 
 def _without(row: Tensor, cut: int) -> Tensor:
     return row if len(row) <= cut + 1 else row.new_tensor([int(row[0]), *row[1 + cut :].tolist()])
-
-
-def _of(sample: ProbeSample, kept: range | list[int], rows: tuple[Tensor, ...] | list[Tensor]) -> ProbeSample:
-    sources = None if sample.sources is None else tuple(sample.sources[row] for row in kept)
-    auxiliary = None if sample.auxiliary is None else tuple(sample.auxiliary[row] for row in kept)
-    return replace(
-        sample, name="shortened", rows=tuple(rows[row] for row in kept), sources=sources, auxiliary=auxiliary
-    )
