@@ -121,7 +121,7 @@ def _padded(case: Case) -> list[Any]:
 
 
 def _has_positions(model: Any) -> bool:
-    """Whether left padding can be told from text: only where the places of tokens can be given."""
+    # left padding can be told from text only where the places of tokens can be given
     if not hasattr(model, "backbone"):
         return False  # a scorer, which pads by itself
     return not model.config.is_encoder_decoder and accepts(model, "position_ids")

@@ -38,7 +38,7 @@ def _packed(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _as_many_as_fit(case: Case) -> ProbeSample:
-    """The texts of a case that have room in one row; some models have buffers for so many places and no more."""
+    # some models have buffers for so many places and no more
     rows, longest = list(case.sample.rows), case.words.longest
     while longest is not None and rows and sum(len(row) for row in rows) > longest:
         rows.pop()
@@ -52,7 +52,6 @@ def _takes_no_places(model: Any) -> str:
 
 
 def _keeps_no_texts_apart(model: Any) -> str:
-    """Why a model promises nothing about several texts in one row; nothing where it does."""
     name = type(model.backbone).__name__
     if model.config.is_encoder_decoder:
         return "an encoder-decoder model has one source for a row"

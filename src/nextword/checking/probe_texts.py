@@ -208,7 +208,6 @@ class ProbeSample:
 
 
 def _mixed(index: int, own: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
-    """The one at ``index`` as it is, the others in place of the rest."""
     return tuple(mine if i == index else other for i, (mine, other) in enumerate(zip(own, others, strict=True)))
 
 

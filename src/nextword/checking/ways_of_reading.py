@@ -157,7 +157,6 @@ def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) 
 
 
 def _auxiliary_inputs_of(batch: Batch) -> dict[str, Tensor]:
-    """What a conditioned model is given beside its backbone's inputs; nothing for other models."""
     if batch.aux_mask is None:
         return {}
     encoded = {"aux_input_ids": batch.aux_ids} if batch.aux_states is None else {"aux_states": batch.aux_states}

@@ -235,7 +235,6 @@ def _traces(
 
 
 def _asking(model: str, page: PageOptions, computing: ComputingOptions) -> Callable[..., TraceRecord]:
-    """``trace`` of one model."""
     from nextword.inference.inspection.trace_example import trace
     from nextword.inference.scoring.opened_model import open_model
 

@@ -124,7 +124,7 @@ def example(docstring: str, name: str) -> str:
 
 
 def _print(kind: str, rows: list[ListedRow], folder: str, hint: str = "") -> None:
-    """The rows as a table; names, specs and pages keep whole, so only the text is broken to fit the terminal."""
+    # names, specs and pages keep whole, so only the text is broken to fit the terminal
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -103,7 +103,6 @@ def reproduce(
 
 
 def _list_tables() -> None:
-    """Papers and their tables, with what each shows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -146,7 +145,6 @@ def _run(request: Request) -> None:
 
 
 def _show(done: Reproduced, request: Request, console: Console) -> None:
-    """The tables, where the pages are, and what failed (code 3)."""
     from nextword.cli.parts.errors import RUNS_FAILED, complain
     from nextword.cli.parts.run_and_show import print_line
     from nextword.cli.parts.watch import failure_line

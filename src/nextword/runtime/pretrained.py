@@ -170,7 +170,7 @@ def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kw
 
 @functools.lru_cache(maxsize=4)
 def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
-    """Kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times."""
+    # kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times
     from transformers import AutoConfig
 
     print(f"reading {file} (a folder that the model is saved in reads faster)", file=sys.stderr)
@@ -181,7 +181,7 @@ def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
 
 
 def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
-    """Without GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it."""
+    # GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it
     from tokenizers import Tokenizer
     from transformers.integrations.gguf.reader import read_gguf_metadata
 
@@ -195,7 +195,7 @@ def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
 
 
 def _as_ordinary(model: Any, file: Path) -> None:
-    """Takes the marks of a quantised model off one whose weights are unpacked: transformers would not save it."""
+    # its weights are unpacked; with the marks of a quantised model, transformers would not save it
     for mark in ("hf_quantizer", "quantization_method", "is_quantized"):
         vars(model).pop(mark, None)
     for mark in ("quantization_config", "_is_quantized"):

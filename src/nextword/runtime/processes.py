@@ -134,7 +134,7 @@ def connect() -> None:
 
 
 def _broadcast(sent: Any) -> Any:
-    """What the main process sends."""
+    # gives all what the main process sends
     import torch
 
     connect()

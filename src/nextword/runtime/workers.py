@@ -116,7 +116,7 @@ class _QuietContext(SpawnContext):
 
 
 def _end_all() -> None:
-    """Ends them at once; a data loader would wait for each, and take its end for a fault."""
+    # at once: a data loader would wait for each, and take its end for a fault
     told = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for process in active_children():
         if isinstance(process, _QuietProcess):

@@ -66,7 +66,7 @@ def plugins() -> list[Plugin]:
 
 @lru_cache(maxsize=1)
 def _installed(_path: tuple[str, ...]) -> list[Plugin]:
-    """The entry points on this ``sys.path``, read once: every name that is looked up asks for them."""
+    # read once for this sys.path: every name that is looked up asks for them
     from importlib.metadata import entry_points
 
     named = [

@@ -243,7 +243,6 @@ class Grammar(Generic[C]):
         return config
 
     def _refusal(self, name: str, term: str) -> str:
-        """Why a part takes no such modifier, and which ones do."""
         modifier, modifiers = self.modifiers.get(term), self.modifiers.by_field()
         takes = [modifiers[field].usage for field in self._config_of(name).model_fields if field in modifiers]
         takers = [other for other in self.registry.names() if modifier.field in self._config_of(other).model_fields]

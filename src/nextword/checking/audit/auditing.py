@@ -132,7 +132,6 @@ class Audit:
         return (*said, *self.told)
 
     def _allowed(self, one: Property, reader: Any, cases: Sequence[Case]) -> float:
-        """What rounding excuses."""
         if one.limit is not None:
             return one.limit
         exact = one.tolerance(reader.precision) if one.exact is None else one.exact(reader, cases[0])
@@ -212,7 +211,6 @@ def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progres
 
 
 def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> AuditQuestion:
-    """Sums over all continuations: of every text, or of a few where they are many."""
     costly = vocabulary > MANY
     cases = texts.alone[:FEW_PREFIXES] if costly else texts.alone
     told = f"All {vocabulary:,} continuations of {len(cases)} prefixes were asked for, none was sampled."

@@ -41,7 +41,7 @@ def _loss(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _rounded(reader: Any, case: Case) -> Iterator[Deviation]:
-    """Scores that are all numbers of a coarser format went through it, whatever the model's precision."""
+    # scores that are all numbers of a coarser format went through it, whatever the model's precision
     scores = case.model.backbone(**inputs_of(case.model, case.batch)).logits[case.batch.mask]
     finite = scores[torch.isfinite(scores)]
     for coarse in (torch.bfloat16, torch.float16):
@@ -125,8 +125,6 @@ class Backbone:
 
 
 class _Signed:
-    """A forward that says which arguments it takes."""
-
     def __init__(self, model: nn.Module) -> None:
         self.__signature__ = inspect.Signature(list(_named_arguments(model).values()))
 

@@ -251,7 +251,6 @@ def _sums(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _excess(text: list[int], total: float, log_probs: Float[Tensor, "V"]) -> str:
-    """Position and total, as a person says it, and whether the tokens of the text hold the excess."""
     said = f"position {len(text)} assigns {total:.6g} in total"
     if not total > 1:
         return f"{said}; {1 - total:.4g} is missing"
@@ -279,7 +278,6 @@ def _sums_of_continuations(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _watched(parts: Sequence[Tensor]) -> Iterable[Tensor]:
-    """The parts, with a bar on a terminal where they are many."""
     if len(parts) * _CALLS_AT_ONCE <= MANY or not sys.stderr.isatty():
         return parts
     from rich.console import Console

@@ -109,7 +109,7 @@ def _order(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _lengths(reader: Any, case: Case) -> Iterator[Deviation]:
-    """Texts of several lengths in one call, against each alone; a scorer pads them as it likes."""
+    # texts of several lengths in one call, against each alone; a scorer pads them as it likes
     texts = reader.longer_texts(case.batch)
     together = reader.side_by_side(texts)
     for own, (text, found) in enumerate(zip(texts, together, strict=True)):
@@ -282,7 +282,6 @@ def _left_over(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _untouched(reader: Any, case: Case) -> Iterator[Deviation]:
-    """What a copy says that was made before anything was asked."""
     texts = reader.texts(case.batch)
     # a text that shares its end with one that was asked about, and no beginning
     half = (len(texts[0]) + 1) // 2
@@ -297,7 +296,7 @@ _repetitions: WeakKeyDictionary[Case, dict[Reader, Repetition]] = WeakKeyDiction
 
 
 def _repetition(reader: Reader, case: Case) -> Repetition:
-    """The same for both properties, which tell one fault from the other."""
+    # asked once for both properties, which tell one fault from the other
     known = _repetitions.setdefault(case, {})
     if reader not in known:
         known[reader] = Repetition.of(reader, [_fresh(case) for _ in range(_TEXTS)])
@@ -305,7 +304,6 @@ def _repetition(reader: Reader, case: Case) -> Repetition:
 
 
 def _fresh(case: Case) -> ProbeSample:
-    """A text as long as the case's, not asked about before."""
     return case.words.sample("another text", [case.words.text(len(case.sample.rows[0]))])
 
 

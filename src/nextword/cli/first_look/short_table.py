@@ -42,8 +42,6 @@ def _values(results: Results, method: str, metric: str) -> list[float]:
 
 
 def _shown(values: list[float], metric: str) -> str:
-    """The mean, and the lowest and the highest where they differ."""
-
     def text(value: float) -> str:
         return f"{value:.2f}" if metric == "nll" else f"{100 * value:.0f} %"
 

@@ -142,7 +142,6 @@ class Catalogue:
         return full_name.startswith(f"{self._room}.") and full_name.endswith(f".{registry}")
 
     def _fields(self, module: Module, name: str) -> frozenset[str]:
-        """Annotated names of a class and of those it is made from, as far as there are sources of them here."""
         home = next((one for one in (module, *self._modules) if name in one.classes), None)
         if home is None:
             return frozenset()
@@ -161,7 +160,7 @@ def _trees(module: str) -> list[ast.Module]:
 
 
 def _trees_of(plugin: Plugin) -> list[ast.Module]:
-    """Those of a plug-in; none, with a warning, where it has no sources that can be read."""
+    # those of a plug-in; none, with a warning, where it has no sources that can be read
     try:
         trees = _trees(plugin.module)
     except (OSError, ValueError, SyntaxError) as fault:

@@ -114,7 +114,6 @@ def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
 
 
 def _trainings(experiments: Iterable[ExperimentPlan]) -> Table:
-    """What was tried: a row for each training, or why it could not be."""
     from nextword.experiments.reproduction.planning.experiment_plan import seconds_of
 
     titles = ("runs × steps", "a step", "memory", "time")

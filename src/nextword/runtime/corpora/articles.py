@@ -78,7 +78,6 @@ def _parts(files: list[Path], folder: Path, form: ArticleForm, reading: PairRead
 
 
 def _listed_parts(folder: Path, where: str) -> dict[str, list[str]] | None:
-    """The names of each part; None where no list is there."""
     parts: dict[str, dict[str, None]] = {part: {} for part in PARTS}
     for file in sorted(folder.rglob("*.json")):
         for word, names in _lists_of_json(file, where).items():

@@ -237,7 +237,7 @@ def _files_of(folder: Path, split: str | None, where: str) -> list[Path]:
 
 
 def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> Corpus:
-    """A text file is a table of its pieces: parallel and resumable as any table, and nothing is stored anew."""
+    # as a table of its pieces: parallel and resumable as any table, and nothing is stored anew
     from datasets import Dataset
 
     spans = [

@@ -249,7 +249,6 @@ def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
 
 
 def _texts(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
-    """The texts at those of the paths that the row has."""
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"

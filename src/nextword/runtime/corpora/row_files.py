@@ -138,7 +138,6 @@ def separated_rows(path: Path, where: str, separator: str, with_header: bool = T
 
 
 def _records(path: Path, where: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row, and the line in which it begins."""
     place, lines = file_place(path, where), numbered_lines(path, where)
     for number, line in lines:
         content = line.rstrip("\r\n")

@@ -128,7 +128,7 @@ def _named(folder: Path, name: str, where: str) -> Path:
 
 
 def _read_all(paths: Sequence[Path], where: str) -> str:
-    """Files one after the other, each but the last ended by a line end, so that no word grows across two of them."""
+    # each but the last ended by a line end, so that no word grows across two files
     *before, last = (_read(path, where) for path in paths)
     return "".join([*(text if text.endswith("\n") else f"{text}\n" for text in before), last])
 

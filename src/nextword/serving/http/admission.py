@@ -70,7 +70,6 @@ class Admission:
         return None
 
     async def _in_time(self, scope: MutableMapping[str, Any], receive: Receive, reply: _Reply) -> None:
-        """Lets the application answer as long as the client waits, and within the time for a request."""
         client = _Client(receive)
         self._active += 1
         self._meters.active.set(self._active)

@@ -112,8 +112,6 @@ def _answer_as_openai(app: FastAPI, completions: Completions) -> None:
 
 
 def _explain_errors(app: FastAPI) -> None:
-    """Errors in OpenAI's form."""
-
     def answer(status: int, text: str, kind: str = "invalid_request_error") -> Response:
         return Response(error_body(text, kind), status, media_type="application/json")
 

@@ -162,7 +162,6 @@ class Completions:
         name: str,
         usage: Callable[[], dict[str, Any]],
     ) -> AsyncIterator[str]:
-        """The answers as server-sent events, each with the tokens of one that are new."""
         form, counts = request.form, request.stream_options.include_usage
         without = {"usage": None} if counts else {}
         sent: dict[int, Sent] = {}
@@ -207,7 +206,6 @@ class Completions:
 
 
 def _usage(rows: Sequence[Sequence[int]], answers: Sequence[WrittenAnswer]) -> dict[str, Any]:
-    """Tokens of all prompts, each counted once, and of all answers."""
     read, written = sum(map(len, rows)), sum(answer.written for answer in answers)
     usage: dict[str, Any] = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     drafted = [answer.drafted for answer in answers if answer.drafted is not None]

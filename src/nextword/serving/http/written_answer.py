@@ -101,7 +101,6 @@ class WrittenAnswer:
             left -= len(self.pieces[place])
 
     def _unfinished_character(self) -> str:
-        """What is left of a character that was begun, as the tokenizer shows it."""
         read = self.prompt[-_BEFORE:]
         before, whole = (
             str(self._tokenizer.decode(ids, skip_special_tokens=True))

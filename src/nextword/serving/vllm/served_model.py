@@ -95,7 +95,6 @@ class ServedModel(nn.Module):
         return with_row_numbers(states)
 
     def _pack(self, ids: Tensor | None, states: Tensor, layers: tuple[Tensor, ...]) -> PackedInputs | None:
-        """What the head is given of this pass; None while vLLM only measures its memory."""
         slots = _side_by_side(len(states), states.device) if self._cache is None else self._cache.current()
         if slots is None:
             return None
