@@ -12,9 +12,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from nextword.runtime.corpora import PARTS, JsonLine, file_names, part_files, part_of, table_ending, table_rows
 from nextword.runtime.corpora.gap_sentences import GapConfig, Pair, gap_pairs
-from nextword.runtime.corpora.part_names import JSON_LINES, TABLES
+from nextword.runtime.corpora.part_names import (
+    JSON_LINES,
+    PARTS,
+    TABLES,
+    file_names,
+    part_files,
+    part_of,
+    table_ending,
+)
+from nextword.runtime.corpora.row_files import JsonLine, table_rows
 from nextword.runtime.corpora.texts import read_parts
 
 T = TypeVar("T")

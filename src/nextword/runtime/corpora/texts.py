@@ -10,21 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from nextword.runtime.corpora import (
-    PARTS,
-    file_names,
-    file_text,
-    is_hub_name,
-    is_published,
-    of_files,
-    open_corpus,
-    part_files,
-    published,
-    split_named,
-    table_ending,
-)
-from nextword.runtime.corpora import lines as lines_of
-from nextword.runtime.corpora.part_names import is_saved_set, text_files
+from nextword.runtime.corpora.open import is_hub_name, is_published, of_files, open_corpus, published, split_named
+from nextword.runtime.corpora.open import lines as lines_of
+from nextword.runtime.corpora.packed import file_text
+from nextword.runtime.corpora.part_names import PARTS, file_names, is_saved_set, part_files, table_ending, text_files
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
 """Of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
