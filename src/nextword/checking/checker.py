@@ -15,11 +15,11 @@ from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckFailedError, CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
-from nextword.checking.place_properties import AUXILIARY, PLACES
+from nextword.checking.position_properties import AUXILIARY, PLACES
 from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
+from nextword.checking.readers import BackboneReader, Reader, magnification
 from nextword.checking.tokenizer_round_trip import round_trip
-from nextword.checking.ways_of_reading import BackboneReader, Reader, magnification
 from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
 from nextword.model.modeling import NextWordModel

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nextword.checking.property import Case, Deviation, Property, answers_about, compared
-from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
+from nextword.checking.readers import BackboneReader, Reader, accepts, deviation
 from nextword.model.head_cache.kv_cache import cache_argument
 
 EXTRA = 3

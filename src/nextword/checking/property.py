@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nextword.checking.findings import CheckRow, Finding
 from nextword.checking.probe_texts import Batch, ProbeSample, ProbeWords
-from nextword.checking.ways_of_reading import Reader, deviation, in_blocks
+from nextword.checking.readers import Reader, deviation, in_blocks
 
 
 class Deviation(NamedTuple):

@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 MOVED = {
+    "checking.place_properties": "checking.position_properties",
+    "checking.ways_of_reading": "checking.readers",
     "comparison": "experiments.comparison",
     "conditioning.parts": "conditioning",
     "config": "settings.config",

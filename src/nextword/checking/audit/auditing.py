@@ -38,10 +38,10 @@ from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
-from nextword.checking.place_properties import PLACES
+from nextword.checking.position_properties import PLACES
 from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
-from nextword.checking.ways_of_reading import Reader, deviation
+from nextword.checking.readers import Reader, deviation
 
 Progress = Callable[[str, float], None]
 """Told what is asked now, and the share of all that is done."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from nextword.checking.property import Case, Deviation, Property, compared
-from nextword.checking.ways_of_reading import BackboneReader, accepts, inputs_of
+from nextword.checking.readers import BackboneReader, accepts, inputs_of
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.model.head_cache.kv_cache import cache_argument
 from nextword.settings.setting_names import either

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nextword.checking.audit.scorer import OBSERVED, lacks, ways_of
 from nextword.checking.property import Case, Deviation, Property, at_least_single
-from nextword.checking.ways_of_reading import Reader, in_blocks
+from nextword.checking.readers import Reader, in_blocks
 
 _TOKENS = 2_000_000
 """Tokens that a model reads at most, each of a thousand weights, to draw from it."""

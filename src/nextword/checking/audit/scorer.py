@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.checking.probe_texts import Batch
-from nextword.checking.ways_of_reading import Reader
+from nextword.checking.readers import Reader
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime.devices import best_device
 from nextword.settings.setting_names import named

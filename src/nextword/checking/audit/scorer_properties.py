@@ -15,7 +15,7 @@ from torch import Tensor
 from nextword.checking.audit.scorer import CALL, OBSERVED, lacks, ways_of
 from nextword.checking.probe_texts import Batch, ProbeSample
 from nextword.checking.property import Case, Deviation, Property, answers_about, compared
-from nextword.checking.ways_of_reading import Reader
+from nextword.checking.readers import Reader
 
 
 def _steps(reader: Any, case: Case) -> Iterator[Deviation]:

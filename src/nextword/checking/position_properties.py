@@ -12,7 +12,7 @@ from torch import Tensor
 from nextword.checking.invariance_properties import EXTRA
 from nextword.checking.probe_texts import Batch, ProbeSample
 from nextword.checking.property import EXACT, EXACT_IN_HALF, Case, Deviation, Property, compared
-from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
+from nextword.checking.readers import BackboneReader, Reader, accepts, deviation
 from nextword.distribution import NextToken
 from nextword.model.forward.packing import carries_over, first_position, packed_row, parts_texts, readings
 
