@@ -86,7 +86,7 @@ def evaluate(
     of_metrics = [one for one in settings or [] if "." in one.partition("=")[0]]
     content = {
         "systems": systems_of(files),
-        "metrics": _with_settings(_split(metrics or ["all"]), of_metrics),
+        "metrics": _with_settings(metrics or ["all"], of_metrics),
         "tokenizer": tokenizer,
         "fields": fields_of(field, "text=prediction"),
         "references": references,
@@ -123,17 +123,14 @@ def _check_folder(out: Path, inputs: list[Any]) -> None:
         raise ValueError(f"--out {out}: {there} cannot be written to")
 
 
-def _split(specs: list[str]) -> list[str]:
-    """Several names in one option, as in ``distinct,rep``; behind a colon a comma separates settings."""
-    return [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
-
-
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:
     """The metrics with single settings changed; a metric that has a setting is measured, also beside "all"."""
     from nextword.evaluation.metrics import parse_metric, registry
     from nextword.settings.overrides import overridden
 
     named: dict[str, dict[str, Any]] = {}
+    # several names may stand in one option, as in distinct,rep; behind a colon a comma separates settings
+    specs = [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
     for spec in specs:
         if spec != "all":
             config = parse_metric(spec)
