@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 import nextword as nw
 from architectures.probes import NEW_TOKENS, Probe
-from nextword.checking.ways_of_reading import deviation
+from nextword.checking.readers import deviation
 
 Ability = Callable[[Any, Probe], float]
 

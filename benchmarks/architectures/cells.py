@@ -22,7 +22,7 @@ from architectures.probes import Probe
 from nextword.checking.checker import PROPERTIES
 from nextword.checking.probe_texts import ProbeWords
 from nextword.checking.property import Case
-from nextword.checking.ways_of_reading import BackboneReader
+from nextword.checking.readers import BackboneReader
 from nextword.functional.frequency import TokenCounts
 
 LENGTHS = (5,)

@@ -104,7 +104,7 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
         (["{half}", "{text}"], "no config.json in it, so this is no saved model (was saving interrupted?)"),
         (["{plain}", "{text}", "--window", "99"], "window: must be at most 16"),
         (["{plain}", "{text}", "--window", "0"], "window: must be at least 1 (0 given)"),
-        (["{plain}", "{text}", "--field", "text"], "--field text: must be FIELD=COLUMN"),
+        (["{plain}", "{text}", "--field", "text"], "--field text: write it like --field text=story"),
         (["{plain}", "{text}", "--field", "txt=a"], "Did you mean 'text'"),
         (["{plain}", "{text}", "--device", "abacus"], "device: must be auto"),
         (["{plain}", "{plain}/model.safetensors"], "is it a binary file?"),

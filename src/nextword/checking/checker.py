@@ -15,17 +15,11 @@ from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckFailedError, CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
-from nextword.checking.place_properties import AUXILIARY, PLACES
+from nextword.checking.position_properties import AUXILIARY, PLACES
 from nextword.checking.probe_texts import ProbeWords, given_sample
-from nextword.checking.property import (
-    SHARE_OF_ROUNDING,
-    Case,
-    Property,
-    finding_of,
-    worst_of,
-)
+from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
+from nextword.checking.readers import BackboneReader, Reader, magnification
 from nextword.checking.tokenizer_round_trip import round_trip
-from nextword.checking.ways_of_reading import BackboneReader, Reader, magnification
 from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
 from nextword.model.modeling import NextWordModel
@@ -108,38 +102,19 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
         return LENGTHS[effort]
     if not isinstance(model, NextWordModel):
         return FEWER_LENGTHS
-    return SHORT_LENGTHS if _is_large(model) else LENGTHS[effort]
-
-
-def _nobody(name: str, share: float) -> None:
-    """Where progress is of no interest."""
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return SHORT_LENGTHS if size >= _LARGE else LENGTHS[effort]
 
 
 def check_as_wanted(
-    model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = _nobody
+    model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check``, and whoever waits for it is told.
-
-    Args:
-        model: As of ``check``.
-        wanted: What is asked about.
-        vocabulary: As of ``check``.
-        progress: Told before each property its name, and the share of all that is done.
-
-    Raises:
-        ValueError: As ``check``.
-    """
+    """``check``, and whoever waits for it is told before each property its name, and the share of all that is done."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
-    return report if wanted.tokenizer is None else _with_round_trip(report, wanted.tokenizer)
-
-
-def _is_large(model: torch.nn.Module) -> bool:
-    return sum(parameter.numel() for parameter in model.parameters()) >= _LARGE
-
-
-def _with_round_trip(report: CheckReport, tokenizer: Any) -> CheckReport:
-    row, finding = round_trip(tokenizer)
+    if wanted.tokenizer is None:
+        return report
+    row, finding = round_trip(wanted.tokenizer)
     findings = report.findings if finding is None else (*report.findings, finding)
     return replace(report, rows=(*report.rows, row), findings=findings)
 
@@ -196,11 +171,11 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ch
     reason = one.applies(model)
     tolerance = one.tolerance(model.dtype)
     if reason:
-        return CheckRow(one.name, one.meaning, None, tolerance, reason, one.look_at), None
+        return one.row(None, tolerance, reason), None
     try:
         found = worst_of(one, readers, cases)
         if found is None:
-            return CheckRow(one.name, one.meaning, None, tolerance, one.nothing, one.look_at), None
+            return one.row(None, tolerance, one.nothing), None
         worst, where = found.found.value, found.where
         if one.reruns and tolerance < worst < torch.inf:
             # judged by what rounding does to the backbone itself, up to a limit that no rounding excuses
@@ -209,16 +184,16 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ch
             excused, limit = SHARE_OF_ROUNDING * rounding, one.most(model.dtype)
             if one.of_the_cache and tolerance + excused > limit:
                 reason = f"{type(model.backbone).__name__} itself does not do so: alone it deviates by {rounding:.3g}"
-                return CheckRow(one.name, one.meaning, None, tolerance, reason, one.look_at), None
+                return one.row(None, tolerance, reason), None
             if excused:
                 excused *= magnification(found.reader, found.case.batch)
             tolerance = min(tolerance + excused, limit)
             where += f"; the bare backbone deviates by {rounding:.3g}"
     except Exception as fault:  # whatever a head raises is a finding about it, and the other rows still count
-        row = CheckRow(one.name, one.meaning, torch.inf, tolerance, "the call failed", one.look_at, fault)
+        row = one.row(torch.inf, tolerance, "the call failed", fault)
         texts = tuple(tuple(ids.tolist()) for ids in cases[0].sample.rows)
         return row, Finding(one.fault, row.explain(), torch.inf, tolerance, texts, row.where)
-    row = CheckRow(one.name, one.meaning, worst, tolerance, where, one.look_at)
+    row = one.row(worst, tolerance, where)
     if row.passed:
         return row, None
     # in steps every try takes as many passes as a text has tokens

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nextword.checking.probe_texts import Batch
 from nextword.checking.property import Case, Deviation, Property
-from nextword.checking.ways_of_reading import Reader, deviation, inputs_of, largest
+from nextword.checking.readers import Reader, deviation, inputs_of, largest
 from nextword.functional.chunked_loss import score_memory
 from nextword.functional.inplace import log_softmax_
 from nextword.functional.probability import at_least_float32

@@ -158,15 +158,7 @@ class CheckReport:
             for row in self.rows
         ]
         findings = [
-            FoundFault(
-                fault=one.fault,
-                sentence=one.sentence,
-                amount=_finite(one.amount),
-                tolerance=one.tolerance,
-                texts=[list(text) for text in one.texts],
-                shown=one.shown,
-                only_for=one.only_for,
-            )
+            FoundFault(**vars(one) | {"amount": _finite(one.amount), "texts": [list(text) for text in one.texts]})
             for one in self.findings
         ]
         return CheckResults(

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from nextword.checking.property import Case, Deviation, Property, compared
-from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
+from nextword.checking.property import Case, Deviation, Property, answers_about, compared
+from nextword.checking.readers import BackboneReader, Reader, accepts, deviation
 from nextword.model.head_cache.kv_cache import cache_argument
 
 EXTRA = 3
@@ -33,7 +33,7 @@ def _future(reader: Reader, case: Case) -> Iterator[Deviation]:
 def _other_sequences(reader: Reader, case: Case) -> Iterator[Deviation]:
     sample, batch, words = case.sample, case.batch, case.words
     for own in range(min(len(sample.rows), 3)):
-        found = reader.log_probs(sample.alone(own).batch())
+        found = answers_about(reader, sample.only(own), 0)
         mine = batch.row == own
         expected = reader.log_probs(batch)[mine]
         yield compared(f"sequence {own} alone", found, expected, batch, mine)
@@ -41,17 +41,15 @@ def _other_sequences(reader: Reader, case: Case) -> Iterator[Deviation]:
             continue
         rows = [words.other(row) for row in sample.rows]
         sources = None if sample.sources is None else [words.other(source) for source in sample.sources]
-        changed = sample.with_row(own, rows, sources).batch()
-        found = reader.log_probs(changed)[changed.row == own]
+        found = answers_about(reader, sample.with_row(own, rows, sources), own)
         yield compared(f"all but sequence {own} changed", found, expected, batch, mine)
-        shorter = sample.with_row(own, [row[: (len(row) + 1) // 2] for row in rows], sources).batch()
-        found = reader.log_probs(shorter)[shorter.row == own]
+        shorter = [row[: (len(row) + 1) // 2] for row in rows]
+        found = answers_about(reader, sample.with_row(own, shorter, sources), own)
         yield compared(f"all but sequence {own} shorter", found, expected, batch, mine)
         if sample.auxiliary is None or words.auxiliary is None:
             continue
         texts = [words.auxiliary.other(text) for text in sample.auxiliary]
-        changed = sample.with_row(own, sample.rows, auxiliary=texts).batch()
-        found = reader.log_probs(changed)[changed.row == own]
+        found = answers_about(reader, sample.with_row(own, sample.rows, auxiliary=texts), own)
         yield compared(f"all auxiliary texts but that of sequence {own} changed", found, expected, batch, mine)
 
 
@@ -123,7 +121,7 @@ def _padded(case: Case) -> list[Any]:
 
 
 def _has_positions(model: Any) -> bool:
-    """Whether left padding can be told from text: only where the places of tokens can be given."""
+    # left padding can be told from text only where the places of tokens can be given
     if not hasattr(model, "backbone"):
         return False  # a scorer, which pads by itself
     return not model.config.is_encoder_decoder and accepts(model, "position_ids")

@@ -13,14 +13,9 @@ from nextword.settings.registry import UnknownNameError
 
 
 def open_subject(path: str | Path) -> Any:
-    """The model at a path or of that name.
+    """A model of ours, or one of transformers to which nothing was attached, from a folder, GGUF file or hub name.
 
-    Args:
-        path: Folder, GGUF file or hub name; the folder of an adapter of peft brings the model that it says it belongs
-            to.
-
-    Returns:
-        A model of ours, or one of transformers to which nothing was attached.
+    The folder of an adapter of peft brings the model that it says it belongs to.
 
     Raises:
         ValueError: There is none, or no language model.
@@ -67,7 +62,7 @@ def tokenizer_of(path: str | Path) -> Any:
 def _with_adapter(folder: str) -> Any:
     from nextword.runtime import optional_libraries as extras
 
-    if extras.missing({"peft": "peft"}):
+    if extras.missing(["peft"]):
         raise ValueError(f"{folder}: an adapter is read with peft, not installed here ({extras.install('lora')})")
     from peft import PeftConfig, PeftModel
 

@@ -25,12 +25,7 @@ _MORE_WORDS = 2
 
 @dataclass(frozen=True, eq=False)
 class DecoderWords:
-    """An auxiliary text in the decoder's tokens, for heads that copy from it.
-
-    Args:
-        ids: The tokens.
-        places: For each the place of the encoder's token that stands for it.
-    """
+    """An auxiliary text in the decoder's tokens, and for each the place of the encoder's token that stands for it."""
 
     ids: Int[Tensor, "S"]
     places: Int[Tensor, "S"]
@@ -38,12 +33,7 @@ class DecoderWords:
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryText:
-    """One auxiliary text.
-
-    Args:
-        ids: Tokens of the encoder.
-        words: The same in tokens of the decoder; None where the head does not copy.
-    """
+    """One auxiliary text in tokens of the encoder and, where the head copies, in those of the decoder."""
 
     ids: Int[Tensor, "A"]
     words: DecoderWords | None
@@ -52,10 +42,7 @@ class AuxiliaryText:
 class AuxiliaryWords:
     """Random tokens of an auxiliary encoder, special ones left out where its configuration names them.
 
-    Args:
-        encoder: The auxiliary encoder.
-        generator: Source of the random numbers.
-        decoder: Ordinary tokens of the decoder; None where the head does not copy.
+    ``decoder`` are ordinary tokens of the decoder, for heads that copy.
     """
 
     def __init__(self, encoder: Any, generator: torch.Generator, decoder: Int[Tensor, "K"] | None = None) -> None:
@@ -175,12 +162,9 @@ class ProbeSample:
     aux_pad: int = 0
 
     def batch(self, side: Side = "right", extra: int = 0, source_extra: int = 0) -> Batch:
-        """The sequences in one batch.
+        """The sequences in one batch, with ``extra`` columns of padding more than the longest sequence needs.
 
-        Args:
-            side: Where the decoder's padding goes; source and auxiliary texts are padded on the right.
-            extra: Columns of padding more than the longest sequence needs.
-            source_extra: The same for the source and the auxiliary texts.
+        Source and auxiliary texts are padded on the right, with ``source_extra`` columns more.
         """
         batch = Batch(*_pad(self.rows, self.pad, side, extra))
         if self.auxiliary is not None:
@@ -216,15 +200,14 @@ class ProbeSample:
             mixed = replace(mixed, auxiliary=_mixed(index, self.auxiliary, auxiliary))
         return mixed
 
-    def alone(self, index: int) -> ProbeSample:
-        """Sequence ``index`` without the others."""
-        sources = None if self.sources is None else (self.sources[index],)
-        auxiliary = None if self.auxiliary is None else (self.auxiliary[index],)
-        return replace(self, rows=(self.rows[index],), sources=sources, auxiliary=auxiliary)
+    def only(self, *kept: int) -> ProbeSample:
+        """Some of the sequences."""
+        sources = None if self.sources is None else tuple(self.sources[index] for index in kept)
+        auxiliary = None if self.auxiliary is None else tuple(self.auxiliary[index] for index in kept)
+        return replace(self, rows=tuple(self.rows[index] for index in kept), sources=sources, auxiliary=auxiliary)
 
 
 def _mixed(index: int, own: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
-    """The one at ``index`` as it is, the others in place of the rest."""
     return tuple(mine if i == index else other for i, (mine, other) in enumerate(zip(own, others, strict=True)))
 
 
@@ -327,13 +310,7 @@ class ProbeWords:
 
 
 def given_sample(words: ProbeWords, given: Any, tokenizer: Any, max_length: int) -> ProbeSample:
-    """A sample of the caller's texts, each cut to ``max_length`` tokens.
-
-    Args:
-        words: For the model's special tokens.
-        given: Texts, sequences of token ids, or a tensor of ids (B, T).
-        tokenizer: Turns texts into ids.
-        max_length: Most tokens of each.
+    """A sample of the caller's texts, sequences of token ids, or ids (B, T), each cut to ``max_length`` tokens.
 
     Raises:
         ValueError: Texts without a tokenizer, nothing at all, an empty text, or ids outside the vocabulary.

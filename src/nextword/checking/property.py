@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from nextword.checking.findings import Finding
+from nextword.checking.findings import CheckRow, Finding
 from nextword.checking.probe_texts import Batch, ProbeSample, ProbeWords
-from nextword.checking.ways_of_reading import Reader, deviation, in_blocks
+from nextword.checking.readers import Reader, deviation, in_blocks
 
 
 class Deviation(NamedTuple):
@@ -41,12 +41,7 @@ def compared(
 ) -> Deviation:
     """The deviation of answers from those that they must be equal to, with the place and the token that show it most.
 
-    Args:
-        variant: What was tried.
-        found: Log-probabilities.
-        expected: What they must be.
-        batch: The texts that they are about.
-        kept: Which of the batch's answers these are; None for all.
+    The answers, log-probabilities, are those of a batch, or those of them that are ``kept``.
     """
     value = deviation(found, expected)
     if value <= EXACT.get(found.dtype, 0.0):
@@ -63,6 +58,12 @@ def compared(
     )
 
 
+def answers_about(reader: Reader, sample: ProbeSample, own: int) -> Float[Tensor, "N K"]:
+    """Answers about one sequence of a sample."""
+    batch = sample.batch()
+    return reader.log_probs(batch)[batch.row == own]
+
+
 def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> Float[Tensor, "n 2"]:
     """For each row the largest difference of probabilities, and the token that has it."""
     moved = (found.double().exp() - expected.double().exp()).abs().nan_to_num(nan=torch.inf)
@@ -72,13 +73,7 @@ def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One sample under check.
-
-    Args:
-        model: The wrapped model.
-        words: Random tokens for changed texts.
-        sample: The sequences.
-    """
+    """One sample under check, the wrapped model, and random tokens for changed texts."""
 
     model: Any
     words: ProbeWords
@@ -131,6 +126,10 @@ class Property:
     in_single: bool = False
     exact: Callable[[Any, Case], float] | None = None
 
+    def row(self, worst: float | None, tolerance: float, where: str, error: Exception | None = None) -> CheckRow:
+        """What was found of it."""
+        return CheckRow(self.name, self.meaning, worst, tolerance, where, self.look_at, error)
+
     def tolerance(self, precision: torch.dtype) -> float:
         """What the tables say for a model of this precision."""
         return EXACT.get(self._format(precision), EXACT_IN_HALF)
@@ -168,13 +167,7 @@ SHARE_OF_ROUNDING = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The deviation that is farthest beyond what is allowed, and what showed it.
-
-    Args:
-        found: The variant and its deviation.
-        reader: Who was asked.
-        case: On which texts.
-    """
+    """The deviation that is farthest beyond what is allowed, who was asked, and on which texts."""
 
     found: Deviation
     reader: Reader
@@ -192,14 +185,7 @@ class Worst:
 
 
 def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | None = None) -> Finding:
-    """A failed property as a user would say it.
-
-    Args:
-        one: The property.
-        worst: Where it fails most.
-        tolerance: The largest deviation that passes.
-        smallest: Where it fails on the smallest input; None where none was looked for.
-    """
+    """A failed property as a user would say it: where it fails most, and the smallest input if one was looked for."""
     shown = smallest or worst
     texts = tuple(tuple(row.tolist()) for row in (shown.found.sample or shown.case.sample).rows)
     sentence = f"{FAULTS[one.fault]}: {worst.said}"
@@ -209,14 +195,7 @@ def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | 
 def worst_of(
     one: Property, readers: Sequence[Reader], cases: Sequence[Case], allowed: Callable[[Reader], float] = lambda _: 1.0
 ) -> Worst | None:
-    """The worst of a property, None where there was nothing to measure.
-
-    Args:
-        one: The property.
-        readers: Who is asked.
-        cases: About what.
-        allowed: What of each reader is tolerated: deviations are compared in these units.
-    """
+    """The worst of a property, in units of what is tolerated of each reader; None if there was nothing to measure."""
     worst, most = None, -1.0
     for reader in readers:
         unit = allowed(reader)

@@ -10,10 +10,7 @@ import pytest
 def assert_distribution(model: Any, *arguments: Any, **settings: Any) -> None:
     """Fails with every fault that ``nextword.check`` finds, each with the smallest input that shows it.
 
-    Args:
-        model: A model or scorer.
-        *arguments: As of ``nextword.check``.
-        **settings: As of ``nextword.check``; a scorer needs ``vocabulary``.
+    Arguments are those of ``nextword.check``; a scorer needs ``vocabulary``.
     """
     __tracebackhide__ = True
     from nextword.checking.checker import check

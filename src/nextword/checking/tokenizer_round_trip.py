@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from nextword.checking.audit.scorer_properties import PROBES
+from nextword.checking.audit.scorer_properties import CHANGES, PROBES
 from nextword.checking.findings import CheckRow, Finding
 from nextword.checking.property import FAULTS
 
@@ -19,9 +19,7 @@ def _without_accents(text: str) -> str:
 
 
 _CHANGES: tuple[Callable[[str], str], ...] = (
-    lambda text: " ".join(text.split()),
-    str.strip,
-    lambda text: "".join(one for one in text if one.isprintable()),
+    *(change for _, change in CHANGES),
     str.lower,
     lambda text: unicodedata.normalize("NFC", text),
     lambda text: unicodedata.normalize("NFKC", text),
@@ -35,9 +33,6 @@ def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
 
     A text that does not come back is no loss yet: decoding may drop a space that the tokens had. It is one where
     another text has the very same tokens, because what differs is then paid for by no bit.
-
-    Args:
-        tokenizer: One of transformers.
 
     Returns:
         A row, which never fails a check, and where something is lost a finding that is for bits per byte only.
@@ -76,24 +71,13 @@ def _lost(tokenizer: Any) -> tuple[list[tuple[str, str]], int]:
     lost: list[tuple[str, str]] = []
     changed = 0
     for text in PROBES:
-        back = _back(tokenizer, text)
+        tokens = _tokens(tokenizer, text)
+        back = str(tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))
         changed += back != text
-        lost += [(text, other) for other in _same_tokens(tokenizer, text, back)][:1]
+        others = (back, *(change(text) for change in _CHANGES))
+        lost += [(text, other) for other in others if other != text and _tokens(tokenizer, other) == tokens][:1]
     return lost, changed
-
-
-def _same_tokens(tokenizer: Any, text: str, back: str) -> Iterator[str]:
-    """Other texts that are the same tokens: what came back, and what tokenizers make of texts."""
-    tokens = _tokens(tokenizer, text)
-    for other in (back, *(change(text) for change in _CHANGES)):
-        if other != text and _tokens(tokenizer, other) == tokens:
-            yield other
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False).input_ids)
-
-
-def _back(tokenizer: Any, text: str) -> str:
-    tokens = _tokens(tokenizer, text)
-    return str(tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False))

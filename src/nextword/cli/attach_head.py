@@ -53,11 +53,9 @@ def attach(
     texts = read_texts(held, {} if field is None else {"text": field}, split, where="held") if held else None
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
-    kept = "nothing was written; the same command begins again"
-    with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
-        opened = open_model(model)
+    with interruptible(), share_bars(Console()) as watch:
         progress = partial(watch, "held-out text")
-        added = add_head(opened, head, out, texts, tokens=tokens, command=this_command(), progress=progress)
+        added = add_head(open_model(model), head, out, texts, tokens=tokens, command=this_command(), progress=progress)
     if added.calibration is not None:
         for line in calibration_lines(added.calibration):
             typer.echo(line)
@@ -71,11 +69,8 @@ def attach(
         typer.echo(f"Its settings are as given. One pass over held-out text chooses those that fit this model: {again}")
 
 
-# -- What a calibration chose, in lines for the terminal.
-
-
 def calibration_lines(calibration: CalibrationResults) -> Iterator[str]:
-    """What was chosen, what it brings, and what it took."""
+    """What a calibration chose, what it brings, and what it took, for the terminal."""
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in calibration.settings.items())
     interval = "" if calibration.low is None else f" ({calibration.low:.4f} to {calibration.high:.4f})"
     nats = f"{calibration.nll_without:.4f} nats per token without, "

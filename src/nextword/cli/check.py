@@ -80,18 +80,14 @@ def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None
 
 def _short(result: CheckReport) -> RenderableType:
     """One line a property, for which a narrow terminal has room; below it, in words, what failed or was not checked."""
-    from rich import box
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     from nextword.checking.findings import COLOURS
+    from nextword.cli.parts.run_and_show import plain_table
 
-    table = Table(title=Text(result.title), box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("property", no_wrap=True)
-    table.add_column("result", no_wrap=True)
-    for heading in ("worst", "tolerance"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(("property", "result"), ("worst", "tolerance"), no_wrap=True)
+    table.title = Text(result.title)
     for row in result.rows:
         worst = "" if row.worst is None else f"{row.worst:.2g}"
         tolerance = "" if row.worst is None else f"{row.tolerance:.2g}"

@@ -33,6 +33,7 @@ def classes(
     """Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number."""
     from rich.console import Console
 
+    from nextword.cli.parts.run_and_show import print_line
     from nextword.functional.frequency import TokenCounts, divide
     from nextword.runtime.pretrained import load_tokenizer
 
@@ -44,25 +45,19 @@ def classes(
         counted.expect_tokenizer(loaded, "--tokenizer")
     console = Console()
     # Lines of their own, because a title of a table is broken to the table's width.
-    for title, table in (
-        (
-            f"{found.count} classes by {named}, {counted.total:,} tokens of {counted.source}",
-            _classes(counted, found, loaded),
-        ),
-        ("Objective of MefMax: evenness between classes and within classes", _curve(counted, found, named)),
-    ):
-        console.print(title, soft_wrap=True, highlight=False, markup=False)
-        console.print(table)
+    print_line(console, f"{found.count} classes by {named}, {counted.total:,} tokens of {counted.source}")
+    console.print(_classes(counted, found, loaded))
+    print_line(console, "Objective of MefMax: evenness between classes and within classes")
+    console.print(_curve(counted, found, named))
 
 
 def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTrainedTokenizerBase | None) -> Table:
     from rich.text import Text
 
+    from nextword.cli.parts.run_and_show import plain_table
     from nextword.runtime.pretrained import token_label
 
-    table = _table()
-    for heading in ("class", "tokens", "share"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table((), ("class", "tokens", "share"), no_wrap=True)
     if tokenizer is not None:
         table.add_column("the most frequent", overflow="fold")
     masses = found.masses(counted.counts)
@@ -77,6 +72,7 @@ def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTraine
 def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
     from rich.text import Text
 
+    from nextword.cli.parts.run_and_show import plain_table
     from nextword.functional.frequency import evenness, mefmax_curve
 
     curve = mefmax_curve(counted.counts)
@@ -84,14 +80,11 @@ def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
         int(k): (float(between), float(within), "")
         for k, between, within in zip(curve.ks, curve.between, curve.within, strict=True)
     }
-    best = curve.best
-    rows[best] = (*rows[best][:2], "mefmax")
-    shown = _shown(sorted(rows), best)
-    table = _table()
-    for heading in ("classes", "between", "within", "sum"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows[curve.best] = (*rows[curve.best][:2], "mefmax")
+    step = -(-len(rows) // LONGEST_CURVE)
+    table = plain_table((), ("classes", "between", "within", "sum"), no_wrap=True)
     table.add_column("", no_wrap=True)
-    lines = [(k, *rows[k]) for k in shown]
+    lines = [(k, *rows[k]) for k in sorted(rows) if k == curve.best or (k - 1) % step == 0]
     if named != "mefmax":
         lines.append((found.count, *evenness(counted.counts, found), named))
         lines.sort(key=lambda line: line[0])
@@ -103,16 +96,3 @@ def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
         numbers = (f"{k:,}", f"{between:.4f}", f"{within:.4f}", f"{between + within:.4f}")
         table.add_row(*map(Text, numbers), Text(f"{bar} ◀ {mark}" if mark else bar), style="bold" if mark else None)
     return table
-
-
-def _shown(ks: list[int], best: int) -> list[int]:
-    """All numbers of classes, or where they are too many, every so many of them and the best."""
-    step = -(-len(ks) // LONGEST_CURVE)
-    return [k for k in ks if k == best or (k - 1) % step == 0]
-
-
-def _table() -> Table:
-    from rich import box
-    from rich.table import Table
-
-    return Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)

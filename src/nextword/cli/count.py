@@ -30,7 +30,7 @@ def count(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import interruptible
+    from nextword.cli.parts.run_and_show import interruptible, print_line
     from nextword.cli.parts.watch import waiting
     from nextword.functional.frequency import count_tokens
     from nextword.runtime.pretrained import load_tokenizer
@@ -48,7 +48,5 @@ def count(
             processes=processes,
             progress=lambda done: say(f"{done:,} texts counted"),
         )
-    console.print(
-        f"{counted.total:,} tokens, {counted.distinct:,} of {len(counted.counts):,} distinct: {out.resolve()}",
-        soft_wrap=True, highlight=False, markup=False,
-    )  # fmt: skip
+    tokens = f"{counted.total:,} tokens, {counted.distinct:,} of {len(counted.counts):,} distinct"
+    print_line(console, f"{tokens}: {out.resolve()}")

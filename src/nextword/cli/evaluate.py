@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import pair_of, systems_of
-
-QUIET_SECONDS = 5.0
-WRITING_SECONDS = 60.0
-"""How long another evaluation may take to write into the same folder."""
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nextword.results.records import EvaluationResults
+from nextword.cli.parts.option_groups import fields_of, systems_of
 
 Metrics = Annotated[
     list[str] | None,
@@ -64,10 +54,7 @@ def evaluate(
     ] = None,
     references: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What people wrote in place of the texts: as many texts, in the same order.",
-        ),
+        typer.Option(metavar="FILE", help="What people wrote in place of the texts: as many texts, in the same order."),
     ] = None,
     features: Annotated[
         Path | None, typer.Option(help="Folder for what models said of the texts; else beside each samples file.")
@@ -87,19 +74,21 @@ def evaluate(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import interruptible, this_command
+    from nextword.cli.parts.run_and_show import WRITING_SECONDS, interruptible, print_line, this_command
+    from nextword.cli.parts.watch import stage_bar
     from nextword.evaluation import EvaluateConfig
+    from nextword.evaluation import evaluate as measure
     from nextword.results.records import locked
-    from nextword.results.report import write_report
+    from nextword.results.report import evaluation_tables, write_report
     from nextword.settings.config import validated
     from nextword.settings.overrides import overridden
 
     of_metrics = [one for one in settings or [] if "." in one.partition("=")[0]]
     content = {
         "systems": systems_of(files),
-        "metrics": _with_settings(_split(metrics or ["all"]), of_metrics),
+        "metrics": _with_settings(metrics or ["all"], of_metrics),
         "tokenizer": tokenizer,
-        "fields": dict(pair_of(one, "--field", "text=prediction") for one in field or []),
+        "fields": fields_of(field, "text=prediction"),
         "references": references,
         "features": features,
     }
@@ -107,33 +96,31 @@ def evaluate(
     read = [file for paths in config.systems.values() for file in paths]
     _check_folder(out, [*read, references, tokenizer])
     console = Console()
-    with interruptible("what models said of the texts so far is kept beside the samples"):
-        results = _watched(config, console, this_command())
+    kept = "what models said of the texts so far is kept beside the samples"
+    with interruptible(kept), stage_bar(console) as progress:
+        results = measure(config, progress, this_command())
     with locked(out, this_command(), wait=WRITING_SECONDS):  # both files of one evaluation
         results.save(out / "results.json")
         write_report(results, out / "report.html")
-    _show(results, console, out)
+    for table in evaluation_tables(results):
+        console.print(table)
+    print_line(console, f"Report: {(out / 'report.html').resolve()}")
 
 
 def _check_folder(out: Path, inputs: list[Any]) -> None:
     """Raises ValueError, before anything is measured, where the results cannot be written to ``out``."""
     from nextword.results.records import kind_of
-    from nextword.runtime.corpora.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import existing_part, expect_inputs_kept
 
     results = out / "results.json"
     expect_inputs_kept({"--out": [results, out / "report.html"]}, inputs)
     if results.exists() and kind_of(results) != "evaluate":
         raise ValueError(f"{results} is of another kind of run ({kind_of(results)}); give another --out")
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    there = existing_part(out)
     if not there.is_dir():
         raise ValueError(f"--out {out}: {there} is a file, not a folder")
     if not os.access(there, os.W_OK):
         raise ValueError(f"--out {out}: {there} cannot be written to")
-
-
-def _split(specs: list[str]) -> list[str]:
-    """Several names in one option, as in ``distinct,rep``; behind a colon a comma separates settings."""
-    return [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
 
 
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:
@@ -142,6 +129,8 @@ def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str
     from nextword.settings.overrides import overridden
 
     named: dict[str, dict[str, Any]] = {}
+    # several names may stand in one option, as in distinct,rep; behind a colon a comma separates settings
+    specs = [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
     for spec in specs:
         if spec != "all":
             config = parse_metric(spec)
@@ -156,43 +145,3 @@ def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str
         named.setdefault(name, {"metric": name})
     changed = overridden(named, settings)
     return [*changed.values(), *(["all"] if "all" in specs else [])]
-
-
-def _watched(config: Any, console: Console, command: str) -> EvaluationResults:
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from nextword.evaluation import evaluate
-
-    if not console.is_terminal:
-        return evaluate(config, _Lines(), command)
-    text = TextColumn("{task.description}", markup=False)
-    with Progress(SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), console=console, transient=True) as bars:
-        task = bars.add_task("reading", total=None)
-
-        def watch(stage: str, done: int, total: int) -> None:
-            bars.update(task, description=stage, completed=done, total=total or None)
-
-        return evaluate(config, watch, command)
-
-
-class _Lines:
-    """Elsewhere than on a terminal: one plain line on stderr for each stage of a long evaluation."""
-
-    def __init__(self) -> None:
-        self._stage = ""
-        self._began = time.monotonic()
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Told at every step; says something where a new stage begins after some seconds of silence."""
-        if stage != self._stage and time.monotonic() - self._began > QUIET_SECONDS:
-            typer.echo(stage, err=True)
-            self._began = time.monotonic()
-        self._stage = stage
-
-
-def _show(results: EvaluationResults, console: Console, out: Path) -> None:
-    from nextword.results.report import evaluation_tables
-
-    for table in evaluation_tables(results):
-        console.print(table)
-    console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)

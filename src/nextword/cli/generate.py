@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import ComputingOptions, option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, fields_of, option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 
 if TYPE_CHECKING:
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from nextword.inference.generation.prompts import TextPrompt
 
 STDIN = "-"
-STEPS = 10_000
-"""Of the bar that shows progress."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +158,7 @@ def generate(
 
     from nextword.cli.parts.watch import waiting
     from nextword.inference.generation.generation_run import GenerationRun
+    from nextword.inference.generation.terminal import ColouredText, show_text
     from nextword.inference.scoring.opened_model import open_model
 
     console = Console()
@@ -174,7 +171,7 @@ def generate(
         if output.out is not None:
             _write(run, output.out, output.score_references)
         elif console.is_terminal and len(prompts) == len(run.passes) == run.passes[0].samples == 1:
-            _show_single(run, console)
+            show_text(run, ColouredText(console))
         else:
             _print_texts(run, console)
 
@@ -186,7 +183,7 @@ def _prompts(reading: PromptOptions) -> list[TextPrompt]:
         raise ValueError("--prompt and a file of prompts are both given; give one of them")
     if reading.prompt:
         return [TextPrompt(text, id=number) for number, text in enumerate(reading.prompt)]
-    fields = dict(_field(one) for one in reading.field or [])
+    fields = fields_of(reading.field, "prompt=question")
     if reading.prompts is not None and reading.prompts != STDIN:
         return read_prompts(Path(reading.prompts), reading.whole, fields)
     if reading.prompts is None and sys.stdin.isatty():
@@ -200,30 +197,17 @@ def _prompts(reading: PromptOptions) -> list[TextPrompt]:
     return piped_prompts(text, reading.whole, fields)
 
 
-def _field(given: str) -> tuple[str, str]:
-    field, equals, key = given.partition("=")
-    if not (field and equals and key):
-        raise ValueError(f"--field {given}: write it like --field prompt=question")
-    return field, key
-
-
 def _write(run: GenerationRun, out: Path, scored: bool) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import this_command
+    from nextword.cli.parts.watch import writing_bar
     from nextword.inference.generation.generation_run import write_samples_files
 
-    with _progress(Console(stderr=True)) as progress:
+    with writing_bar(Console(stderr=True)) as progress:
         paths = write_samples_files(run, out, scored, progress, this_command())
     for path in paths:
         typer.echo(path)
-
-
-def _show_single(run: GenerationRun, console: Console) -> None:
-    """Word by word where tokens come one after the other, else the whole text at its end; coloured by source."""
-    from nextword.inference.generation.terminal import ColouredText, show_text
-
-    show_text(run, ColouredText(console))
 
 
 def _print_texts(run: GenerationRun, console: Console) -> None:
@@ -237,20 +221,3 @@ def _print_texts(run: GenerationRun, console: Console) -> None:
             seed = "" if one.seed is None else f", seed {one.seed}, sample {text.row.sample}"
             typer.secho(f"--- prompt {text.row.prompt.example.id}, {one.title}{seed}", dim=console.is_terminal)
         typer.echo(with_prompt(run.opened, text))
-
-
-@contextlib.contextmanager
-def _progress(console: Console) -> Iterator[Any]:
-    """A bar with the time that is left, on a terminal; nothing elsewhere."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("writing"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks: list[Any] = []
-
-        def report(share: float) -> None:
-            if not tasks:  # what was there before counts as done, not as fast
-                tasks.append(bars.add_task("", total=STEPS, completed=round(STEPS * share)))
-            bars.update(tasks[0], completed=round(STEPS * share))
-
-        yield report

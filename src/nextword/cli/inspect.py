@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import ComputingOptions, option_groups
-from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+from nextword.cli.parts.option_groups import ComputingOptions, named_path, option_groups
+from nextword.cli.parts.run_and_show import interruptible, print_line, quiet_libraries
 
 if TYPE_CHECKING:
     from nextword.results.records.token_trace import TraceRecord
@@ -104,7 +104,9 @@ def inspect(
 
     nextword inspect plain=runs/softmax cache=runs/cache --prompt "The king" --continue 60
     """
-    inputs = _inputs(reading)
+    files = {"text": reading.text, "source": reading.source, "auxiliary": reading.auxiliary}
+    inputs = {name: _text_of(file, f"--{name}") for name, file in files.items() if file is not None}
+    inputs |= {"prompt": reading.prompt} if reading.prompt else {}
     _expect_models(models, reading, writing)
     _expect_writable(page, models, reading)
 
@@ -112,7 +114,7 @@ def inspect(
 
     from nextword.cli.parts.watch import waiting
 
-    with interruptible("nothing was written; the same command begins again", goes_on=False):
+    with interruptible():
         generation = _generation(writing)
         with waiting(Console(), "opening the model") as say:
             records = _traces(models, inputs, generation, page, computing, say)
@@ -121,19 +123,6 @@ def inspect(
 
 def _is_trace(model: str) -> bool:
     return model.endswith(".json")
-
-
-def _named(model: str) -> tuple[str | None, str]:
-    """What the page calls a model, where that is given, and its folder or hub name."""
-    name, equals, location = model.partition("=")
-    return (name, location) if equals and not Path(model).exists() else (None, model)
-
-
-def _inputs(reading: TextOptions) -> dict[str, str]:
-    """Texts by the argument of ``trace`` that they are."""
-    files = {"text": reading.text, "source": reading.source, "auxiliary": reading.auxiliary}
-    texts = {name: _text_of(file, f"--{name}") for name, file in files.items() if file is not None}
-    return texts | ({"prompt": reading.prompt} if reading.prompt else {})
 
 
 def _text_of(file: Path, option: str) -> str:
@@ -164,7 +153,7 @@ def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWr
         )
     asked = [model for model in models if not _is_trace(model)]
     for model in asked:
-        path = _named(model)[1]
+        path = named_path(model)[1]
         file = Path(path).expanduser()
         if file.is_file() and not is_gguf(file):
             raise ValueError(
@@ -185,20 +174,19 @@ def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWr
 
 def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions) -> None:
     """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
-    from nextword.runtime.corpora.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import existing_part, expect_inputs_kept
 
     asked = [model for model in models if not _is_trace(model)]
     traces = page.json or []
     expect_inputs_kept(
         {"--out": [page.out], "--json": traces},
-        [reading.text, reading.source, reading.auxiliary, *(_named(model)[1] for model in models)],
+        [reading.text, reading.source, reading.auxiliary, *(named_path(model)[1] for model in models)],
     )
     for option, file in [("--out", page.out), *(("--json", trace) for trace in traces)]:
-        there = next(folder for folder in file.absolute().parents if folder.exists())
+        there = existing_part(file.absolute().parent)
         if file.is_dir() or not there.is_dir():
-            folder = file if file.is_dir() else there
-            what = "a folder" if file.is_dir() else "a file"
-            raise ValueError(f"{option} {file}: must be a file to write ({folder} is {what}); give another path")
+            is_what = f"{file} is a folder" if file.is_dir() else f"{there} is a file"
+            raise ValueError(f"{option} {file}: must be a file to write ({is_what}); give another path")
     if page.json and len(page.json) != len(asked):
         raise ValueError(f"--json: must be given once for each model ({len(page.json)} given for {len(asked)})")
 
@@ -232,9 +220,9 @@ def _traces(
         if _is_trace(model):
             records.append(TraceRecord.load(model))
             continue
-        say(f"opening {_named(model)[1]}")
+        say(f"opening {named_path(model)[1]}")
         ask = _asking(model, page, computing)
-        say(f"asking {_named(model)[1]}")
+        say(f"asking {named_path(model)[1]}")
         record = ask(**inputs) if "text" in inputs else ask(**inputs, **generation)
         if "text" not in inputs and len(models) > 1:
             # Both are asked about the text, for what is written need not be the tokens that a tokenizer makes of it.
@@ -247,12 +235,11 @@ def _traces(
 
 
 def _asking(model: str, page: PageOptions, computing: ComputingOptions) -> Callable[..., TraceRecord]:
-    """``trace`` of one model."""
     from nextword.inference.inspection.trace_example import trace
     from nextword.inference.scoring.opened_model import open_model
 
     quiet_libraries()
-    name, location = _named(model)
+    name, location = named_path(model)
     opened = open_model(location, computing.device, computing.dtype, name)
     return partial(trace, opened, candidates=page.candidates, places=page.places)
 
@@ -269,9 +256,7 @@ def _write(records: list[TraceRecord], page: PageOptions) -> None:
     write_atomically(page.out, html)
     console = Console()
     for record in records:
-        nats = -math.fsum(record.tokens.log_prob) / len(record.tokens.log_prob)
-        console.print(
-            f"{record.model.name}: {len(record.tokens.log_prob):,} tokens, {nats:.3f} nats a token",
-            soft_wrap=True, highlight=False, markup=False,
-        )  # fmt: skip
-    console.print(f"Page: {page.out.resolve()}", soft_wrap=True, highlight=False, markup=False)
+        count = len(record.tokens.log_prob)
+        nats = -math.fsum(record.tokens.log_prob) / count
+        print_line(console, f"{record.model.name}: {count:,} tokens, {nats:.3f} nats a token")
+    print_line(console, f"Page: {page.out.resolve()}")

@@ -70,14 +70,7 @@ def recipes() -> None:
 
 
 class ListedRow(NamedTuple):
-    """A line of a list.
-
-    Attributes:
-        name: How it is written.
-        meaning: What it is, in a sentence.
-        example: A spec with it.
-        page: The file that explains it; None: not a part of this library.
-    """
+    """A line of a list: a name, what it is, a spec with it, and its page, which parts of others do not have."""
 
     name: str
     meaning: str
@@ -96,8 +89,8 @@ def _show(kind: str, found: Catalogue, folder: str, by_name: str = "") -> None:
 
 def _show_modifiers(found: Catalogue, folder: str) -> None:
     rows = []
+    settings = {name: found.settings(entry) for name, entry in found.registered("registry").items()}
     for modifier in found.registered("modifiers").values():
-        settings = {name: found.settings(entry) for name, entry in found.registered("registry").items()}
         after = ", ".join(name for name, fields in settings.items() if modifier.field in fields)
         for name, meaning, spec, page in modifier.modifier_entries:
             rows.append(_row(modifier, name, f"{meaning} After {after}.", spec, page))
@@ -105,7 +98,6 @@ def _show_modifiers(found: Catalogue, folder: str) -> None:
 
 
 def _row(entry: CatalogueEntry, name: str, meaning: str, spec: str, page: str) -> ListedRow:
-    """A line about a registered class, which says where it comes from and has no page where that is elsewhere."""
     if entry.origin is None:
         return ListedRow(name, meaning, spec, f"{page}.md")
     return ListedRow(name, f"{meaning} From {entry.origin}.".strip(), spec, None)
@@ -132,7 +124,7 @@ def example(docstring: str, name: str) -> str:
 
 
 def _print(kind: str, rows: list[ListedRow], folder: str, hint: str = "") -> None:
-    """The rows as a table; names, specs and pages keep whole, so only the text is broken to fit the terminal."""
+    # names, specs and pages keep whole, so only the text is broken to fit the terminal
     from rich import box
     from rich.console import Console
     from rich.table import Table

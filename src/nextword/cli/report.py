@@ -23,6 +23,7 @@ def report(
     """Write report.html from results.json and print the table; of a reproduced table, the page beside its record."""
     from rich.console import Console
 
+    from nextword.cli.parts.run_and_show import print_line
     from nextword.results.records import EvaluationResults, Results, kind_of
     from nextword.results.records.reproduced_table import ReproducedTable
     from nextword.results.records.survey_files import SurveyResults
@@ -45,19 +46,19 @@ def report(
     if kind == "reproduce":
         reproduced = ReproducedTable.load(path)
         write_reproduced_tables([reproduced], page, root="../../../")
-        console.print(reproduced_table(reproduced))
+        tables = [reproduced_table(reproduced)]
     elif kind == "evaluate":
         evaluation = EvaluationResults.load(path)
         write_report(evaluation, page)
-        for table in evaluation_tables(evaluation):
-            console.print(table)
+        tables = evaluation_tables(evaluation)
     elif kind == "survey-results":
         survey = SurveyResults.load(path)
         write_survey_report(survey, page)
-        for table in survey_tables(survey):
-            console.print(table)
+        tables = survey_tables(survey)
     else:
         results = Results.load(path)
         write_report(results, page)
-        console.print(results_table(results))
-    console.print(f"Report: {page.resolve()}", soft_wrap=True, highlight=False, markup=False)
+        tables = [results_table(results)]
+    for table in tables:
+        console.print(table)
+    print_line(console, f"Report: {page.resolve()}")

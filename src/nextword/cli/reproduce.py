@@ -15,8 +15,6 @@ from nextword.cli.parts.reproduction_plan import plan_reproduction
 from nextword.runtime import processes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
 
     from nextword.experiments.reproduction.reproduce_tables import Reproduced, Request
@@ -105,7 +103,6 @@ def reproduce(
 
 
 def _list_tables() -> None:
-    """Papers and their tables, with what each shows."""
     from rich.console import Console
     from rich.table import Table
 
@@ -138,31 +135,25 @@ def _run(request: Request) -> None:
         train_with_main()
         return
     console = Console()
-    with processes.leading(), interruptible("nothing was begun yet"), watching(console) as progress:
-        done = reproduce_tables(request, progress, _announcement(console))
-    _show(done, request, console)
-
-
-def _announcement(console: Console) -> Callable[[str, int, int], None]:
-    """Says which experiment begins."""
 
     def say(name: str, number: int, count: int) -> None:
         console.print(f"experiment {number} of {count}: {name}", markup=False, highlight=False)
 
-    return say
+    with processes.leading(), interruptible("nothing was begun yet"), watching(console) as progress:
+        done = reproduce_tables(request, progress, say)
+    _show(done, request, console)
 
 
 def _show(done: Reproduced, request: Request, console: Console) -> None:
-    """The tables, where the pages are, and what failed (code 3)."""
     from nextword.cli.parts.errors import RUNS_FAILED, complain
+    from nextword.cli.parts.run_and_show import print_line
     from nextword.cli.parts.watch import failure_line
     from nextword.experiments.reproduction.reproduce_tables import ALL_TABLES
     from nextword.results.report import reproduced_table
 
     for table in done.tables:
         console.print(reproduced_table(table))
-    page = (request.out / ALL_TABLES).resolve()
-    console.print(f"Tables: {page}", soft_wrap=True, highlight=False, markup=False)
+    print_line(console, f"Tables: {(request.out / ALL_TABLES).resolve()}")
     if done.failures:
         for run in done.failures:
             complain(failure_line(run), kind="failed")

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import ComputingOptions, option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, fields_of, named_path, option_groups
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from nextword.results.records import ScoreResults
-
-WRITING_SECONDS = 60.0
-"""How long another score may take to write into the same folder."""
-
 
 MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
 """A folder with one of them is a model, perhaps half of one."""
@@ -96,46 +86,54 @@ def score(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import interruptible, this_command
+    from nextword.cli.parts.run_and_show import (
+        WRITING_SECONDS,
+        interruptible,
+        print_line,
+        quiet_libraries,
+        this_command,
+    )
+    from nextword.cli.parts.watch import share_bars
+    from nextword.inference.scoring.measurement.data_files import read_texts
     from nextword.results.records import locked, write_atomically
     from nextword.results.report import score_csv, score_tables
-
-    models, texts = told_apart(words or [], model or [], data or [])
-    _expect_kept([*models.values(), *texts], tokens, out)
-    fields = dict(map(_pair, field or []))
-    _expect_same(out, models, texts, fields, settings)
-    console = Console()
-    goes_on = out is not None and tokens is None
-    kept = f"what is done is kept in {out}" if goes_on else "nothing was written; the same command begins again"
-    with interruptible(kept, goes_on):
-        results = _AskedScore(models, texts, fields, settings, computing).measured(tokens, out, console)
-    if out is not None:
-        with locked(out, this_command(), wait=WRITING_SECONDS):
-            write_atomically(_written(out)[1], score_csv(results))
-    for table in score_tables(results):
-        console.print(table)
-    for path in [*([tokens] if tokens else []), *_written(out)[:1]]:
-        console.print(f"Written: {path.resolve()}", soft_wrap=True, highlight=False, markup=False)
-
-
-def _written(out: Path | None) -> list[Path]:
-    return [] if out is None else [out / "score.json", out / "score.csv"]
-
-
-def _expect_kept(inputs: list[str], tokens: Path | None, out: Path | None) -> None:
-    """Raises ValueError where a file that would be written is one that is read."""
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
-    expect_inputs_kept({"--tokens": [tokens], "--out": _written(out)}, inputs)
+    models, texts = told_apart(words or [], model or [], data or [])
+    written = [] if out is None else [out / "score.json", out / "score.csv"]
+    expect_inputs_kept({"--tokens": [tokens], "--out": written}, [*models.values(), *texts])
+    fields = fields_of(field, "text=story")
+    if out is not None:
+        _expect_same(out, models, texts, fields, settings)
+    console = Console()
+    with interruptible(f"what is done is kept in {out}" if out is not None and tokens is None else None):
+        quiet_libraries()
+        given = read_texts(texts, fields, settings.split, settings.sample_by)
+
+        from nextword.inference.scoring.measurement.all_models import score_models
+        from nextword.inference.scoring.opened_model import open_model
+        from nextword.settings.overrides import overridden
+
+        changes = overridden({}, settings.set or [])
+        opened = [
+            partial(open_model, path, computing.device, computing.dtype, name, changes) for name, path in models.items()
+        ]
+        with share_bars(console) as watch:
+            results = score_models(
+                opened, given, settings, tokens=tokens, out=out, processes=computing.processes,
+                progress=watch, command=this_command(),
+            )  # fmt: skip
+    if out is not None:
+        with locked(out, this_command(), wait=WRITING_SECONDS):
+            write_atomically(out / "score.csv", score_csv(results))
+    for table in score_tables(results):
+        console.print(table)
+    for path in [*([tokens] if tokens else []), *written[:1]]:
+        print_line(console, f"Written: {path.resolve()}")
 
 
 def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Models by name, and data.
-
-    Args:
-        words: Of both.
-        models: Which are models in any case.
-        data: Which are data in any case.
+    """Models by name, and data: of words that may be either, of models in any case, and of data in any case.
 
     Raises:
         ValueError: A word is neither, there is no model or no data, or two models have one name.
@@ -181,9 +179,7 @@ def _is_data(word: str) -> bool:
 def _add(named: dict[str, str], word: str) -> None:
     from nextword.runtime.pretrained import model_location
 
-    name, equals, path = word.partition("=")
-    if not equals or Path(word).exists():
-        name, path = "", word
+    name, path = named_path(word)
     location = model_location(path)
     name = name or (location.resolve().name if isinstance(location, Path) else location)
     if name in named:
@@ -194,23 +190,14 @@ def _add(named: dict[str, str], word: str) -> None:
     named[name] = str(location)
 
 
-def _pair(given: str) -> tuple[str, str]:
-    left, equals, right = given.partition("=")
-    if not (left and equals and right):
-        raise ValueError(f"--field {given}: must be FIELD=COLUMN; write it like --field text=story")
-    return left, right
-
-
 def _expect_same(
-    out: Path | None, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
+    out: Path, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
 ) -> None:
     """Raises ValueError, before anything is measured, where a score of something else would be written over."""
     from nextword.results.records import ScoreResults, kind_of
+    from nextword.runtime.corpora.output_files import existing_part
 
-    path = None if out is None else out / "score.json"
-    if out is None or path is None:
-        return
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    path, there = out / "score.json", existing_part(out)
     if not there.is_dir():
         raise ValueError(f"--out {out}: must be a folder ({there} is a file); give another")
     if not path.exists():
@@ -225,38 +212,3 @@ def _expect_same(
     if changed:
         said = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
         raise ValueError(f"{path}: must be of the same score to be replaced ({said}); give another --out")
-
-
-@dataclass(frozen=True)
-class _AskedScore:
-    """What is scored, and how."""
-
-    models: dict[str, str]
-    data: list[str]
-    fields: dict[str, str]
-    settings: ScoreOptions
-    computing: ProcessOptions
-
-    def measured(self, tokens: Path | None, out: Path | None, console: Console) -> ScoreResults:
-        """Scores it."""
-        from nextword.cli.parts.run_and_show import quiet_libraries, this_command
-        from nextword.cli.parts.watch import share_bars
-        from nextword.inference.scoring.measurement.data_files import read_texts
-
-        quiet_libraries()
-        given = read_texts(self.data, self.fields, self.settings.split, self.settings.sample_by)
-
-        from nextword.inference.scoring.measurement.all_models import score_models
-        from nextword.inference.scoring.opened_model import open_model
-        from nextword.settings.overrides import overridden
-
-        changes = overridden({}, self.settings.set or [])
-        opened = [
-            partial(open_model, path, self.computing.device, self.computing.dtype, name, changes)
-            for name, path in self.models.items()
-        ]
-        with share_bars(console) as watch:
-            return score_models(
-                opened, given, self.settings, tokens=tokens, out=out, processes=self.computing.processes,
-                progress=watch, command=this_command(),
-            )  # fmt: skip

@@ -11,7 +11,7 @@ import typer
 from nextword.cli.parts.completion import complete_conditioner, complete_head, complete_method, complete_objective
 from nextword.cli.parts.errors import complain, plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
+from nextword.cli.parts.run_and_show import interruptible, print_line, quiet_libraries, this_command
 from nextword.runtime import processes
 
 if TYPE_CHECKING:
@@ -105,22 +105,14 @@ def train(
     if data is not None:
         table = content.get("data")
         content["data"] = {**(table if isinstance(table, dict) else {}), "path": data}
-    if fsdp:
-        content["training"] = {**content.get("training", {}), "fsdp": True}
-    if shard_vocabulary:
-        content["training"] = {**content.get("training", {}), "shard_vocabulary": True}
-    if report_to:
-        content["training"] = {**content.get("training", {}), "report_to": list(report_to)}
+    training = {"fsdp": fsdp, "shard_vocabulary": shard_vocabulary, "report_to": report_to}
+    if chosen := {key: value for key, value in training.items() if value}:
+        content["training"] = {**content.get("training", {}), **chosen}
     config = configured(content, overrides)
     _train_and_show(config, out or Path("runs") / (Path(recipe).stem if recipe else "train"))
 
 
 def _train_and_show(config: TrainConfig, out: Path) -> None:
-    """Trains and prints what was measured.
-
-    Raises:
-        typer.Exit: With code 130 after Ctrl-C, when what is kept and the command that goes on are printed.
-    """
     from rich.console import Console
 
     from nextword.cli.parts.watch_training import watching_training
@@ -144,9 +136,7 @@ def _show(results: TrainingResults, out: Path, console: Console) -> None:
     for name, value in results.evaluation.metrics.items():
         low, high = value.low, value.high
         interval = f" ({number(low)} to {number(high)})" if low is not None and high is not None else ""
-        console.print(
-            f"{name}: {number(value.value)}{interval}, {value.unit}", markup=False, highlight=False, soft_wrap=True
-        )
+        print_line(console, f"{name}: {number(value.value)}{interval}, {value.unit}")
     for failure in (one for one in results.checks if one.verdict == "FAILED"):
         complain(str(failure.explanation), kind="check failed")
-    console.print(f"Model: {out.resolve()}", soft_wrap=True, highlight=False, markup=False)
+    print_line(console, f"Model: {out.resolve()}")

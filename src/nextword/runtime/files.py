@@ -84,7 +84,8 @@ class Record(DeferredModel):
             # Through JSON text, because strictness of JSON knows that an array may be a tuple and 1 a float.
             return cls.model_validate_json(json.dumps(content))
         except ValidationError as error:
-            wrong = "\n".join(f"  {_place(line['loc'], content)}{_plain(line['msg'])}" for line in error.errors())
+            lines = [(_place(line["loc"], content), line["msg"]) for line in error.errors()]
+            wrong = "\n".join(f"  {place}{message.removeprefix('Value error, ')}" for place, message in lines)
             raise ValueError(f"{path} is no valid {cls.__name__} record:\n{wrong}") from None
 
 
@@ -133,7 +134,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _place(loc: tuple[int | str, ...], content: Any) -> str:
-    """Where an error is, with the run called by its name instead of its index."""
+    # a run is called by its name instead of its index
     if len(loc) > 1 and loc[0] == "runs" and isinstance(loc[1], int):
         run = content["runs"][loc[1]]
         if isinstance(run, dict):
@@ -141,10 +142,6 @@ def _place(loc: tuple[int | str, ...], content: Any) -> str:
             # A message about a run as a whole already names it.
             return f"run '{run.get('method')}' (seed {run.get('seed')}), {inner}: " if inner else ""
     return f"{'.'.join(str(part) for part in loc)}: " if loc else ""
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")
 
 
 def non_finite(value: Any, where: str = "") -> Iterator[str]:
@@ -175,10 +172,8 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
     them the owner renews a second file every few seconds, and when it has been silent for ``LEASE_SECONDS`` on
     another machine, the next process goes on.
 
-    Args:
-        folder: What is written to.
-        command: What the owner does, for the message that others get.
-        wait: Seconds to wait for another process of this machine.
+    ``command`` is what the owner does, for the message that others get; ``wait`` are seconds to wait for another
+    process of this machine.
 
     Raises:
         ValueError: Nothing can be written there, or another process holds the folder; says which one, where, since when
@@ -207,11 +202,8 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
 
 
 def expect_writable(lock: Path) -> None:
-    """Makes the file of a lock, and its folder: a lock that cannot be made is taken for one that another process holds.
-
-    Raises:
-        ValueError: Nothing can be written there.
-    """
+    """Makes the file of a lock, and its folder; ValueError where nothing can be written there."""
+    # a lock that cannot be made would be taken for one that another process holds
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()

@@ -20,11 +20,7 @@ def is_adapter(path: str | Path) -> bool:
 
 
 def model_of(path: str | Path) -> str | Path:
-    """The model that an adapter belongs to, by folder or hub name; a path that is no adapter is itself the model's.
-
-    Raises:
-        ValueError: The adapter does not say.
-    """
+    """The model that an adapter belongs to, by folder or hub name; a path that is no adapter is itself the model's."""
     if not is_adapter(path):
         return path
     base = json.loads((Path(path).expanduser() / SETTINGS).read_bytes()).get("base_model_name_or_path")
@@ -38,12 +34,8 @@ def from_adapter(
 ) -> Any:
     """What ``kind.from_pretrained`` gives of the model that an adapter belongs to, with the adapter merged into it.
 
-    Args:
-        kind: A class of transformers, such as ``AutoModelForCausalLM``.
-        folder: Of the adapter; a tokenizer in it goes before that of the model.
-        open_model: Opens the model that it belongs to, or its configuration or tokenizer: of the same arguments.
-        output_loading_info: As in transformers.
-        **kwargs: Further arguments of ``kind.from_pretrained``.
+    A tokenizer beside the adapter goes before that of the model. ``open_model`` opens the model, its configuration or
+    its tokenizer, of the same arguments.
 
     Raises:
         ValueError: The adapter does not say to which model it belongs, cannot be merged, or peft is missing. What

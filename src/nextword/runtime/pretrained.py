@@ -60,7 +60,6 @@ def model_location(path: str | Path) -> str | Path:
 
 
 def _models_inside(folder: Path) -> str:
-    """What a message says of a folder that is no model: the models of a comparison in it, where it is one's folder."""
     found = [config.parent for config in sorted(folder.glob(COMPARED_MODELS))]
     if not found:
         return " (was saving interrupted?)"
@@ -135,11 +134,6 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
 
     An adapter of peft is merged into the model that it belongs to.
 
-    Args:
-        kind: A class of transformers, such as ``AutoModelForCausalLM``.
-        location: A folder, a GGUF file or a hub name.
-        **kwargs: Further arguments of ``kind.from_pretrained``.
-
     Raises:
         GgufError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. What transformers
             raises of other models.
@@ -176,7 +170,7 @@ def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kw
 
 @functools.lru_cache(maxsize=4)
 def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
-    """Kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times."""
+    # kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times
     from transformers import AutoConfig
 
     print(f"reading {file} (a folder that the model is saved in reads faster)", file=sys.stderr)
@@ -187,7 +181,7 @@ def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
 
 
 def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
-    """Without GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it."""
+    # GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it
     from tokenizers import Tokenizer
     from transformers.integrations.gguf.reader import read_gguf_metadata
 
@@ -201,7 +195,7 @@ def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
 
 
 def _as_ordinary(model: Any, file: Path) -> None:
-    """Takes the marks of a quantised model off one whose weights are unpacked: transformers would not save it."""
+    # its weights are unpacked; with the marks of a quantised model, transformers would not save it
     for mark in ("hf_quantizer", "quantization_method", "is_quantized"):
         vars(model).pop(mark, None)
     for mark in ("quantization_config", "_is_quantized"):
@@ -262,15 +256,7 @@ def encoder_named(name: str) -> str | None:
 
 
 def encoder_location(name: str, where: str) -> str:
-    """Folder or hub name of an encoder that is needed.
-
-    Args:
-        name: A folder, a hub name, or "minilm".
-        where: The setting or argument that names it, for messages.
-
-    Raises:
-        ValueError: "minilm", and its package is not installed.
-    """
+    """As ``encoder_named`` of an encoder that is needed: ValueError, which names the setting ``where``, without it."""
     found = encoder_named(name)
     if found is None:
         raise ValueError(
@@ -284,15 +270,7 @@ _FOR_SENTENCEPIECE = {"sentencepiece": "sentencepiece", "google.protobuf": "prot
 
 
 def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of that folder, GGUF file or hub name.
-
-    Args:
-        name: The folder, the file or the name.
-        where: The setting that names it, for messages.
-
-    Raises:
-        ValueError: There is none, or it cannot be read.
-    """
+    """The tokenizer of that folder, GGUF file or hub name; ValueError, which names ``where``, if there is none."""
     from transformers import AutoTokenizer
 
     try:
@@ -389,12 +367,8 @@ def _bytes_of(piece: str) -> bytes:
 
 
 def _visible(text: str) -> str:
-    return "".join(_SPACE if one == " " else one if _is_seen(one) else _escaped(one) for one in text)
+    def seen(one: str) -> str:
+        is_itself = one.isprintable() and one not in ("\\", _SPACE)
+        return one if is_itself else one.encode("unicode_escape").decode("ascii")
 
-
-def _is_seen(character: str) -> bool:
-    return character.isprintable() and character not in ("\\", _SPACE)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(_SPACE if one == " " else seen(one) for one in text)

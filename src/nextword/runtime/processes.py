@@ -42,11 +42,8 @@ def is_main() -> bool:
 class _Lead:
     """What the main process knows of the others."""
 
-    def __init__(self) -> None:
-        self.leads = False
-        """Whether the others wait for what it sends."""
-        self.out_of_step = False
-        """Whether the others may be anywhere: something failed in the middle of what all do."""
+    leads = False  # whether they wait for what it sends
+    out_of_step = False  # whether they may be anywhere: something failed in the middle of what all do
 
 
 _lead = _Lead()
@@ -74,9 +71,7 @@ def leading() -> Iterator[None]:
 def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
     """Sends the others what they are to do, too, within this block; nothing where none waits.
 
-    Args:
-        asked: What ``received`` gives them.
-        agreed: An error that all raise, if one does; after it all go on.
+    ``agreed`` is an error that all raise, if one does; after it all go on.
 
     Raises:
         SystemExit: After any other error in such a block, the processes are out of step and must be started again.
@@ -139,7 +134,7 @@ def connect() -> None:
 
 
 def _broadcast(sent: Any) -> Any:
-    """What the main process sends."""
+    # gives all what the main process sends
     import torch
 
     connect()

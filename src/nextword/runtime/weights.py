@@ -49,11 +49,7 @@ def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None)
 
 
 class MemoryMappedModel(TorchFunctionMode):
-    """Within this block modules are made as ever, to the bit, but their weights lie in files.
-
-    Args:
-        folder: Where.
-    """
+    """Within this block modules are made as ever, to the bit, but their weights lie in files of a folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -74,10 +70,7 @@ class MemoryMappedModel(TorchFunctionMode):
 def convert(model: PreTrainedModel, dtype: torch.dtype, folder: Path | None = None) -> None:
     """Brings a model to a precision in place, all but what it keeps in single precision, as ``from_pretrained`` does.
 
-    Args:
-        model: The model.
-        dtype: The precision.
-        folder: Where what changes is written; None: it stays in memory.
+    What changes is written to ``folder``, where one is given.
     """
     kept = "|".join(name.replace("*", ".*") for name in model._get_dtype_plan(dtype))
     for name, weight in model.state_dict(keep_vars=True).items():  # without buffers that are made, not saved
@@ -111,11 +104,8 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 def built(build: Callable[[], M], name: str) -> M:
     """What ``build`` makes, if there is memory for it.
 
-    It is built on the meta device first, where tensors have shapes and take no memory.
-
-    Args:
-        build: Makes the module, and depends on nothing that it changes.
-        name: What it is, for the message.
+    It is built on the meta device first, where tensors have shapes and take no memory; so ``build`` must depend on
+    nothing that it changes.
 
     Raises:
         ValueError: Its parameters and buffers would take more memory than there is.

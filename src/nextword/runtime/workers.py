@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import active_children
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
@@ -17,27 +17,19 @@ from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 from nextword.settings import plugins
 
 Opened = TypeVar("Opened")
-Needed = TypeVar("Needed", contravariant=True)
-Answer = TypeVar("Answer", covariant=True)
+Answer = TypeVar("Answer")
 
 MOST_PROCESSES = 1024
 
-
-class WorkerTask(Protocol[Needed, Answer]):
-    """A piece of work; it can be pickled, and so can its answer."""
-
-    def __call__(self, opened: Needed) -> Answer:
-        """Does it."""
+WorkerTask = Callable[[Opened], Answer]
+"""A piece of work; it can be pickled, and so can its answer."""
 
 
 class Workers(ABC, Generic[Opened]):
-    """Carries out tasks.
-
-    Attributes:
-        in_this_process: Whether a task may speak to this process while it is carried out.
-    """
+    """Carries out tasks."""
 
     in_this_process: bool
+    """Whether a task may speak to this process while it is carried out."""
 
     @abstractmethod
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
@@ -49,11 +41,7 @@ class Workers(ABC, Generic[Opened]):
 
 
 class ThisProcess(Workers[Opened]):
-    """One task after another, here.
-
-    Args:
-        open_one: Opens what tasks need.
-    """
+    """One task after another, here."""
 
     in_this_process = True
 
@@ -70,11 +58,7 @@ class Processes(Workers[Opened]):
     """Processes of ``torch.utils.data.DataLoader``: each opens what it needs once, and computes in one thread.
 
     ``datasets.map`` would fork this process, which neither CUDA nor the threads of torch survive, and open a model anew
-    at each call.
-
-    Args:
-        open_one: Opens what tasks need; can be pickled.
-        count: How many.
+    at each call. What opens it here must be picklable.
     """
 
     in_this_process = False
@@ -87,7 +71,7 @@ class Processes(Workers[Opened]):
             sampler=self._tasks,
             batch_size=None,
             num_workers=count,
-            collate_fn=_as_it_is,
+            collate_fn=_as_it_is,  # else torch would make tensors of an answer
             multiprocessing_context=_QuietContext(),
             persistent_workers=True,
             generator=torch.Generator(),  # else one is drawn from that of the user
@@ -132,7 +116,7 @@ class _QuietContext(SpawnContext):
 
 
 def _end_all() -> None:
-    """Ends them at once; a data loader would wait for each, and take its end for a fault."""
+    # at once: a data loader would wait for each, and take its end for a fault
     told = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for process in active_children():
         if isinstance(process, _QuietProcess):
@@ -143,8 +127,6 @@ def _end_all() -> None:
 
 @dataclass
 class _Tasks(Sampler[Any]):
-    """What is given to the processes in turn."""
-
     given: Iterable[Any] = ()
 
     def __iter__(self) -> Iterator[Any]:
@@ -188,15 +170,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
-    """Those that were asked for.
-
-    Args:
-        open_one: Opens what tasks need.
-        processes: How many; None: this one.
-
-    Raises:
-        ValueError: Too many or none.
-    """
+    """So many processes, or this one, each with what ``open_one`` opens; ValueError for none or too many."""
     if processes is None:
         return ThisProcess(open_one)
     if not 1 <= processes <= MOST_PROCESSES:

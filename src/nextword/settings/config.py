@@ -19,28 +19,19 @@ from pydantic_core import ErrorDetails
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
 
-# -- What settings and records have in common: strict, frozen, and built when first used.
-
 
 class DeferredModel(BaseModel):
-    """Unknown keys are errors, values are not coerced, nothing changes afterwards.
+    """Base of settings and records: unknown keys are errors, values are not coerced, nothing changes afterwards."""
 
-    Schemas are built when first used: many classes are defined by an import, few of them are filled.
-    """
-
+    # Schemas are built when first used: many classes are defined by an import, few of them are filled.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
-        """Builds the schema from the names of the class's module alone.
-
-        pydantic also reads the local names of whoever made the first instance, which are none of ours. On Python
-        3.13.0 reading them ends the process.
-        """
+        """Builds the schema from the names of the class's module alone."""
+        # pydantic also reads the local names of whoever made the first instance, which are none of ours. On Python
+        # 3.13.0 reading them ends the process.
         return super().model_rebuild(**{**options, "_parent_namespace_depth": 0})
-
-
-# -- Settings.
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -57,7 +48,7 @@ _LONGEST_SHOWN = 200
 
 
 class Settings(DeferredModel):
-    """Base of every settings model: unknown keys are errors, values are not coerced, nothing changes afterwards."""
+    """Base of every settings model."""
 
     @model_validator(mode="after")
     def _numbers_fit(self) -> Self:
@@ -77,11 +68,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
     """``model`` filled with ``values`` from Python, TOML or JSON.
 
     They pass through JSON, so that what TOML and JSON cannot write (tuples, paths) is accepted in the form they can.
-
-    Args:
-        model: The settings class.
-        values: What the user gave.
-        where: Name of the part of the settings these values stand in, put before each key in messages.
+    Messages put ``where``, the part of the settings that these values stand in, before each key.
 
     Raises:
         SettingsError: Something does not fit, for example ``head.componets: unknown key. Did you mean 'components'?``;
@@ -120,7 +107,6 @@ def _texts(values: Any, at: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[
 
 
 def _plain(value: Any) -> Any:
-    """What JSON cannot write by itself: settings within settings, and paths."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, os.PathLike):
@@ -174,7 +160,6 @@ def must_be(value: Any, *wishes: str) -> str:
 
 
 def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: str) -> list[str]:
-    """A line for each wrong setting."""
     by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     # A key that is unknown first: often it is why another one is missing.
     for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
@@ -192,9 +177,8 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
             lines += [_explain(model, error, at, where) for error in ours]
         # A list of which no entry is right counts as too short, which is no fault of its own.
         elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_place)):
-            colon = (
-                ":" if _is_setting(where) else ""
-            )  # head.components: must be ..., but head spec 'mos:0': components must ...
+            # head.components: must be ..., but head spec 'mos:0': components must ...
+            colon = ":" if _is_setting(where) else ""
             lines.append(f"{_place(where, at)}{colon} {must_be(found[0]['input'], *wishes)}.{_described(model, at)}")
     return lines
 
@@ -243,18 +227,15 @@ def _shown(given: Any) -> str:
 
 
 def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
-    """What a setting is, as far as its own text says so."""
     text = field_docstrings(model).get(str(at[0]), "") if len(at) == 1 else ""
     return f" {' '.join(text.split())}".replace("``", "`") if text else ""
 
 
 @cache
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The text below each field of a settings model, inherited fields included.
-
-    Read from the source when asked. Pydantic's ``use_attribute_docstrings`` reads the source of every class when it is
-    defined, which takes longer than all else that importing settings does.
-    """
+    """The text below each field of a settings model, inherited fields included."""
+    # Read from the source when asked. Pydantic's ``use_attribute_docstrings`` reads the source of every class when it
+    # is defined, which takes longer than all else that importing settings does.
     found: dict[str, str] = {}
     for owner in reversed(model.__mro__):
         if not issubclass(owner, BaseModel) or owner is BaseModel:

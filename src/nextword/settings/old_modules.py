@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 
 MOVED = {
+    "checking.place_properties": "checking.position_properties",
+    "checking.ways_of_reading": "checking.readers",
     "comparison": "experiments.comparison",
     "conditioning.parts": "conditioning",
     "config": "settings.config",
@@ -130,8 +132,7 @@ class _OldModules:
         module.__path__ = []  # not that of today, where files would be found and run a second time
         return module
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing: all that it has lies elsewhere."""
+    def exec_module(self, module: ModuleType) -> None: ...  # all that it has lies elsewhere
 
 
 def moved_to(name: str) -> str | None:

@@ -14,15 +14,7 @@ TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
 
 
 def parsed(content: bytes, where: str) -> dict[str, Any]:
-    """The settings of a TOML file.
-
-    Args:
-        content: Its bytes.
-        where: Its name, for messages.
-
-    Raises:
-        ValueError: It is no TOML.
-    """
+    """The settings of a TOML file; ValueError, which names it by ``where``, if it is none."""
     try:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as problem:
@@ -56,14 +48,11 @@ def overridden(
 
     The value is read as TOML, and as text where it is no TOML. A number in the path is a place in a list, from 0.
 
+    Where a path leads into a text that is short for a table, the table of ``table_of`` takes the text's place. Recipes
+    with heads, objectives and conditioners take ``table_of_spec`` of the settings of a method.
+
     >>> overridden({"start": {"model": "gpt2"}}, ["start.model=distilgpt2", "start.seed=3"])
     {'start': {'model': 'distilgpt2', 'seed': 3}}
-
-    Args:
-        recipe: What is changed.
-        overrides: What is changed in it.
-        table_of: Where a path leads into a text that is short for a table, this table takes the text's place. Recipes
-            with heads, objectives and conditioners take ``table_of_spec`` of the settings of a method.
 
     Raises:
         ValueError: An override that is not written so, or whose path leads nowhere.
@@ -79,16 +68,7 @@ def overridden(
 
 
 def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
-    """A copy of ``recipe`` with a value at each path, as ``overridden``, whose values are text.
-
-    Args:
-        recipe: What is changed.
-        values: By path.
-        table_of: As there.
-
-    Raises:
-        ValueError: A path leads nowhere.
-    """
+    """A copy of ``recipe`` with a value at each path, as ``overridden``, whose values are text."""
     changed = copy.deepcopy(recipe)
     for path, value in values.items():
         _put(changed, path.split("."), value, f"{path}={value}", table_of)

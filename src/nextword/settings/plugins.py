@@ -28,13 +28,7 @@ GROUP = "nextword.parts"
 
 @dataclass(frozen=True)
 class Plugin:
-    """A module whose import registers parts.
-
-    Attributes:
-        module: Its dotted name.
-        package: The installed distribution that names it; None where ``--import`` does.
-        version: Of the distribution.
-    """
+    """A module whose import registers parts, and the installed distribution that names it; none where --import does."""
 
     module: str
     package: str | None = None
@@ -52,11 +46,7 @@ _loaded: dict[Plugin, bool] = {}
 
 
 def request(module: str) -> None:
-    """Adds a module to the plug-ins of this process.
-
-    Raises:
-        ValueError: There is no such module.
-    """
+    """Adds a module to the plug-ins of this process; ValueError where there is none of this name."""
     if find_module(module) is None:
         stem = PurePath(module).as_posix().removesuffix(".py").removeprefix("./").replace("/", ".")
         if stem != module and find_module(stem) is not None:
@@ -76,7 +66,7 @@ def plugins() -> list[Plugin]:
 
 @lru_cache(maxsize=1)
 def _installed(_path: tuple[str, ...]) -> list[Plugin]:
-    """The entry points on this ``sys.path``, read once: every name that is looked up asks for them."""
+    # read once for this sys.path: every name that is looked up asks for them
     from importlib.metadata import entry_points
 
     named = [
@@ -109,7 +99,7 @@ def load() -> None:
         try:
             importlib.import_module(plugin.module)
         except Exception as fault:
-            _loaded[plugin] = False
+            _loaded[plugin] = False  # again: the import may itself have asked for names, and half a module was found
             why = f"{type(fault).__name__}: {(str(fault).strip() or 'no message').splitlines()[0]}"
             if plugin.package is None:
                 raise ValueError(f"--import {plugin.module}: cannot be imported ({why})") from fault
@@ -130,7 +120,6 @@ def loaded() -> dict[str, str]:
 
 
 def _checksum(module: str) -> str:
-    """Of the source files of a module, which has no version."""
     digest = hashlib.sha256()
     for path in sources(module):
         digest.update(path.read_bytes())

@@ -55,11 +55,7 @@ class Registry(Generic[T]):
         self._also = also
 
     def register(self, name: str, *, aliases: Iterable[str] = ()) -> Callable[[T], T]:
-        """Decorator that files a class under ``name``.
-
-        Args:
-            name: Its name.
-            aliases: Further names that lead to it, which lists do not show.
+        """Decorator that files a class under ``name``, and under ``aliases``, which lists do not show.
 
         Raises:
             ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class; the
@@ -71,10 +67,12 @@ class Registry(Generic[T]):
         def file(entry: T) -> T:
             if not (isinstance(entry, type) and issubclass(entry, self._base)):
                 raise ValueError(f"{self.kind} '{name}': must extend {_origin(self._base)} ({_origin(entry)} given)")
-            called = self._name_in_config(entry)
-            if called not in (name, None):
+            named = getattr(getattr(entry, "Config", None), "model_fields", {}).get(self.kind)
+            if named is not None and not named.is_required() and named.default not in (name, None):
                 field = f'{self.kind}: Literal["{name}"] = "{name}"'
-                raise ValueError(f"{self.kind} '{name}': its Config must have the field {field} ('{called}' given)")
+                raise ValueError(
+                    f"{self.kind} '{name}': its Config must have the field {field} ('{named.default}' given)"
+                )
             taken = self._entries.get(name)
             if taken is not None and _origin(taken) != _origin(entry):
                 raise ValueError(f"{self.kind} '{name}': is {_origin(taken)} already; rename {_origin(entry)}")
@@ -88,11 +86,6 @@ class Registry(Generic[T]):
 
         return file
 
-    def _name_in_config(self, entry: type) -> str | None:
-        """What the settings of a part call it, in the field named like the kind; None where they do not say."""
-        field = getattr(getattr(entry, "Config", None), "model_fields", {}).get(self.kind)
-        return None if field is None or field.is_required() else field.default
-
     def get(self, name: str) -> T:
         """The class registered under ``name``, in any case.
 
@@ -102,9 +95,9 @@ class Registry(Generic[T]):
         if name not in self:
             near = did_you_mean(name, [*self._entries, *self._aliases])
             known = ", ".join(map(self.written, self.names()))
-            raise UnknownNameError(
-                f"unknown {self.kind} '{name}'.{near} Known: {known}.{'' if near else _of_your_own()}"
-            )
+            way = either("`--import MODULE` before the command", "`import MODULE`")
+            own = "" if near else f" One of your own is known once its module was imported: {way}."
+            raise UnknownNameError(f"unknown {self.kind} '{name}'.{near} Known: {known}.{own}")
         return self._entries[self._aliases.get(name.lower(), name.lower())]
 
     def written(self, name: str) -> str:
@@ -129,11 +122,6 @@ class Registry(Generic[T]):
             importlib.import_module(self._also)
         plugins.load()
         return self._entries
-
-
-def _of_your_own() -> str:
-    way = either("`--import MODULE` before the command", "`import MODULE`")
-    return f" One of your own is known once its module was imported: {way}."
 
 
 def _origin(entry: Any) -> str:

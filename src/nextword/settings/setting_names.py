@@ -32,15 +32,10 @@ def of_command(options: Options) -> Iterator[None]:
 
 
 def named(setting: str, value: object = None) -> str:
-    """A setting, or how it is given a value. An option that may be repeated has its name in the singular.
-
-    Args:
-        setting: Its name in Python.
-        value: What is given; None: the name alone.
-    """
+    """A setting by its name in Python, alone or as it is given a value."""
     options = _command.get()
     known = {} if options is None else options()
-    option = known.get(setting, known.get(setting.removesuffix("s")))
+    option = known.get(setting, known.get(setting.removesuffix("s")))  # one that may be repeated is in the singular
     if value is None:
         return option or setting
     return f"{option} {value}" if option else f"{setting}={value}"

@@ -68,13 +68,9 @@ class SpecSettings(Settings):
 
 @dataclass(frozen=True)
 class ModifierEntry:
-    """A way to write a modifier that has a page of its own; what ``nextword list`` shows.
+    """A way to write a modifier that has a page of its own, beside those of the parts that it follows.
 
-    Args:
-        name: How it is written.
-        meaning: What it is, in a sentence.
-        example: A whole spec with it.
-        page: Name of its page, beside those of the parts that it follows.
+    ``nextword list`` shows it, with what it is, in a sentence, and an example, a whole spec.
     """
 
     name: str
@@ -138,12 +134,8 @@ C = TypeVar("C", bound=SpecSettings)
 class Grammar(Generic[C]):
     """Reads and writes the specs of one kind of part.
 
-    Args:
-        registry: The parts by name, each with a ``Config``. The registry's kind, such as "head", is also the field of a
-            config that names the part.
-        config: What all configs of this kind extend.
-        example: A spec, for messages.
-        modifiers: What may follow a ``+``; none by default.
+    Parts of the registry have a ``Config`` each, which extends ``config``. The registry's kind, such as "head", is also
+    the field of a config that names the part. Modifiers are what may follow a ``+``; messages show the example, a spec.
     """
 
     def __init__(
@@ -180,11 +172,7 @@ class Grammar(Generic[C]):
         return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
     def table(self, text: str) -> dict[str, Any]:
-        """The settings that a spec names, the part's name among them; ``parse`` takes them too.
-
-        Raises:
-            ValueError: As in ``parse``, but values are not checked.
-        """
+        """The settings that a spec names, the part's name among them; as ``parse``, but values are not checked."""
         (name, arguments), *terms = map(read_term, split_outside(text, "+"))
         self.expect_known(name)
         config = self._config_of(name)
@@ -239,9 +227,11 @@ class Grammar(Generic[C]):
         kind, modifiers = self.registry.kind, self.modifiers.by_field()
         name = getattr(config, kind)
         apart = {kind, *modifiers}
-        yield _SpecTerm(
-            name, config.spec_arguments(), config, lambda given: {kind: name, **config.from_spec(given)}, apart
-        )
+
+        def read(given: list[str]) -> dict[str, Any]:
+            return {kind: name, **config.from_spec(given)}
+
+        yield _SpecTerm(name, config.spec_arguments(), config, read, apart)
         for field in type(config).model_fields:
             modifier, value = modifiers.get(field), getattr(config, field)
             written = None if modifier is None else modifier.write(value)
@@ -253,7 +243,6 @@ class Grammar(Generic[C]):
         return config
 
     def _refusal(self, name: str, term: str) -> str:
-        """Why a part takes no such modifier, and which ones do."""
         modifier, modifiers = self.modifiers.get(term), self.modifiers.by_field()
         takes = [modifiers[field].usage for field in self._config_of(name).model_fields if field in modifiers]
         takers = [other for other in self.registry.names() if modifier.field in self._config_of(other).model_fields]
@@ -263,21 +252,13 @@ class Grammar(Generic[C]):
 
 @dataclass(frozen=True)
 class _SpecTerm:
-    """A term of a spec that is to be written.
-
-    Args:
-        name: Of the part or modifier.
-        positional: Arguments that stand for themselves.
-        settings: What the term stands for.
-        read: Values that positional arguments give.
-        apart: Settings that other terms give.
-    """
+    """A term of a spec that is to be written."""
 
     name: str
     positional: list[str]
     settings: Any
-    read: Callable[[list[str]], Any]
-    apart: Set[str]
+    read: Callable[[list[str]], Any]  # values that positional arguments give
+    apart: Set[str]  # settings that other terms give
 
     def arguments(self) -> list[str]:
         """The positional arguments, as far as they hold, and every setting that is not as they leave it, by name."""

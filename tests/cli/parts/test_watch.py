@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from nextword.cli.parts.watch import Bars, Lines, headline, share_bar, waiting, watching
+from nextword.cli.parts.watch import headline, share_bar, stage_bar, waiting, watching, writing_bar
 from nextword.results.records import Cost, Evaluation, FailedRun, MetricValue, RunRecord
 
 RECORD = RunRecord(
@@ -24,7 +24,6 @@ RECORD = RunRecord(
 def watched(terminal):
     text = io.StringIO()
     with watching(Console(file=text, force_terminal=terminal, width=100)) as progress:
-        assert isinstance(progress, Bars if terminal else Lines)
         progress.planned(4, 1)
         progress.began("cache [x], seed 3", "training")
         progress.advanced("cache [x], seed 3", 0.5)
@@ -82,3 +81,16 @@ def test_a_bar_says_what_is_done_now(terminal, shown):
         progress("sums to one", 0.25)
         time.sleep(0.15)
     assert ("sums to one" in text.getvalue() and "25%" in text.getvalue()) is shown
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_written_and_measured_is_a_bar_on_a_terminal(terminal):
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=terminal, width=100)
+    with writing_bar(console) as written:
+        written(0.25)
+        time.sleep(0.15)
+    with stage_bar(console) as measured:
+        measured("self-bleu", 1, 2)
+        time.sleep(0.15)
+    assert [shown in text.getvalue() for shown in ("writing", "25%", "self-bleu")] == [terminal] * 3

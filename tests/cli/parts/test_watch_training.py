@@ -6,12 +6,12 @@ import io
 
 from rich.console import Console
 
-from nextword.cli.parts.watch_training import TrainingLines, watching_training
+from nextword.cli.parts.watch_training import _TrainingLines, watching_training
 
 
 def test_lines_are_few_and_say_the_time_left() -> None:
     written, now = io.StringIO(), [0.0]
-    lines = TrainingLines(Console(file=written, width=100), clock=lambda: now[0])
+    lines = _TrainingLines(Console(file=written, width=100), clock=lambda: now[0])
     for step in range(1, 101):
         now[0] = step * 1.0
         lines.logged(step, 100, {"loss": 3.0 - step / 100})

@@ -9,8 +9,8 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextword.runtime.corpora import is_hub_name, lines, of_files, open_corpus, part_files, published
-from nextword.runtime.corpora.open import _span
+from nextword.runtime.corpora import lines, open_corpus, part_files
+from nextword.runtime.corpora.open import _span, is_hub_name, of_files, published
 
 ROWS = ['one "quoted, text', "null", "NA", "3", "", "'", 'a\u2028b"']
 

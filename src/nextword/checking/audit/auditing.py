@@ -38,10 +38,10 @@ from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
-from nextword.checking.place_properties import PLACES
+from nextword.checking.position_properties import PLACES
 from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
-from nextword.checking.ways_of_reading import Reader, deviation
+from nextword.checking.readers import Reader, deviation
 
 Progress = Callable[[str, float], None]
 """Told what is asked now, and the share of all that is done."""
@@ -54,32 +54,21 @@ _NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
 
 @dataclass(frozen=True, eq=False)
 class AuditQuestion:
-    """A property with the samples that it is asked about.
-
-    Args:
-        property: The property.
-        cases: Texts that show this fault and, as far as possible, no other.
-        needs: Properties without which an answer to this one says nothing.
-        costly: Whether asking again, to find a smaller input that shows a fault, would take too long.
-        told: What the report says of it where it was asked.
-    """
+    """A property with the texts that it is asked about, which show this fault and, as far as possible, no other."""
 
     property: Property
     cases: Sequence[Case]
     needs: tuple[str, ...] = _NOT_REPEATED
+    """Properties without which an answer to this one says nothing."""
     costly: bool = False
+    """Whether asking again, to find a smaller input that shows a fault, would take too long."""
     told: str = ""
+    """What the report says of it where it was asked."""
 
 
 @dataclass(eq=False)
 class Audit:
-    """One audit, question by question.
-
-    Args:
-        readers: Whom to ask: a subject in all its ways.
-        progress: Told before each question its property's name, and the share of all that is done.
-        places: Places of texts that are asked about.
-    """
+    """One audit of a subject in all its ways, question by question; ``places`` of texts are asked about."""
 
     readers: Sequence[Any]
     progress: Progress
@@ -97,20 +86,20 @@ class Audit:
         failed = [row.name for row in self.rows if row.name in question.needs and not row.passed]
         reason = one.applies(self.readers[0].model) or (failed and f"'{failed[0]}' fails, so nothing follows from it")
         if reason:
-            self._add(one, None, 0.0, str(reason))
+            self.rows.append(one.row(None, 0.0, str(reason)))
             return
         try:
             allowed = {reader: self._allowed(one, reader, question.cases) for reader in self.readers}
             worst = worst_of(one, self.readers, question.cases, allowed.__getitem__)
         except Exception as fault:  # whatever a scorer raises is a finding about it, and the other rows still count
-            self.rows.append(CheckRow(one.name, one.meaning, torch.inf, 0.0, "the call failed", one.look_at, fault))
+            self.rows.append(one.row(torch.inf, 0.0, "the call failed", fault))
             return
         if worst is None:
-            self._add(one, None, 0.0, one.nothing)
+            self.rows.append(one.row(None, 0.0, one.nothing))
             return
         self.told += [question.told] if question.told else []
         tolerance = allowed[worst.reader]
-        self._add(one, worst.found.value, tolerance, worst.where)
+        self.rows.append(one.row(worst.found.value, tolerance, worst.where))
         if worst.found.value > tolerance and one.fault not in {finding.fault for finding in self.findings}:
             smallest = worst if question.costly else shrunk(one, worst, tolerance)
             self.findings.append(finding_of(one, worst, tolerance, smallest))
@@ -127,7 +116,6 @@ class Audit:
         return CheckReport(name, "", dtype, tuple(self.rows), findings=tuple(self.findings), power=self._power())
 
     def _power(self) -> tuple[str, ...]:
-        """What would have been found, of what was asked."""
         asked = [row for row in self.rows if row.worst is not None and row.error is None]
         alike = [row.tolerance for row in asked if row.name == "future"]
         sums = [row.tolerance for row in asked if row.name == SUMS.name]
@@ -143,11 +131,7 @@ class Audit:
             said.append("Draws are at fault beyond 1, which is what luck explains; the row says how far they are.")
         return (*said, *self.told)
 
-    def _add(self, one: Property, worst: float | None, tolerance: float, where: str) -> None:
-        self.rows.append(CheckRow(one.name, one.meaning, worst, tolerance, where, one.look_at))
-
     def _allowed(self, one: Property, reader: Any, cases: Sequence[Case]) -> float:
-        """What rounding excuses."""
         if one.limit is not None:
             return one.limit
         exact = one.tolerance(reader.precision) if one.exact is None else one.exact(reader, cases[0])
@@ -163,7 +147,7 @@ def _rounding(reader: Reader, case: Case) -> float:
 
     Where there is a fault that shows even there, the limit that no rounding excuses still finds it.
     """
-    alone = case.sample.alone(0)
+    alone = case.sample.only(0)
     index = torch.zeros(3, dtype=torch.long, device=case.batch.ids.device)
     copies = alone.batch().select(index)
     found = reader.log_probs(copies)
@@ -227,7 +211,6 @@ def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progres
 
 
 def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> AuditQuestion:
-    """Sums over all continuations: of every text, or of a few where they are many."""
     costly = vocabulary > MANY
     cases = texts.alone[:FEW_PREFIXES] if costly else texts.alone
     told = f"All {vocabulary:,} continuations of {len(cases)} prefixes were asked for, none was sampled."
@@ -265,31 +248,23 @@ def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
 
 @dataclass(frozen=True, eq=False)
 class _Texts:
-    """The texts of an audit.
+    """The texts of an audit: random ones, and those that were given."""
 
-    Args:
-        alone: One to a batch: no neighbours, no padding.
-        together: Three of one length: neighbours, no padding.
-        ragged: Three of several lengths.
-    """
-
-    alone: Sequence[Case]
-    together: Sequence[Case]
-    ragged: Sequence[Case]
+    alone: Sequence[Case]  # one to a batch: no neighbours, no padding
+    together: Sequence[Case]  # three of one length: neighbours, no padding
+    ragged: Sequence[Case]  # three of several lengths
 
     @classmethod
     def made(cls, subject: Any, words: ProbeWords, wanted: Wanted) -> _Texts:
-        """Random ones, and those that were given."""
         alone = [Case(subject, words, words.sample_of(length)) for length in wanted.lengths]
         if wanted.given is not None:
             sample = given_sample(words, wanted.given, wanted.tokenizer, wanted.max_length)
-            alone += [Case(subject, words, sample.alone(row)) for row in range(len(sample.rows))]
+            alone += [Case(subject, words, sample.only(row)) for row in range(len(sample.rows))]
         together = [Case(subject, words, words.sample_of(length, length, length)) for length in wanted.lengths]
         return cls(alone, together, [Case(subject, words, words.random_sample(length)) for length in wanted.lengths])
 
     @property
     def places(self) -> int:
-        """How many places of texts are asked about."""
         return sum(len(case.batch.row) for case in (*self.alone, *self.together, *self.ragged))
 
     def cached(self, applies: Callable[[Any], str] | None) -> list[AuditQuestion]:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from nextword.checking.property import Case, Deviation, Property, compared
-from nextword.checking.ways_of_reading import BackboneReader, inputs_of
+from nextword.checking.readers import BackboneReader, accepts, inputs_of
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.model.head_cache.kv_cache import cache_argument
 from nextword.settings.setting_names import either
@@ -41,7 +41,7 @@ def _loss(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _rounded(reader: Any, case: Case) -> Iterator[Deviation]:
-    """Scores that are all numbers of a coarser format went through it, whatever the model's precision."""
+    # scores that are all numbers of a coarser format went through it, whatever the model's precision
     scores = case.model.backbone(**inputs_of(case.model, case.batch)).logits[case.batch.mask]
     finite = scores[torch.isfinite(scores)]
     for coarse in (torch.bfloat16, torch.float16):
@@ -77,7 +77,7 @@ LOSS = Property(
     look_at="Look at labels, label smoothing, and what of the padding is counted.",
     measure=_loss,
     in_single=True,
-    applies=lambda model: "" if "labels" in _arguments(model) else "the model returns no loss",
+    applies=lambda model: "" if accepts(model, "labels") else "the model returns no loss",
 )
 ROUNDED = Property(
     name="rounded scores",
@@ -98,12 +98,6 @@ DOUBLE = Property(
 )
 
 
-def _arguments(model: Any) -> Any:
-    import inspect
-
-    return inspect.signature(model.backbone.forward).parameters
-
-
 # -- Reading distributions off a model of transformers as it is: nothing is attached, and its own forward is asked.
 
 
@@ -111,9 +105,6 @@ class Backbone:
     """A model's forward under the names of all its arguments.
 
     A class that hands on ``**kwargs`` hides them, and so does peft, whose adapters lie around the model's own class.
-
-    Args:
-        model: The model that is called.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -134,8 +125,6 @@ class Backbone:
 
 
 class _Signed:
-    """A forward that says which arguments it takes."""
-
     def __init__(self, model: nn.Module) -> None:
         self.__signature__ = inspect.Signature(list(_named_arguments(model).values()))
 
@@ -167,10 +156,7 @@ def _owners(model: Any) -> Iterator[Any]:
 
 
 class BareModel:
-    """A model as the properties of the checker see one, without a head or a conditioner.
-
-    Args:
-        model: A model of transformers, or one with adapters of peft around it.
+    """A model of transformers, perhaps with adapters of peft around it, as the properties of the checker see one.
 
     Raises:
         ValueError: The adapter is a learned prompt.

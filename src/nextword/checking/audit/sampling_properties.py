@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nextword.checking.audit.scorer import OBSERVED, lacks, ways_of
 from nextword.checking.property import Case, Deviation, Property, at_least_single
-from nextword.checking.ways_of_reading import Reader, in_blocks
+from nextword.checking.readers import Reader, in_blocks
 
 _TOKENS = 2_000_000
 """Tokens that a model reads at most, each of a thousand weights, to draw from it."""
@@ -140,11 +140,7 @@ def _inputs(case: Case) -> dict[str, Any]:
     if batch.source_ids is None:
         return {"input_ids": batch.ids, "attention_mask": batch.mask.long()}
     assert batch.source_mask is not None
-    return {
-        "input_ids": batch.source_ids,
-        "attention_mask": batch.source_mask.long(),
-        "decoder_input_ids": batch.ids,
-    }
+    return {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long(), "decoder_input_ids": batch.ids}
 
 
 def _generates_nothing(model: Any) -> str:
@@ -255,7 +251,6 @@ def _sums(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _excess(text: list[int], total: float, log_probs: Float[Tensor, "V"]) -> str:
-    """Position and total, as a person says it, and whether the tokens of the text hold the excess."""
     said = f"position {len(text)} assigns {total:.6g} in total"
     if not total > 1:
         return f"{said}; {1 - total:.4g} is missing"
@@ -283,7 +278,6 @@ def _sums_of_continuations(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _watched(parts: Sequence[Tensor]) -> Iterable[Tensor]:
-    """The parts, with a bar on a terminal where they are many."""
     if len(parts) * _CALLS_AT_ONCE <= MANY or not sys.stderr.isatty():
         return parts
     from rich.console import Console

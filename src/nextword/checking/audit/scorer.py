@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.checking.probe_texts import Batch
-from nextword.checking.ways_of_reading import Reader
+from nextword.checking.readers import Reader
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime.devices import best_device
 from nextword.settings.setting_names import named
@@ -113,12 +113,7 @@ class ScorerReader(Reader):
     """Asks a scorer in one of its ways.
 
     A text is asked about with one more token behind it, so that what comes after it is told too. Nothing is padded.
-
-    Args:
-        scorer: A scorer (``Scorer``).
-        way: One of ``WAYS``, a method that it has.
-        vocabulary: Number of tokens.
-        copied: The scorer as ``copy_of`` found it, before anything was asked.
+    ``copied`` is the scorer as ``copy_of`` found it, before anything was asked.
     """
 
     def __init__(self, scorer: Any, way: str, vocabulary: int, copied: bytes | None = None) -> None:
@@ -131,6 +126,14 @@ class ScorerReader(Reader):
     def texts(self, batch: Batch) -> list[list[int]]:
         """The texts of a batch, as a scorer is given them."""
         return [ids[mask].tolist() for ids, mask in zip(batch.ids.cpu(), batch.mask.cpu(), strict=True)]
+
+    def longer_texts(self, batch: Batch) -> list[list[int]]:
+        """The texts with one more token each."""
+        return [[*text, text[0]] for text in self.texts(batch)]
+
+    def told(self, batch: Batch) -> Float[Tensor, "N K"]:
+        """Log-probabilities after every token of a batch, asked for anew."""
+        return torch.cat([answer[1:] for answer in self.asked(self.longer_texts(batch))])
 
     def asked(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
         """For each text of T tokens (T, V), or (T, 1) where only observed tokens are scored: row t is about token t.
@@ -179,14 +182,14 @@ class ScorerReader(Reader):
     ) -> Float[Tensor, "N V"]:
         """As of any reader; texts are told with one token more, as everywhere."""
         self._reset()
-        texts = self._longer(self.texts(batch))
+        texts = self.longer_texts(batch)
         found = self.model.in_steps(texts, list(sizes), None if order is None else order.tolist())
         answers = [tensor(answer) for answer in found]
         self._expect([(len(text), self.vocabulary) for text in texts], [tuple(answer.shape) for answer in answers])
         return torch.cat([answer[1:] for answer in answers])
 
     def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N K"]:
-        return torch.cat([answer[1:] for answer in self.asked(self._longer(self.texts(batch)))])
+        return self.told(batch)
 
     def _after_prefixes(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
         # prefixes of one length are asked about together, as a batch of texts that are written is
@@ -203,9 +206,6 @@ class ScorerReader(Reader):
     def _reset(self) -> None:
         if callable(getattr(self.model, "reset", None)):
             self.model.reset()
-
-    def _longer(self, texts: list[list[int]]) -> list[list[int]]:
-        return [[*text, text[0]] for text in texts]
 
     def _expect(self, wanted: Sequence[tuple[int, ...]], given: Sequence[tuple[int, ...]]) -> None:
         if wanted != given:
@@ -250,8 +250,7 @@ def tensor(answer: Any) -> Tensor:
 class LmEvalScorer:
     """Asks ``loglikelihood`` of lm-eval, with token ids in place of texts, so that no tokenizer stands between.
 
-    Args:
-        model: A model of lm-eval whose requests are tokens (a ``TemplateLM``, as nearly all are).
+    The requests of its model must be tokens (a ``TemplateLM``, as nearly all are).
     """
 
     def __init__(self, model: Any) -> None:
@@ -279,14 +278,13 @@ class LmEvalScorer:
 def open_lm_eval(arguments: str) -> tuple[LmEvalScorer, int]:
     """A scorer, and the size of its vocabulary.
 
-    Args:
-        arguments: As after ``--model_args``: ``pretrained=NAME,dtype=float32``. A model other than ``hf`` is named
-            before a colon: ``vllm:pretrained=NAME``.
+    Arguments are as after ``--model_args``: ``pretrained=NAME,dtype=float32``. A model other than ``hf`` is named
+    before a colon: ``vllm:pretrained=NAME``.
 
     Raises:
         ValueError: lm-eval is not installed, or knows no such model.
     """
-    if extras.missing({"lm_eval": "lm-eval"}):
+    if extras.missing(["lm_eval"]):
         raise ValueError(f"{named('lm_eval')}: lm-eval is not installed here ({extras.install('tools')})")
     from lm_eval.api.registry import get_model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,26 +12,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from nextword.checking.audit.scorer import CALL, OBSERVED, ScorerReader, lacks, ways_of
+from nextword.checking.audit.scorer import CALL, OBSERVED, lacks, ways_of
 from nextword.checking.probe_texts import Batch, ProbeSample
-from nextword.checking.property import Case, Deviation, Property, compared
-from nextword.checking.ways_of_reading import Reader
+from nextword.checking.property import Case, Deviation, Property, answers_about, compared
+from nextword.checking.readers import Reader
 
 
 def _steps(reader: Any, case: Case) -> Iterator[Deviation]:
     base = reader.base
     if base is reader:
         return
-    texts = [[*text, text[0]] for text in reader.texts(case.batch)]
-    found, expected = _told(reader, texts), _told(base, texts)
+    found, expected = reader.told(case.batch), base.told(case.batch)
     if reader.mode == OBSERVED:
-        targets = torch.cat([torch.tensor(text[1:]) for text in texts])
+        targets = torch.cat([torch.tensor(text[1:]) for text in reader.longer_texts(case.batch)])
         expected = expected.gather(1, targets[:, None]) if expected.shape[1] > 1 else expected
     yield compared(f"{reader.name} against {base.name}", found, expected, case.batch)
-
-
-def _told(reader: ScorerReader, texts: list[list[int]]) -> torch.Tensor:
-    return torch.cat([answer[1:] for answer in reader.asked(texts)])
 
 
 def _totals(reader: Any, case: Case) -> Iterator[Deviation]:
@@ -97,12 +92,11 @@ def _neighbours(reader: Reader, case: Case) -> Iterator[Deviation]:
     for own in range(len(sample.rows)):
         mine = batch.row == own
         if not own:  # the others would stand at another place alone
-            alone = reader.log_probs(sample.alone(own).batch())
+            alone = answers_about(reader, sample.only(own), 0)
             yield compared("text 0 in a batch instead of alone", reader.log_probs(batch)[mine], alone, batch, mine)
         rows = [case.words.other(row) for row in sample.rows]
         sources = None if sample.sources is None else [case.words.other(source) for source in sample.sources]
-        changed = sample.with_row(own, rows, sources).batch()
-        found = reader.log_probs(changed)[mine]
+        found = answers_about(reader, sample.with_row(own, rows, sources), own)
         yield compared(f"all but text {own} changed", found, reader.log_probs(batch)[mine], batch, mine)
 
 
@@ -115,8 +109,8 @@ def _order(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _lengths(reader: Any, case: Case) -> Iterator[Deviation]:
-    """Texts of several lengths in one call, against each alone; a scorer pads them as it likes."""
-    texts = [[*text, text[0]] for text in reader.texts(case.batch)]
+    # texts of several lengths in one call, against each alone; a scorer pads them as it likes
+    texts = reader.longer_texts(case.batch)
     together = reader.side_by_side(texts)
     for own, (text, found) in enumerate(zip(texts, together, strict=True)):
         mine = case.batch.row == own
@@ -187,7 +181,7 @@ PROBES = (
 )
 """Texts that tokenizers change: white space, accents in both forms, characters of several bytes, names of marks."""
 
-_CHANGES = (
+CHANGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("white space made one", lambda text: " ".join(text.split())),
     ("ends stripped", str.strip),
     ("no invisible characters", lambda text: "".join(one for one in text if one.isprintable())),
@@ -202,7 +196,7 @@ def _bytes(reader: Any, case: Case) -> Iterator[Deviation]:
         yield Deviation("bytes", abs(size - right), f"{text!r} has {right} bytes of UTF-8, and {size} are counted")
         if not torch.isfinite(torch.tensor(bits)):
             yield Deviation("bits", torch.inf, f"{text!r} costs {bits} bits")
-    for name, change in _CHANGES:
+    for name, change in CHANGES:
         changed = [(text, change(text)) for text in PROBES if len(change(text).encode()) != len(text.encode())]
         first = scorer.bits_and_bytes([text for text, _ in changed])
         second = scorer.bits_and_bytes([other for _, other in changed])
@@ -234,21 +228,18 @@ _SURE = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
-    """Texts that were not asked about before, each with two answers at once after each other.
-
-    Args:
-        gains: What each observed token gains in nats, where both numbers are finite.
-        found: Of each text, how far the second answer is from the first.
-    """
+    """Texts that were not asked about before, each with two answers at once after each other."""
 
     gains: Float[Tensor, "K"]
+    """What each observed token gains in nats, where both numbers are finite."""
     found: tuple[Deviation, ...]
+    """Of each text, how far the second answer is from the first."""
 
     @classmethod
     def of(cls, reader: Reader, samples: Sequence[ProbeSample]) -> Repetition:
-        """Asks twice about each text; answers, which may be large, are held for one text at a time."""
+        """Asks twice about each text."""
         gains, found = [], []
-        for sample in samples:
+        for sample in samples:  # answers, which may be large, are held for one text at a time
             batch = sample.batch()
             # a new batch: answers about one batch are kept
             first, second = reader.log_probs(batch), reader.log_probs(sample.batch())
@@ -291,7 +282,6 @@ def _left_over(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _untouched(reader: Any, case: Case) -> Iterator[Deviation]:
-    """What a copy says that was made before anything was asked."""
     texts = reader.texts(case.batch)
     # a text that shares its end with one that was asked about, and no beginning
     half = (len(texts[0]) + 1) // 2
@@ -306,7 +296,7 @@ _repetitions: WeakKeyDictionary[Case, dict[Reader, Repetition]] = WeakKeyDiction
 
 
 def _repetition(reader: Reader, case: Case) -> Repetition:
-    """The same for both properties, which tell one fault from the other."""
+    # asked once for both properties, which tell one fault from the other
     known = _repetitions.setdefault(case, {})
     if reader not in known:
         known[reader] = Repetition.of(reader, [_fresh(case) for _ in range(_TEXTS)])
@@ -314,7 +304,6 @@ def _repetition(reader: Reader, case: Case) -> Repetition:
 
 
 def _fresh(case: Case) -> ProbeSample:
-    """A text as long as the case's, not asked about before."""
     return case.words.sample("another text", [case.words.text(len(case.sample.rows[0]))])
 
 

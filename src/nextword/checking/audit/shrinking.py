@@ -17,25 +17,16 @@ _TRIES = 60
 def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
     """The fault on the smallest input that was found to show it: fewer texts, then shorter ones.
 
-    Args:
-        one: The property that fails.
-        worst: What shows it.
-        allowed: The deviation that passes.
-
     Returns:
         What still is beyond ``allowed``; what was given where nothing can be left out, or it does not fail again.
     """
-    tries, again = 0, True
-    while again and tries < _TRIES:
-        again = False
-        for sample in _smaller(worst.case.sample):
-            tries += 1
-            found = _shown(one, worst, sample)
-            if found is not None and found.found.value > allowed:
-                worst, again = found, True
-                break
-            if tries >= _TRIES:
-                break
+    samples = _smaller(worst.case.sample)
+    for _ in range(_TRIES):
+        if (sample := next(samples, None)) is None:
+            break
+        found = _shown(one, worst, sample)
+        if found is not None and found.found.value > allowed:
+            worst, samples = found, _smaller(sample)
     return worst
 
 
@@ -48,28 +39,18 @@ def _shown(one: Property, worst: Worst, sample: ProbeSample) -> Worst | None:
 
 def _smaller(sample: ProbeSample) -> Iterator[ProbeSample]:
     """Samples with something left out, large parts first. The first token stays: it may be a start mark."""
+    sample = replace(sample, name="shortened")
     rows = sample.rows
     for row in range(len(rows)) if len(rows) > 1 else ():
-        kept = [other for other in range(len(rows)) if other != row]
-        yield _of(sample, kept, rows)
+        yield sample.only(*(other for other in range(len(rows)) if other != row))
     if sample.auxiliary is not None:
         return
-    longest = max(len(row) for row in rows)
-    cut = longest // 2
+    cut = max(len(row) for row in rows) // 2
     while cut:
-        yield _of(sample, range(len(rows)), [row[:-cut] if len(row) > cut else row for row in rows])
-        yield _of(sample, range(len(rows)), [_without(row, cut) for row in rows])
+        yield replace(sample, rows=tuple(row[:-cut] if len(row) > cut else row for row in rows))
+        yield replace(sample, rows=tuple(_without(row, cut) for row in rows))
         cut //= 2
 
 
 def _without(row: Tensor, cut: int) -> Tensor:
-    """The row without ``cut`` tokens after its first."""
     return row if len(row) <= cut + 1 else row.new_tensor([int(row[0]), *row[1 + cut :].tolist()])
-
-
-def _of(sample: ProbeSample, kept: range | list[int], rows: tuple[Tensor, ...] | list[Tensor]) -> ProbeSample:
-    sources = None if sample.sources is None else tuple(sample.sources[row] for row in kept)
-    auxiliary = None if sample.auxiliary is None else tuple(sample.auxiliary[row] for row in kept)
-    return replace(
-        sample, name="shortened", rows=tuple(rows[row] for row in kept), sources=sources, auxiliary=auxiliary
-    )

@@ -109,11 +109,6 @@ def untrained_line() -> str:
 def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Path | None:
     """Writes the page beside the report, and links it there.
 
-    Args:
-        config: What was compared.
-        results: What came out, with prompts to read among its examples.
-        out: The comparison's folder, which still has the models.
-
     Returns:
         The page; None where there is no prompt, no second method or no saved model of one.
     """

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import nextword as nw
 from nextword.cli.attach_head import calibration_lines
-from nextword.cli.parts.run_and_show import interruptible
+from nextword.cli.parts.run_and_show import interruptible, print_line
 from nextword.cli.parts.watch import waiting
 from nextword.inference.inspection.trace_example import trace
 from nextword.inference.scoring.calibration_results import CalibrationResults
@@ -55,12 +55,7 @@ class RealModel(Record):
 def look_at(model: str, out: Path) -> None:
     """Calibrates a cache on one text, measures and writes with another, prints what came out and writes a page.
 
-    Args:
-        model: Folder or name on the hub of a decoder-only model.
-        out: Folder for the page and the record; a record of the same model is printed as it is.
-
-    Raises:
-        ValueError: There is no such model.
+    A record of the same model in ``out`` is printed as it is.
     """
     console, record, page = Console(), out / "real-model.json", out / "real-model.html"
     seen = _seen_before(record, model) if page.exists() else None
@@ -72,7 +67,7 @@ def look_at(model: str, out: Path) -> None:
         seen.save(record)
     for line in _told(seen):
         console.print(line, markup=False, highlight=False)
-    console.print(f"Token by token: {page.resolve()}", soft_wrap=True, markup=False, highlight=False)
+    print_line(console, f"Token by token: {page.resolve()}")
 
 
 def _seen_before(record: Path, model: str) -> RealModel | None:
@@ -108,7 +103,6 @@ def _look(model: str, now: Callable[[str], None]) -> tuple[RealModel, str]:
 
 
 def _text(name: str) -> str:
-    """One of the two texts that were written for this."""
     return (resources.files("nextword.cli.first_look") / "texts" / name).read_text(encoding="utf-8").strip()
 
 

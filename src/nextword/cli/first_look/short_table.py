@@ -29,17 +29,19 @@ def short_table(results: Results) -> RenderableType:
         table.add_column(heading, justify="right")
     for method in dict.fromkeys(run.method for run in results.runs):
         table.add_row(Text(method), *(_shown(_values(results, method, metric), metric) for metric in COLUMNS))
-    return Group(table, Text(_sentence(results)), Text(_worth(results)))
+    worth = (
+        f"Means of {len(results.seeds)} seeds, with the lowest and the highest."
+        if len(results.seeds) > 1
+        else "One seed is an anecdote: another moves softmax and mos by ten points and more. For means: --seeds 3."
+    )
+    return Group(table, Text(_sentence(results)), Text(worth))
 
 
 def _values(results: Results, method: str, metric: str) -> list[float]:
-    """Of every seed."""
     return [run.evaluation.metrics[metric].value for run in results.runs if run.method == method]
 
 
 def _shown(values: list[float], metric: str) -> str:
-    """The mean, and the lowest and the highest where they differ."""
-
     def text(value: float) -> str:
         return f"{value:.2f}" if metric == "nll" else f"{100 * value:.0f} %"
 
@@ -48,7 +50,6 @@ def _shown(values: list[float], metric: str) -> str:
 
 
 def _sentence(results: Results) -> str:
-    """How the best stand against the first method."""
     shares = {run.method: fmean(_values(results, run.method, LEAD)) for run in results.runs}
     (first, share), best = next(iter(shares.items())), max(shares.values())
     ahead = [method for method, value in shares.items() if value == best]
@@ -58,9 +59,3 @@ def _sentence(results: Results) -> str:
         f"Both words are on top for {100 * best:.0f} % of the prompts with {listing(ahead)}, "
         f"for {100 * share:.0f} % with {first}."
     )
-
-
-def _worth(results: Results) -> str:
-    if len(results.seeds) > 1:
-        return f"Means of {len(results.seeds)} seeds, with the lowest and the highest."
-    return "One seed is an anecdote: another moves softmax and mos by ten points and more. For means: --seeds 3."

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import option_groups, pair_of, systems_of
+from nextword.cli.parts.option_groups import fields_of, option_groups, systems_of
 
 app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
 
@@ -22,8 +22,7 @@ class RecipeOptions:
     judges: Annotated[int | None, typer.Option(help="Judges of each item.")] = None
     seed: Annotated[int | None, typer.Option(help="Of every draw.")] = None
     recipe: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TOML with consent, instructions, checks and everything else."),
+        Path | None, typer.Option(metavar="FILE", help="TOML with consent, instructions, checks and everything else.")
     ] = None
     settings: Annotated[
         list[str] | None,
@@ -76,10 +75,8 @@ def make(
             f"{several[0]}: must have one samples file ({len(systems[several[0]])} given); choose one of them"
         )
     expect_inputs_kept({"--out": [out / SURVEY, out / KEY]}, [*(paths[0] for paths in systems.values()), asked.recipe])
-    fields = dict(pair_of(one, "--field", "text=prediction") for one in field or [])
-    made = make_survey(
-        kind, {name: paths[0] for name, paths in systems.items()}, asked.content(), fields, this_command()
-    )
+    files_of = {name: paths[0] for name, paths in systems.items()}
+    made = make_survey(kind, files_of, asked.content(), fields_of(field, "text=prediction"), this_command())
     written = write_survey(made, out)
     items = len(made.survey.items) - len(made.key.checks)
     typer.echo(f"{items} items, {len(made.survey.forms)} forms, {len(made.key.checks)} checks")
@@ -111,7 +108,7 @@ def results(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import print_line, this_command
     from nextword.evaluation.survey import survey_results
     from nextword.evaluation.survey.outputs import KEY, SURVEY
     from nextword.results.report import survey_tables, write_survey_report
@@ -127,4 +124,4 @@ def results(
     console = Console()
     for table in survey_tables(found):
         console.print(table)
-    console.print(f"Report: {(to / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
+    print_line(console, f"Report: {(to / 'report.html').resolve()}")

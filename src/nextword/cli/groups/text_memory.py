@@ -76,8 +76,7 @@ def build(
     from nextword.cli.parts.watch import waiting
     from nextword.inference.scoring.text_memory_scores import store_texts
 
-    kept = "nothing was written; the same command begins again"
-    with interruptible(kept, goes_on=False), waiting(Console(), "reading and sorting the texts"):
+    with interruptible(), waiting(Console(), "reading and sorting the texts"):
         made = store_texts(loaded, given, out, this_command())
     typer.echo(f"{made.tokens:,} tokens of {made.documents:,} documents")
     typer.echo(f"Written: {out.resolve()}")
@@ -112,8 +111,7 @@ def fit(
     from nextword.inference.scoring.opened_model import open_model
     from nextword.inference.scoring.text_memory_scores import fit_to_texts
 
-    kept = "nothing was written; the same command begins again"
-    with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
+    with interruptible(), share_bars(Console()) as watch:
         opened = open_model(model, computing.device, computing.dtype)
         progress = partial(watch, "held-out text")
         fitted = fit_to_texts(opened, index, given, settings, stored=settings.stored_text, progress=progress)
@@ -161,8 +159,8 @@ def score(
     from nextword.inference.scoring.opened_model import open_model
     from nextword.inference.scoring.text_memory_scores import score_with_memory
 
-    console, kept = Console(), "nothing was written; the same command begins again"
-    with interruptible(kept, goes_on=False), share_bars(console) as watch:
+    console = Console()
+    with interruptible(), share_bars(console) as watch:
         opened = open_model(model, computing.device, computing.dtype)
         results = score_with_memory(
             opened, remembered, given, settings, stored=settings.stored_text, progress=watch, command=this_command()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import inspect
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,12 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Module:
-    """A source file.
-
-    Attributes:
-        tree: What stands in it.
-        plugin: Whose it is; None: ours.
-    """
+    """A source file, of a plug-in or ours."""
 
     tree: ast.Module
     plugin: Plugin | None = None
@@ -62,12 +56,7 @@ class Module:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A registered class.
-
-    Attributes:
-        module: Where it stands.
-        definition: The class.
-    """
+    """A registered class, and the file that it stands in."""
 
     module: Module
     definition: ast.ClassDef
@@ -85,7 +74,14 @@ class CatalogueEntry:
     @property
     def field(self) -> str:
         """The field that a modifier fills."""
-        return next((str(value) for value in self._values("field") if isinstance(value, str)), "")
+        for statement in self.definition.body:
+            match statement:
+                case (
+                    ast.AnnAssign(target=ast.Name(id="field"), value=ast.Constant(value=str(name)))
+                    | ast.Assign(targets=[ast.Name(id="field")], value=ast.Constant(value=str(name)))
+                ):
+                    return name
+        return ""
 
     @property
     def modifier_entries(self) -> list[tuple[str, ...]]:
@@ -95,16 +91,6 @@ class CatalogueEntry:
             for call in ast.walk(self.definition)
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ModifierEntry"
         ]
-
-    def _values(self, name: str) -> Iterator[object]:
-        """What is assigned to an attribute of the class, where that is a plain value."""
-        for statement in self.definition.body:
-            match statement:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=target), value=ast.Constant(value=value))
-                    | ast.Assign(targets=[ast.Name(id=target)], value=ast.Constant(value=value))
-                ) if target == name:
-                    yield value
 
 
 class Catalogue:
@@ -136,8 +122,12 @@ class Catalogue:
                     match decorator:
                         case ast.Call(
                             func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
-                        ) if self._is_registry(module, value, registry):
-                            found.setdefault(name, CatalogueEntry(module, definition))
+                        ):
+                            full = module.full_name(value)
+                            # not imported, so this file of ours makes it
+                            made_here = full == registry and module.plugin is None
+                            if made_here or self._is_ours(full, registry):
+                                found.setdefault(name, CatalogueEntry(module, definition))
         return dict(sorted(found.items()))
 
     def settings(self, entry: CatalogueEntry) -> frozenset[str]:
@@ -148,16 +138,10 @@ class Catalogue:
                     return self._fields(entry.module, config)
         return frozenset()
 
-    def _is_registry(self, module: Module, expression: ast.expr, registry: str) -> bool:
-        full = module.full_name(expression)
-        made_here = full == registry and module.plugin is None  # not imported, so this file of ours makes it
-        return made_here or self._is_ours(full, registry)
-
     def _is_ours(self, full_name: str, registry: str) -> bool:
         return full_name.startswith(f"{self._room}.") and full_name.endswith(f".{registry}")
 
     def _fields(self, module: Module, name: str) -> frozenset[str]:
-        """Annotated names of a class and of those it is made from, as far as there are sources of them here."""
         home = next((one for one in (module, *self._modules) if name in one.classes), None)
         if home is None:
             return frozenset()
@@ -176,7 +160,7 @@ def _trees(module: str) -> list[ast.Module]:
 
 
 def _trees_of(plugin: Plugin) -> list[ast.Module]:
-    """Those of a plug-in; none, with a warning, where it has no sources that can be read."""
+    # those of a plug-in; none, with a warning, where it has no sources that can be read
     try:
         trees = _trees(plugin.module)
     except (OSError, ValueError, SyntaxError) as fault:

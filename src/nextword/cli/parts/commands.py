@@ -19,14 +19,8 @@ VERBS = {
         "nextword.cli.first_look.quickstart:quickstart",
         "Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.",
     ),
-    "train": (
-        "nextword.cli.train:train",
-        "Train one model, measure it, check it, and save it as a folder that loads.",
-    ),
-    "attach": (
-        "nextword.cli.attach_head:attach",
-        "Put another head on a finished model without training it.",
-    ),
+    "train": ("nextword.cli.train:train", "Train one model, measure it, check it, and save it as a folder that loads."),
+    "attach": ("nextword.cli.attach_head:attach", "Put another head on a finished model without training it."),
     "compare": (
         "nextword.cli.compare:compare",
         "Train and measure several methods on the same data, from the same start, with the same batches.",
@@ -39,10 +33,7 @@ VERBS = {
         "nextword.cli.evaluate:evaluate",
         "Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.",
     ),
-    "generate": (
-        "nextword.cli.generate:generate",
-        "Let a saved model write: prompts in, texts or samples files out.",
-    ),
+    "generate": ("nextword.cli.generate:generate", "Let a saved model write: prompts in, texts or samples files out."),
     "count": (
         "nextword.cli.count:count",
         "Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command goes on.",
@@ -75,30 +66,18 @@ VERBS = {
         "nextword.cli.groups.datastore:app",
         "Build and index datastores, which the head knn retrieves from.",
     ),
-    "survey": (
-        "nextword.cli.groups.survey:app",
-        "Let people judge texts: make the survey, and read what they said.",
-    ),
+    "survey": ("nextword.cli.groups.survey:app", "Let people judge texts: make the survey, and read what they said."),
     "text-memory": (
         "nextword.cli.groups.text_memory:app",
         "Look the last tokens up in a corpus, and mix what came next there with any model.",
     ),
-    "list": (
-        "nextword.cli.list:app",
-        "Show the heads, objectives, conditioners, metrics, tasks or recipes there are.",
-    ),
+    "list": ("nextword.cli.list:app", "Show the heads, objectives, conditioners, metrics, tasks or recipes there are."),
 }
 """Where each command is, and its line in the list of all: the first paragraph of its own help."""
 
 
 class Verb(TyperCommand):
-    """A command of which its name and one line are known, as the list of all commands shows them.
-
-    Args:
-        name: How it is called.
-        place: ``module:member``, where a function or a group of commands is.
-        line: What it does: the first paragraph of its own help.
-    """
+    """A command of which its name and one line are known; the rest is at ``place``, a ``module:member``."""
 
     def __init__(self, name: str, place: str, line: str) -> None:
         super().__init__(name, help=line)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nextword.cli.parts.catalogue import Catalogue
 
@@ -18,19 +18,17 @@ def _beginning(names: Iterable[str], incomplete: str, before: str = "") -> list[
     return [before + name for name in names if name.startswith(incomplete)]
 
 
-def complete_head(incomplete: str) -> list[str]:
-    """Heads."""
-    return _beginning(_names("nextword.heads"), incomplete)
+def _completing(room: str) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return _beginning(_names(room), incomplete)
+
+    return complete
 
 
-def complete_objective(incomplete: str) -> list[str]:
-    """Objectives."""
-    return _beginning(_names("nextword.objectives"), incomplete)
-
-
-def complete_conditioner(incomplete: str) -> list[str]:
-    """Conditioners."""
-    return _beginning(_names("nextword.conditioning"), incomplete)
+complete_head = _completing("nextword.heads")
+complete_objective = _completing("nextword.objectives")
+complete_conditioner = _completing("nextword.conditioning")
+complete_task = _completing("nextword.experiments.tasks")
 
 
 def complete_method(incomplete: str) -> list[str]:
@@ -47,11 +45,6 @@ def complete_metric(incomplete: str) -> list[str]:
     return _beginning(
         ["all", *_names("nextword.evaluation.metrics", "nextword.evaluation.judges")], last, before + comma
     )
-
-
-def complete_task(incomplete: str) -> list[str]:
-    """Tasks."""
-    return _beginning(_names("nextword.experiments.tasks"), incomplete)
 
 
 def complete_recipe(incomplete: str) -> list[str]:

@@ -25,7 +25,7 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     below the fields are the help. Options without a default stand before all others.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if _is_group(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint) or _is_settings(hint)}
     single = [
         parameter.replace(annotation=hints[name])
         for name, parameter in inspect.signature(command).parameters.items()
@@ -35,10 +35,10 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def flat(**values: Any) -> None:
-        made = {
-            name: _filled(group, {option.name: values.pop(option.name) for option in options[name]})
-            for name, group in groups.items()
-        }
+        made = {}
+        for name, group in groups.items():
+            given = {option.name: values.pop(option.name) for option in options[name]}
+            made[name] = validated(group, given) if _is_settings(group) else group(**given)
         command(**values, **made)
 
     every = [*single, *(option for group in options.values() for option in group)]
@@ -48,38 +48,28 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _is_group(hint: Any) -> bool:
-    return is_dataclass(hint) or _is_settings(hint)
-
-
 def _is_settings(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Settings)
 
 
-def _filled(group: Any, values: dict[str, Any]) -> Any:
-    return validated(group, values) if _is_settings(group) else group(**values)
-
-
 def _options_of(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
+    options: list[tuple[str, Any, Any]]  # name, annotation, default
     if _is_settings(group):
-        texts = field_docstrings(group)
-        return [
-            _option(name, Annotated[field.annotation, typer.Option(help=" ".join(texts[name].split()))], field.default)
+        helps = {name: " ".join(text.split()) for name, text in field_docstrings(group).items()}
+        options = [
+            (name, Annotated[field.annotation, typer.Option(help=helps[name])], field.default)
             for name, field in group.model_fields.items()
         ]
-    nothing = inspect.Parameter.empty
+    else:
+        hints, nothing = get_type_hints(group, include_extras=True), inspect.Parameter.empty
+        options = [
+            (field.name, hints[field.name], nothing if field.default is MISSING else field.default)
+            for field in fields(group)
+        ]
     return [
-        _option(field.name, hints[field.name], nothing if field.default is MISSING else field.default)
-        for field in fields(group)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, annotation, default in options
     ]
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-# -- Where and in which precision a verb computes.
 
 
 class ComputingOptions(Settings):
@@ -89,9 +79,6 @@ class ComputingOptions(Settings):
     """Where models compute: cpu, cuda, mps, ...; auto: an accelerator where there is one."""
     dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = "auto"
     """Of the weights; auto: as saved."""
-
-
-# -- How the runs of a comparison are carried out, as options of a verb.
 
 
 class EngineOptions(Settings):
@@ -105,11 +92,7 @@ class EngineOptions(Settings):
     """GPUs that each run takes with --engine ray, for example 0.5; by default 1 where there are any."""
 
     def asked_for(self) -> Engine:
-        """The engine.
-
-        Raises:
-            ValueError: There is none of this name.
-        """
+        """The engine; ValueError where there is none of this name."""
         from nextword.experiments.comparison.engines.engine import Resources, registry
 
         return registry.get(self.engine)(Resources(self.cpus, self.gpus))
@@ -127,9 +110,9 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
     systems: dict[str, list[str]] = {}
     nameless: dict[str, str] = {}
     for given in files:
-        name, equals, path = given.partition("=")
-        if not equals or Path(given).exists():
-            name, path = Path(given).stem, given
+        name, path = named_path(given)
+        if name is None:
+            name = Path(given).stem
             if name in nameless:
                 raise ValueError(
                     f"{nameless[name]} and {given} would both be called '{name}'; name them: one={nameless[name]} "
@@ -140,13 +123,18 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
     return systems
 
 
-def pair_of(given: str, option: str, example: str) -> tuple[str, str]:
-    """Both sides of the sign.
+def named_path(given: str) -> tuple[str | None, str]:
+    """The name and the path of ``NAME=PATH``; no name where there is none, or all of it is a path that exists."""
+    name, equals, path = given.partition("=")
+    return (name, path) if equals and not Path(given).exists() else (None, given)
 
-    Raises:
-        ValueError: One of them is missing.
-    """
-    left, equals, right = given.partition("=")
-    if not (left and equals and right):
-        raise ValueError(f"{option} {given}: write it like {option} {example}")
-    return left, right
+
+def fields_of(given: list[str] | None, example: str) -> dict[str, str]:
+    """What files call a field, of all ``--field FIELD=KEY``; ValueError where a side is missing."""
+    fields: dict[str, str] = {}
+    for one in given or []:
+        field, _, key = one.partition("=")
+        if not (field and key):
+            raise ValueError(f"--field {one}: write it like --field {example}")
+        fields[field] = key
+    return fields

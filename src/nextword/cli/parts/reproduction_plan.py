@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nextword.cli.parts.errors import INTERRUPTED, USER_ERROR, complain
+from nextword.cli.parts.run_and_show import plain_table, print_line, quiet_libraries
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,15 +22,15 @@ GPU = "H100 80GB"
 """Whose hours are told at scale paper where no other is named."""
 
 UNKNOWN = "?"
+FEW = 4
+"""Tables that are named; of more, their number is told."""
 
 
 def plan_reproduction(request: Request, gpu: str | None) -> None:
     """Prints the plan of a request.
 
-    Args:
-        request: What is to be reproduced.
-        gpu: Of which hours are estimated, "NAME" or "NAME:SHARE" with the share of its peak that trainings reach; None:
-            at scale small each kind of training is tried here, at scale paper it is ``GPU``.
+    ``gpu`` is that of which hours are estimated, "NAME" or "NAME:SHARE" with the share of its peak that trainings
+    reach; None: at scale small each kind of training is tried here, at scale paper it is ``GPU``.
 
     Raises:
         ValueError: An unknown GPU, or a change that fits nothing.
@@ -37,7 +38,6 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import quiet_libraries
     from nextword.experiments.reproduction.planning.experiment_plan import plan
     from nextword.experiments.reproduction.planning.measured_steps import StepsHere
     from nextword.experiments.reproduction.planning.training_time import gpu_speed
@@ -50,7 +50,7 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     _show(planned, console, measured)
     for one in planned.experiments:
         for note in one.notes:
-            console.print(f"note: {one.name}: {note}", markup=False, highlight=False, soft_wrap=True)
+            print_line(console, f"note: {one.name}: {note}")
     for one in planned.experiments:
         for problem in one.problems:
             complain(f"{one.name}: {problem}")
@@ -71,7 +71,6 @@ def plan_comparison(config: CompareConfig) -> None:
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import quiet_libraries
     from nextword.experiments.reproduction.planning.experiment_plan import comparison_plan, timed
     from nextword.experiments.reproduction.planning.measured_steps import StepsHere
 
@@ -81,7 +80,7 @@ def plan_comparison(config: CompareConfig) -> None:
     for table in (_trainings([planned]), _amounts([planned], "")):
         console.print(table)
         console.print()
-    console.print(f"time, memory: of training, on {here.told}", markup=False, highlight=False, soft_wrap=True)
+    print_line(console, f"time, memory: of training, on {here.told}")
     if here.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -89,16 +88,12 @@ def plan_comparison(config: CompareConfig) -> None:
 def _told_on_stderr() -> Callable[[str], None]:
     from rich.console import Console
 
-    progress = Console(stderr=True, soft_wrap=True)
-    return lambda line: progress.print(line, markup=False, highlight=False)
+    console = Console(stderr=True)
+    return lambda line: print_line(console, line)
 
 
 def _show(planned: Plan, console: Console, measured: bool) -> None:
-    from rich.table import Table
-
-    sources = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("experiment", "tables", "begins from", "data"):
-        sources.add_column(title, overflow="fold")
+    sources = plain_table(("experiment", "tables", "begins from", "data"), lined=False, overflow="fold")
     for one in planned.experiments:
         sources.add_row(one.name, str(len(one.tables)), one.start, ", ".join(one.data))
     tried = [_trainings(planned.experiments)] if measured else []
@@ -106,30 +101,23 @@ def _show(planned: Plan, console: Console, measured: bool) -> None:
         console.print(table)
         console.print()
     for line in _legend(planned, measured):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
     """A row for each experiment; ``estimated`` is put before estimates."""
-    from rich.table import Table
-
-    amounts = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("experiment", "runs", "steps", "tokens", "numbers", "memory", "disk", "time"):
-        amounts.add_column(title, justify="left" if title == "experiment" else "right", no_wrap=True)
+    titles = ("runs", "steps", "tokens", "numbers", "memory", "disk", "time")
+    amounts = plain_table(("experiment",), titles, lined=False, no_wrap=True)
     for one in experiments:
         amounts.add_row(*_amounts_of(one, estimated))
     return amounts
 
 
 def _trainings(experiments: Iterable[ExperimentPlan]) -> Table:
-    """What was tried: a row for each training, or why it could not be."""
-    from rich.table import Table
-
     from nextword.experiments.reproduction.planning.experiment_plan import seconds_of
 
-    tried = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("experiment", "training", "runs × steps", "a step", "memory", "time"):
-        tried.add_column(title, justify="left" if title in ("experiment", "training") else "right", overflow="fold")
+    titles = ("runs × steps", "a step", "memory", "time")
+    tried = plain_table(("experiment", "training"), titles, lined=False, overflow="fold")
     for one in experiments:
         for training, cost in zip(one.work.all_trainings if one.work else [], one.costs, strict=False):
             steps, seconds = training.steps or cost.steps, seconds_of(training, cost)
@@ -148,22 +136,15 @@ def _legend(planned: Plan, measured: bool) -> list[str]:
     seconds = [one.seconds for one in planned.experiments]
     known = [one for one in seconds if one is not None]
     unknown = len(seconds) - len(known)
-    how = (
-        f"time, memory: of training, on {planned.speed}"
-        if measured
-        else f"time, memory: estimates, of training alone, by its operations and {planned.speed}"
-    )
+    alone = "of training, on" if measured else "estimates, of training alone, by its operations and"
+    without = ", ".join(planned.without) if len(planned.without) <= FEW else f"{len(planned.without)} tables"
     return [
         f"{len(seconds)} experiments: {_time(sum(known))}{f' and {unknown} of unknown length' if unknown else ''}",
         "runs: methods × seeds; numbers: parameters of the largest method; memory: of the largest training",
-        how,
+        f"time, memory: {alone} {planned.speed}",
         f"disk: {planned.disk / 1e9:.2f} GB to be written, {planned.free / 1e9:.0f} GB free",
-        *([f"nothing to run at this scale: {_few(planned.without)}"] if planned.without else []),
+        *([f"nothing to run at this scale: {without}"] if without else []),
     ]
-
-
-def _few(names: list[str], most: int = 4) -> str:
-    return ", ".join(names) if len(names) <= most else f"{len(names)} tables"
 
 
 def _amounts_of(one: ExperimentPlan, estimated: str) -> list[str]:

@@ -1,13 +1,13 @@
-"""Runs a comparison and shows it: what the verbs that train share."""
+"""What verbs share: a comparison that is run and shown, Ctrl-C, lines on the terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -17,6 +17,7 @@ from nextword.runtime import processes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from nextword.experiments.comparison.comparison_settings import CompareConfig
     from nextword.experiments.comparison.engines.engine import Engine
@@ -29,13 +30,7 @@ def run_comparison(
     engine: Engine | None = None,
     shown: Callable[[Results], RenderableType] | None = None,
 ) -> Results:
-    """Compares, prints the table and where the report is; returns what came out.
-
-    Args:
-        config: What is compared.
-        out: Folder for everything that is written.
-        engine: What carries out the runs; one after another by default.
-        shown: Makes what is printed at the end; by default the main table of the report.
+    """Compares, prints what ``shown`` makes of it, by default the main table, and where the report is.
 
     Raises:
         typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed; with
@@ -53,29 +48,52 @@ def run_comparison(
     if not processes.is_main():
         return results
     console.print((shown or results_table)(results))
-    console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
+    print_line(console, f"Report: {(out / 'report.html').resolve()}")
     if results.failures:
         for run in results.failures:
             complain(failure_line(run), kind="failed")
-        Console(stderr=True, soft_wrap=True).print(f"To try again: {command}", markup=False, highlight=False)
+        print_line(Console(stderr=True), f"To try again: {command}")
         raise typer.Exit(RUNS_FAILED)
     return results
 
 
+def plain_table(left: Sequence[str], right: Sequence[str] = (), *, lined: bool = True, **columns: Any) -> Table:
+    """A table without a frame, with a line below its head or none; numbers stand on the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD if lined else None, padding=(0, 2, 0, 0), pad_edge=not lined)
+    for title in left:
+        table.add_column(title, **columns)
+    for title in right:
+        table.add_column(title, justify="right", **columns)
+    return table
+
+
+WRITING_SECONDS = 60.0
+"""How long another command may take to write its results into the same folder."""
+
+
+def print_line(console: Console, text: str) -> None:
+    """Prints a line as it is: with brackets and numbers of any kind, broken by the terminal alone."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 @contextlib.contextmanager
-def interruptible(kept: str, goes_on: bool = True) -> Iterator[None]:
+def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[None]:
     """Ctrl-C ends the verb with code 130 and says what is kept.
 
     Args:
-        kept: What is, where the interruption does not say it itself.
+        kept: What is, where the interruption does not say it itself; None: nothing.
         goes_on: Whether the same command goes on from there; it is printed then.
     """
     try:
         yield
     except KeyboardInterrupt as interruption:
-        complain(str(interruption) or kept, kind="interrupted")
-        if goes_on:
-            Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
+        nothing = "nothing was written; the same command begins again"
+        complain(str(interruption) or kept or nothing, kind="interrupted")
+        if goes_on and kept is not None:
+            print_line(Console(stderr=True), f"To go on: {this_command()}")
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    SpinnerColumn,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -18,72 +22,112 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from nextword.cli.parts.run_and_show import print_line
+
 if TYPE_CHECKING:
     from nextword.experiments.comparison.progress import ComparisonWatcher
     from nextword.results.records import FailedRun, RunRecord
+
+WRITING_STEPS = 10_000
+"""Of the bar that shows which share is written."""
+QUIET_SECONDS = 5.0
+"""A stage of an evaluation that begins after so long a silence is said in a line, elsewhere than on a terminal."""
+
+
+def progress_bars(console: Console, *columns: ProgressColumn, before: tuple[ProgressColumn, ...] = ()) -> Progress:
+    """Bars behind what they are about: on a terminal, and gone afterwards."""
+    shown = (*before, TextColumn("{task.description}", markup=False), BarColumn(), *columns)
+    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextlib.contextmanager
+def waiting(console: Console, what: str) -> Iterator[Callable[[str], None]]:
+    """A bar without an end, what is done and for how long, where nobody can say what share is done.
+
+    ``what`` is done first; what follows is told to the function that this gives.
+    """
+    with progress_bars(console, TimeElapsedColumn()) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda now: bars.update(task, description=now)
+
+
+@contextlib.contextmanager
+def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """A bar for each name that a share is told of, with the time left; before, one that swings."""
+    with progress_bars(console, TaskProgressColumn(), TimeRemainingColumn()) as bars:
+        opening = bars.add_task("opening the model", total=None)
+        tasks: dict[str, TaskID] = {}
+
+        def watch(name: str, share: float) -> None:
+            if name not in tasks:
+                bars.update(opening, visible=False)
+                tasks[name] = bars.add_task(name, total=1.0)
+            bars.update(tasks[name], completed=share)
+
+        yield watch
+
+
+@contextlib.contextmanager
+def share_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """One bar, told what is done now and which share was done before."""
+    with progress_bars(console, TaskProgressColumn(), TimeElapsedColumn()) as bars:
+        task = bars.add_task("", total=1.0)
+        yield lambda what, share: bars.update(task, description=what, completed=share)
+
+
+@contextlib.contextmanager
+def writing_bar(console: Console) -> Iterator[Callable[[float], None]]:
+    """One bar with the time left, told which share is written."""
+    with progress_bars(console, TaskProgressColumn(), TimeRemainingColumn()) as bars:
+        tasks: list[TaskID] = []
+
+        def watch(share: float) -> None:
+            done = round(WRITING_STEPS * share)
+            if not tasks:  # what was there before counts as done, not as fast
+                tasks.append(bars.add_task("writing", total=WRITING_STEPS, completed=done))
+            bars.update(tasks[0], completed=done)
+
+        yield watch
+
+
+@contextlib.contextmanager
+def stage_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """One bar, told the stage and how much of how much of it is done; elsewhere a line on stderr for long stages."""
+    if not console.is_terminal:
+        yield _stage_lines()
+        return
+    with progress_bars(console, TimeElapsedColumn(), before=(SpinnerColumn(),)) as bars:
+        task = bars.add_task("reading", total=None)
+        yield lambda stage, done, total: bars.update(task, description=stage, completed=done, total=total or None)
+
+
+def _stage_lines() -> Callable[[str, int, int], None]:
+    last, spoken = "", time.monotonic()
+
+    def watch(stage: str, done: int, total: int) -> None:
+        nonlocal last, spoken
+        if stage != last and time.monotonic() - spoken > QUIET_SECONDS:
+            typer.echo(stage, err=True)
+            spoken = time.monotonic()
+        last = stage
+
+    return watch
+
+
+# -- A comparison, of which several runs may be at work at once.
 
 
 @contextlib.contextmanager
 def watching(console: Console) -> Iterator[ComparisonWatcher]:
     """What to pass to ``compare`` so that ``console`` shows it."""
     if not console.is_terminal:
-        yield Lines(console)
+        yield _Lines(console)
         return
-    bars = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-    with bars:
-        yield Bars(bars)
+    with progress_bars(console, MofNCompleteColumn(), TimeElapsedColumn()) as bars:
+        yield _Bars(bars)
 
 
-@contextlib.contextmanager
-def waiting(console: Console, what: str) -> Iterator[Callable[[str], None]]:
-    """On a terminal a bar without an end, what is done and for how long, where nobody can say what share is done.
-
-    Args:
-        console: Where it is shown, and gone afterwards.
-        what: What is done first; what follows is told to the function that this gives.
-    """
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    bars = Progress(*columns, console=console, transient=True)
-    task = bars.add_task(what, total=None)
-    with bars if console.is_terminal else contextlib.nullcontext():
-        yield lambda now: bars.update(task, description=now)
-
-
-@contextlib.contextmanager
-def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """On a terminal a bar for each name that a share is told of, with the time left; before, one that swings."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bars, tasks = Progress(*columns, console=console, transient=True), dict[str, TaskID]()
-    opening = bars.add_task("opening the model", total=None)
-
-    def watch(name: str, share: float) -> None:
-        if name not in tasks:
-            bars.update(opening, visible=False)
-            tasks[name] = bars.add_task(name, total=1.0)
-        bars.update(tasks[name], completed=share)
-
-    with bars if console.is_terminal else contextlib.nullcontext():
-        yield watch
-
-
-@contextlib.contextmanager
-def share_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """On a terminal one bar, told what is done now and which share was done before."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    bars = Progress(*columns, console=console, transient=True)
-    task = bars.add_task("", total=1.0)
-    with bars if console.is_terminal else contextlib.nullcontext():
-        yield lambda what, share: bars.update(task, description=what, completed=share)
-
-
-class Lines:
+class _Lines:
     """One plain line per finished stage, for log files."""
 
     def __init__(self, console: Console) -> None:
@@ -91,34 +135,25 @@ class Lines:
         self._runs = self._done = 0
 
     def planned(self, runs: int, finished: int) -> None:
-        """Says how much there is to do."""
         self._runs, self._done = runs, finished
-        self._say(f"{runs} runs, {finished} finished before")
+        print_line(self._console, f"{runs} runs, {finished} finished before")
 
-    def began(self, name: str, stage: str) -> None:
-        """Nothing to say yet."""
+    def began(self, name: str, stage: str) -> None: ...
 
-    def advanced(self, name: str, fraction: float) -> None:
-        """Nothing to say yet."""
+    def advanced(self, name: str, fraction: float) -> None: ...
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """The stage and its time."""
-        self._say(f"{name}: {stage}, {seconds:.1f} s")
+        print_line(self._console, f"{name}: {stage}, {seconds:.1f} s")
 
     def finished(self, record: RunRecord) -> None:
-        """The run and its first numbers."""
         self._done += 1
-        self._say(f"[{self._done}/{self._runs}] {headline(record)}")
+        print_line(self._console, f"[{self._done}/{self._runs}] {headline(record)}")
 
     def failed(self, run: FailedRun) -> None:
-        """The run and what happened."""
-        self._say(f"failed: {failure_line(run)}")
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_line(self._console, f"failed: {failure_line(run)}")
 
 
-class Bars:
+class _Bars:
     """A bar for all runs above a bar for the current stage of each run at work."""
 
     def __init__(self, bars: Progress) -> None:
@@ -127,31 +162,26 @@ class Bars:
         self._stages: dict[str, TaskID] = {}
 
     def planned(self, runs: int, finished: int) -> None:
-        """The first bar gets its length."""
         self._bars.update(self._all, description="runs", total=runs, completed=finished)
 
     def began(self, name: str, stage: str) -> None:
-        """A bar begins."""
         self._hide(name)
         self._stages[name] = self._bars.add_task(f"{name}: {stage}", total=100)
 
     def advanced(self, name: str, fraction: float) -> None:
-        """It moves."""
         if name in self._stages:
             self._bars.update(self._stages[name], completed=round(100 * fraction))
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """It goes."""
         self._hide(name)
 
     def finished(self, record: RunRecord) -> None:
-        """The first bar moves, and the run's first numbers stay above."""
         self._bars.advance(self._all)
         self._bars.console.print(headline(record), markup=False, highlight=False)
 
     def failed(self, run: FailedRun) -> None:
-        """The bars of the run and of its search go, the first moves, and what happened stays above."""
         own = f"{run.method}, seed {run.seed}"
+        # the bars of the run itself, and of the search for its settings
         for name in [name for name in self._stages if name == own or name.startswith(f"{run.method} (")]:
             self._hide(name)
         self._bars.advance(self._all)
@@ -162,8 +192,8 @@ class Bars:
             self._bars.remove_task(self._stages.pop(name))
 
 
-def headline(record: RunRecord, metrics: int = 3) -> str:
-    """One line about a finished run: its first ``metrics`` numbers, and the first of each other group of measures.
+def headline(record: RunRecord) -> str:
+    """One line about a finished run: its first three numbers, and the first of each other group of measures.
 
     Parts of the cases are left to the report, and so is a group of which no value is better than another (the rank).
     """
@@ -171,7 +201,7 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
     from nextword.results.report.measures import measure
 
     measured = record.evaluation.metrics
-    shown = [name for name in measured if not measure(name).subset][:metrics]
+    shown = [name for name in measured if not measure(name).subset][:3]
     groups = {measure(name).group for name in shown}
     for name in measured:
         one = measure(name)

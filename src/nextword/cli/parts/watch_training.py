@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from nextword.cli.parts.run_and_show import print_line
+from nextword.cli.parts.watch import progress_bars
 
 if TYPE_CHECKING:
     from nextword.experiments.finetuning.training_progress import TrainingWatcher
@@ -26,23 +29,14 @@ WARNING = "warning"
 def watching_training(console: Console) -> Iterator[TrainingWatcher]:
     """What to pass to ``train`` so that ``console`` shows it."""
     if not console.is_terminal:
-        yield TrainingLines(console)
+        yield _TrainingLines(console)
         return
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left", style="dim"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        yield TrainingBar(bar)
+    columns = (TaskProgressColumn(), TimeElapsedColumn(), TextColumn("left", style="dim"), TimeRemainingColumn())
+    with progress_bars(console, *columns) as bar:
+        yield _TrainingBar(bar)
 
 
-class TrainingLines:
+class _TrainingLines:
     """Plain lines, for log files."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,22 +44,17 @@ class TrainingLines:
         self._first: tuple[float, int] | None = None
         self._last_line = -SECONDS_BETWEEN_LINES
 
-    def began(self, stage: str) -> None:
-        """Nothing to say yet."""
+    def began(self, stage: str) -> None: ...
 
-    def advanced(self, fraction: float) -> None:
-        """Nothing to say yet."""
+    def advanced(self, fraction: float) -> None: ...
 
     def noted(self, sentence: str) -> None:
-        """A line."""
-        self._say(sentence)
+        print_line(self._console, sentence)
 
     def warned(self, sentence: str) -> None:
-        """A line."""
-        self._say(f"{WARNING}: {sentence}")
+        print_line(self._console, f"{WARNING}: {sentence}")
 
     def logged(self, step: int, steps: int, losses: dict[str, float]) -> None:
-        """Step, losses and time left, where the last such line is old enough."""
         now = self._clock()
         self._first = self._first or (now, step)
         if now - self._last_line < SECONDS_BETWEEN_LINES and "loss" in losses and step < steps:
@@ -74,22 +63,17 @@ class TrainingLines:
         began, first = self._first
         left = (steps - step) * (now - began) / (step - first) if step > first else 0.0
         tail = f", {time_text(left)} left" if left else ""
-        self._say(f"step {step} of {steps}: {losses_text(losses)}{tail}")
+        print_line(self._console, f"step {step} of {steps}: {losses_text(losses)}{tail}")
 
     def ended(self, stage: str, seconds: float) -> None:
-        """The stage and its time, where it took any."""
         if seconds >= SHORT_STAGE:
-            self._say(f"{stage}: {seconds:.1f} s")
+            print_line(self._console, f"{stage}: {seconds:.1f} s")
 
-    def finished(self, results: TrainingResults, before: bool) -> None:
-        """The command says it."""
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def finished(self, results: TrainingResults, before: bool) -> None: ...  # the command says it
 
 
-class TrainingBar:
-    """One bar, for the current stage."""
+class _TrainingBar:
+    """One bar, for the current stage, with the last losses before it."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -98,33 +82,26 @@ class TrainingBar:
         self._losses: dict[str, float] = {}
 
     def began(self, stage: str) -> None:
-        """The bar starts again."""
         self._stage, self._losses = stage, {}
         self._bar.reset(self._task, description=stage, total=1.0)
 
     def advanced(self, fraction: float) -> None:
-        """The bar moves."""
         self._bar.update(self._task, completed=fraction)
 
     def noted(self, sentence: str) -> None:
-        """A line that stays above the bar."""
         self._bar.console.print(sentence, markup=False, highlight=False)
 
     def warned(self, sentence: str) -> None:
-        """A line that stays above the bar."""
         self._bar.console.print(f"{WARNING}: {sentence}", style="bold yellow", markup=False, highlight=False)
 
     def logged(self, step: int, steps: int, losses: dict[str, float]) -> None:
-        """The last losses stand before the bar."""
         self._losses |= losses
         self._bar.update(self._task, description=f"{self._stage}, step {step} of {steps}: {losses_text(self._losses)}")
 
     def ended(self, stage: str, seconds: float) -> None:
-        """The bar is full."""
         self._bar.update(self._task, completed=1.0)
 
-    def finished(self, results: TrainingResults, before: bool) -> None:
-        """The command says it."""
+    def finished(self, results: TrainingResults, before: bool) -> None: ...  # the command says it
 
 
 def losses_text(losses: dict[str, float]) -> str:

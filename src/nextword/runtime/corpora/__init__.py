@@ -3,20 +3,15 @@
 from nextword.runtime.corpora.open import (
     Batch,
     Corpus,
-    is_hub_name,
     is_published,
     is_streamed,
     keeps_a_buffer,
     lines,
-    of_files,
     open_corpus,
-    published,
-    split_named,
 )
-from nextword.runtime.corpora.packed import Digest, file_place, file_text, gathered, numbered_lines
+from nextword.runtime.corpora.packed import Digest, file_text, gathered, numbered_lines
 from nextword.runtime.corpora.part_names import (
     PARTS,
-    file_names,
     is_json_lines,
     is_text,
     part_files,
@@ -31,11 +26,8 @@ __all__ = [
     "Corpus",
     "Digest",
     "JsonLine",
-    "file_names",
-    "file_place",
     "file_text",
     "gathered",
-    "is_hub_name",
     "is_json_lines",
     "is_published",
     "is_streamed",
@@ -44,13 +36,10 @@ __all__ = [
     "keeps_a_buffer",
     "lines",
     "numbered_lines",
-    "of_files",
     "open_corpus",
     "part_files",
     "part_of",
-    "published",
     "readable",
-    "split_named",
     "table_ending",
     "table_rows",
 ]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nextword.runtime.corpora.gap_sentences import Pair
 from nextword.runtime.corpora.packed import file_text
-from nextword.runtime.corpora.pairs import OtherFiles, PairParts, PairReading, split_by_hash, with_text
+from nextword.runtime.corpora.pairs import OtherFiles, PairParts, PairReading, dealt, split_by_hash
 from nextword.runtime.corpora.part_names import PARTS, TEXTS, part_files, part_of
 
 
@@ -71,21 +71,13 @@ def _parts(files: list[Path], folder: Path, form: ArticleForm, reading: PairRead
     listed = _listed_parts(folder, where)
     if listed is None:
         return split_by_hash(pairs.values(), reading, folder.name, f"{form.ending} files")
-    there = {part: [pairs[name] for name in names if name in pairs] for part, names in listed.items()}
-    both = {part: with_text(found) for part, found in there.items()}
-    missing = sum(map(len, listed.values())) - sum(map(len, there.values()))
-    return PairParts(
-        both["train"],
-        both["validation"],
-        both["test"],
-        source=folder.name,
-        split=f"{form.ending} files by lists" + (f", {missing} listed ones missing" if missing else ""),
-        empty=sum(map(len, there.values())) - sum(map(len, both.values())),
-    )
+    there = [(part, pairs[name]) for part, names in listed.items() for name in names if name in pairs]
+    missing = sum(map(len, listed.values())) - len(there)
+    split = f"{form.ending} files by lists" + (f", {missing} listed ones missing" if missing else "")
+    return dealt(there, folder.name, split)
 
 
 def _listed_parts(folder: Path, where: str) -> dict[str, list[str]] | None:
-    """The names of each part; None where no list is there."""
     parts: dict[str, dict[str, None]] = {part: {} for part in PARTS}
     for file in sorted(folder.rglob("*.json")):
         for word, names in _lists_of_json(file, where).items():

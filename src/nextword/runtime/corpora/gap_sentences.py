@@ -23,12 +23,9 @@ MASK = "<mask>"
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and the target to be written from it; ``<mask>`` in a source stands for the tokenizer's mask.
+    """A source and the target to be written from it, with what others wrote of the same source.
 
-    Attributes:
-        source: What is read.
-        target: What is to be written.
-        others: What other people wrote of the same source.
+    ``<mask>`` in a source stands for the tokenizer's mask.
     """
 
     source: str

@@ -34,13 +34,7 @@ ENTRY = "[sentence, [numbers of columns], title, template]"
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A table as text.
-
-    Attributes:
-        name: File name.
-        header: Names of the columns.
-        rows: Cells, each row as long as the header.
-    """
+    """A table as text, under the name of its file; each row is as long as the header."""
 
     name: str
     header: tuple[str, ...]
@@ -49,14 +43,7 @@ class CsvTable:
 
 @dataclass(frozen=True)
 class TableSentence:
-    """A sentence that a person wrote about a table.
-
-    Attributes:
-        table: The table.
-        title: Its caption.
-        columns: Numbers of the columns that the sentence is about, from 0, in the order of the file.
-        sentence: What was written.
-    """
+    """A sentence that a person wrote about a table with a caption, and the columns that it is about, from 0."""
 
     table: CsvTable
     title: str
@@ -86,11 +73,7 @@ class LogicNLG:
 
 
 def read_logicnlg(folder: Path, where: str = "task.data") -> LogicNLG:
-    """Reads a folder.
-
-    Args:
-        folder: With the files above; ``val_lm.json`` may also be called ``dev_lm.json`` or ``valid_lm.json``.
-        where: Name of the setting that holds it, for messages.
+    """Reads a folder with the files above; ``val_lm.json`` may also be called ``dev_lm.json`` or ``valid_lm.json``.
 
     Raises:
         ValueError: A file or table is missing, empty, or of another form; the message names it and says what to do.
@@ -154,10 +137,8 @@ def _sentences(path: Path, tables: Path, table: Any) -> Iterator[TableSentence]:
 
 
 def _content(path: Path) -> dict[str, list[Any]]:
-    """The JSON of a part: for each table a list."""
-    text = _text(path)
     try:
-        content = json.loads(text)
+        content = json.loads(_text(path))
     except json.JSONDecodeError as fault:
         raise ValueError(f"{path}, line {fault.lineno}: must be JSON ({fault.msg}); {FROM}") from None
     form = f"must be {{table: [{ENTRY}, ...]}}"

@@ -107,10 +107,10 @@ def open_corpus(
     split: str | None = None,
     streaming: bool = True,
 ) -> Corpus:
-    """A corpus from a path, a name on the hub or a data set.
+    """A corpus from a text file, table, folder of them, ``name`` or ``name:config`` on the hub, or a data set.
 
     Args:
-        data: Text file, table, folder of them, ``name`` or ``name:config`` on the hub, or a data set.
+        data: The path, name or data set.
         where: Name of the setting, for messages.
         text_column: The column with the text, by name, or by number from 0 where a file has no header.
         split: Part of a folder or of a data set of the hub; None: the training part, and all of a folder whose files
@@ -147,7 +147,9 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
     source = ", ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
     identity = "; ".join(f"{file.resolve()} ({file.stat().st_size}, {file.stat().st_mtime_ns})" for file in files)
     if None in endings and any(is_packed(file, where) for file in files):
-        return _of_packed_text(files, source, identity, where, streaming)
+        # what must be unpacked from its beginning is read as a stream of its pieces
+        rows = rows_of_packed_text(files, where, streaming, identity)
+        return Corpus(rows, ("path", "text"), _lines_of_pieces, source, identity, batch_size=1)
     if None in endings:
         return _of_text(files, source, identity, where)
     if is_stored(files[0]):
@@ -156,11 +158,7 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
 
 
 def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
-    """All splits of a data set of the hub, or of a folder laid out as one, by name.
-
-    Raises:
-        ValueError: There is none of that name.
-    """
+    """All splits of a data set of the hub, or of a folder laid out as one, by name; ValueError where there is none."""
     from datasets import load_dataset
 
     path, config = _located(data)
@@ -220,7 +218,6 @@ def is_published(folder: Path) -> bool:
 
 
 def _expect_no_split(split: str | None, what: str, where: str) -> None:
-    """Raises ValueError where a part is asked of what is all one."""
     if split is not None:
         raise ValueError(f"{where}: {what} has no parts to choose from, and split '{split}' was given. Leave it out.")
 
@@ -240,7 +237,7 @@ def _files_of(folder: Path, split: str | None, where: str) -> list[Path]:
 
 
 def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> Corpus:
-    """A text file is a table of its pieces: parallel and resumable as any table, and nothing is stored anew."""
+    # as a table of its pieces: parallel and resumable as any table, and nothing is stored anew
     from datasets import Dataset
 
     spans = [
@@ -255,12 +252,6 @@ def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> C
     return Corpus(rows, ("path", "begin", "end"), _lines_of_spans, source, identity, batch_size=1)
 
 
-def _of_packed_text(files: Sequence[Path], source: str, identity: str, where: str, streaming: bool) -> Corpus:
-    """A text that must be unpacked from its beginning is read as a stream of its pieces."""
-    rows = rows_of_packed_text(files, where, streaming, identity)
-    return Corpus(rows, ("path", "text"), _lines_of_pieces, source, identity, batch_size=1)
-
-
 def _lines_of_pieces(batch: Batch) -> list[str]:
     return [line for text in batch["text"] for line in lines(text)]
 
@@ -269,7 +260,9 @@ def _of_table(
     files: Sequence[Path], text_column: str | int, source: str, where: str, identity: str, streaming: bool
 ) -> Corpus:
     with_header, column = isinstance(text_column, str), str(text_column)
-    names, *others = (_columns_of(file, where, with_header) for file in files)
+    # of the first rows, which need not all have the same keys
+    firsts = (islice(table_rows(file, where, with_header), FIRST_ROWS) for file in files)
+    names, *others = (list(dict.fromkeys(name for row in first for name in row.content)) for first in firsts)
     if separator_of(files[0]) is not None and any(other != names for other in others):
         raise ValueError(f"{where}: '{files[0]}' and others differ in their columns; give them one by one.")
     ids = [name for name in IDS if name in names] if "input_ids" in names else None
@@ -277,12 +270,6 @@ def _of_table(
         _expect_column(column, names, source, where)
     rows = rows_of_tables(files, ids or [column], where, with_header, streaming, identity)
     return Corpus(rows, tuple(ids or [column]), None if ids else _LinesOfRows(column, source), source, identity)
-
-
-def _columns_of(file: Path, where: str, with_header: bool) -> list[str]:
-    """Those of the first rows, which need not all have the same keys."""
-    first = islice(table_rows(file, where, with_header), FIRST_ROWS)
-    return list(dict.fromkeys(name for row in first for name in row.content))
 
 
 def _lines_of_spans(batch: Batch) -> list[str]:

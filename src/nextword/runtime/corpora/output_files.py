@@ -22,11 +22,7 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
     """Raises ValueError, before anything is read or written, where a file to be written is one that is read.
 
     Links are followed, and two spellings of a path are one file. Of a folder that is read, the files count that are
-    read of it: texts and tables, or those of a model.
-
-    Args:
-        outputs: By option, the files that will be written for it; None stands for one that is not.
-        inputs: Files and folders that are read; what is no path here, such as a name on the hub, is passed over.
+    read of it: texts and tables, or those of a model. What is no path here, such as a name on the hub, is passed over.
     """
     written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
     for (option, file), (other, its) in combinations(written, 2):
@@ -39,6 +35,11 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
                     raise ValueError(
                         f"{option} {file}: must be another file than what is read ({read} is); give another path"
                     )
+
+
+def existing_part(path: Path) -> Path:
+    """The path itself, or the nearest folder around it that exists."""
+    return next(one for one in (path, *path.absolute().parents) if one.exists())
 
 
 def _files_of(path: Path) -> Iterator[Path]:

@@ -56,12 +56,9 @@ def is_packed(path: Path, where: str = "") -> bool:
 
 
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, plain or packed, with their numbers from 1.
+    """The lines of a text file, plain or packed, with their numbers from 1; UTF-8, with or without a byte order mark.
 
-    Args:
-        path: UTF-8, with or without a byte order mark.
-        where: Name of the setting that holds the path, for messages.
-        digest: A checksum that is told all bytes of the unpacked file.
+    Messages name the setting ``where``; ``digest`` is told all bytes of the unpacked file.
 
     Raises:
         ValueError: The file cannot be read or is no text; the message names file and line.
@@ -97,11 +94,7 @@ def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
 
 
 def file_text(path: Path, where: str = "") -> str:
-    """All that stands in a text file, plain or packed, line ends as they are; arguments as in ``numbered_lines``.
-
-    Raises:
-        ValueError: The file cannot be read, or is no text.
-    """
+    """All that stands in a text file, plain or packed, line ends as they are; as ``numbered_lines``."""
     with opened(path, where) as file:
         raw = file.read()
     try:

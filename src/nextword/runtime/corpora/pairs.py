@@ -12,9 +12,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from nextword.runtime.corpora import PARTS, JsonLine, file_names, part_files, part_of, table_ending, table_rows
 from nextword.runtime.corpora.gap_sentences import GapConfig, Pair, gap_pairs
-from nextword.runtime.corpora.part_names import JSON_LINES, TABLES
+from nextword.runtime.corpora.part_names import (
+    JSON_LINES,
+    PARTS,
+    TABLES,
+    file_names,
+    part_files,
+    part_of,
+    table_ending,
+)
+from nextword.runtime.corpora.row_files import JsonLine, table_rows
 from nextword.runtime.corpora.texts import read_parts
 
 T = TypeVar("T")
@@ -22,12 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a pair.
-
-    Attributes:
-        name: What messages call it.
-        field: The field of a row that holds it, or a path to it; None: recognised.
-    """
+    """One side of a pair, and the field of a row that holds it, or a path to it; without, the field is recognised."""
 
     name: str
     field: str | None
@@ -43,8 +46,6 @@ class PairReading:
     """How pairs are found in files, and how those that come unsplit are split.
 
     Attributes:
-        source: What the source of a pair is.
-        target: What its target is.
         split_field: Field of a row that names the part; None: the part goes by a hash, or by the field ``split`` of a
             file whose form is recognised.
         validation_share: Share of the pairs that validates, by hash.
@@ -109,13 +110,9 @@ class PairParts:
 
 
 def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> PairParts:
-    """Reads a folder or a file.
+    """Reads a folder with train, validation and test ``.jsonl`` files, one such file, or what ``reading.other`` reads.
 
-    Args:
-        path: A folder with train, validation and test ``.jsonl`` files, one such file, or what ``reading.other`` reads.
-            Other tables, and files with one JSON list, may stand for JSON lines.
-        reading: How.
-        where: Name of the setting that holds the path, for messages.
+    Other tables, and files with one JSON list, may stand for JSON lines. Messages name the setting ``where``.
 
     Raises:
         ValueError: Nothing there, a part is missing or has no pairs, or a row is wrong (says which and why).
@@ -136,9 +133,12 @@ def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> Pa
         if not getattr(parts, part):
             sizes = ", ".join(f"{len(getattr(parts, name))} {name}" for name in PARTS)
             left = f"; {parts.empty} left out, because a side of them is empty" if parts.empty else ""
-            raise ValueError(
-                f"{where}: '{path}' gives no {part} pairs ({sizes}{left}; split: {parts.split}). {_hint(parts)}"
+            hint = (
+                "Pairs are made of paragraphs of at least task.gaps.min_sentences sentences; see task.gaps.paragraph."
+                if parts.split == GAPS
+                else "Give more pairs, larger task.validation_share and task.test_share, or a folder with three files."
             )
+            raise ValueError(f"{where}: '{path}' gives no {part} pairs ({sizes}{left}; split: {parts.split}). {hint}")
     return parts
 
 
@@ -163,12 +163,6 @@ def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
     return [pairs[index] for index in sorted(random.Random(seed).sample(range(len(pairs)), count))]
 
 
-def _hint(found: PairParts) -> str:
-    if found.split == GAPS:
-        return "Pairs are made of paragraphs of at least task.gaps.min_sentences sentences; see task.gaps.paragraph."
-    return "Give more pairs, larger task.validation_share and task.test_share, or a folder with three files."
-
-
 GAPS = "files, a sentence taken out of each paragraph"
 
 
@@ -177,35 +171,30 @@ def gap_texts(config: GapConfig) -> OtherFiles:
 
     def read(path: Path, reading: PairReading, where: str) -> PairParts:
         texts = read_parts(path, where)
-        pairs = {part: list(gap_pairs(getattr(texts, part), config, reading.seed)) for part in PARTS}
-        return PairParts(*_in_order(pairs), source=texts.source, split=GAPS)
+        train, validation, test = (list(gap_pairs(getattr(texts, part), config, reading.seed)) for part in PARTS)
+        return PairParts(train, validation, test, texts.source, GAPS)
 
     return OtherFiles(read, "plain text (train.txt, valid.txt, test.txt), in which sentences are taken out")
 
 
-def with_text(pairs: Sequence[Pair]) -> list[Pair]:
-    """Those of which both sides have text."""
-    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairParts:
+    """Pairs with the part of each; those with a side without text are left out and counted."""
+    parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
+    empty = 0
+    for part, pair in pairs:
+        if pair.source.strip() and pair.target.strip():
+            parts[part].append(pair)
+        else:
+            empty += 1
+    return PairParts(parts["train"], parts["validation"], parts["test"], source, split, empty)
 
 
 def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind: str) -> PairParts:
-    """Pairs that come unsplit, dealt out by a hash; those with a side without text are left out and counted.
-
-    Args:
-        pairs: The pairs.
-        reading: Shares, seed and side of the hash.
-        source: Where they are from, for reports.
-        kind: What they come in, for reports: "one file".
-    """
-    parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
-    count = 0
-    for pair in pairs:
-        parts[_part_by_hash(pair, reading)] += with_text([pair])
-        count += 1
+    """Pairs that come unsplit, dealt out by a hash; ``kind`` is what they come in, for reports: "one file"."""
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
     split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
-    return PairParts(*_in_order(parts), source=source, split=split, empty=count - sum(map(len, parts.values())))
+    return dealt(((_part_by_hash(pair, reading), pair) for pair in pairs), source, split)
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
@@ -213,42 +202,35 @@ def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading:
     found = {}
     for side in ("source", "target"):
         known = {getattr(pair, side) for pair in trained}
-        found[f"{prefix}_{_plural(getattr(reading, side).name)}"] = sum(getattr(pair, side) in known for pair in tested)
+        name = getattr(reading, side).name
+        plural = f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+        found[f"{prefix}_{plural}"] = sum(getattr(pair, side) in known for pair in tested)
     return found
 
 
 def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: PairReading, where: str) -> PairParts:
-    pairs, empty = {}, 0
-    for part, own in files.items():
-        if not own:
-            raise ValueError(f"{where}: no {part} pairs in '{path}'. Looked for: {file_names(part, ['.jsonl'])}.")
-        rows = [_pair(row, form, reading) for file in own for form, row in _rows(file, reading, where)]
-        pairs[part] = with_text(rows)
-        empty += len(rows) - len(pairs[part])
-    return PairParts(*_in_order(pairs), source=path.name, split="files", empty=empty)
+    def pairs() -> Iterator[tuple[str, Pair]]:
+        for part, own in files.items():
+            if not own:
+                raise ValueError(f"{where}: no {part} pairs in '{path}'. Looked for: {file_names(part, ['.jsonl'])}.")
+            for file in own:
+                yield from ((part, _pair(row, form, reading)) for form, row in _rows(file, reading, where))
+
+    return dealt(pairs(), path.name, "files")
 
 
 def _from_file(path: Path, reading: PairReading, where: str) -> PairParts:
     rows = _rows(path, reading, where)
     first = next(rows)
-    field = reading.split_field or _recognised_split(first[1].content, reading)
     all_rows = chain([first], rows)
+    field = reading.split_field
+    if field is None and None in (reading.source.field, reading.target.field):  # nobody says which fields there are
+        field = SPLIT if part_of(str(first[1].content.get(SPLIT))) is not None else None
     if field is None:
         unsplit = (_pair(row, form, reading) for form, row in all_rows)
         return split_by_hash(unsplit, reading, path.name, "one file")
-    pairs: dict[str, list[Pair]] = {part: [] for part in PARTS}
-    count = 0
-    for form, row in all_rows:
-        pairs[_part_named(row, field)] += with_text([_pair(row, form, reading)])
-        count += 1
-    split = f"one file by its field '{field}'"
-    return PairParts(*_in_order(pairs), source=path.name, split=split, empty=count - sum(map(len, pairs.values())))
-
-
-def _recognised_split(row: Mapping[str, Any], reading: PairReading) -> str | None:
-    """The field that names the part, where nobody says which fields there are."""
-    is_recognised = None in (reading.source.field, reading.target.field)
-    return SPLIT if is_recognised and part_of(str(row.get(SPLIT))) is not None else None
+    pairs = ((_part_named(row, field), _pair(row, form, reading)) for form, row in all_rows)
+    return dealt(pairs, path.name, f"one file by its field '{field}'")
 
 
 def _part_by_hash(pair: Pair, reading: PairReading) -> str:
@@ -275,31 +257,19 @@ def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
 
 
 def _texts(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
-    """The texts at those of the paths that the row has."""
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"
         raise ValueError(f"{row.place}: no field '{paths[0]}'; its fields are {has}. Choose with {setting}.")
     texts = []
     for path, value in [one for one in values if one[1] is not None] or values:
-        joined = " ".join(value) if in_sentences and isinstance(value, list) and _all_text(value) else value
+        is_list = in_sentences and isinstance(value, list) and all(isinstance(one, str) for one in value)
+        joined = " ".join(value) if is_list else value
         if not isinstance(joined, str):
             given = json.dumps(value)[:40]
             raise ValueError(f"{row.place}: field '{path}' must be text ({given} given). Choose with {setting}.")
         texts.append(joined)
     return texts
-
-
-def _all_text(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _plural(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-
-
-def _in_order(pairs: dict[str, list[Pair]]) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    return pairs["train"], pairs["validation"], pairs["test"]
 
 
 def _rows(path: Path, reading: PairReading, where: str) -> Iterator[tuple[PairForm, JsonLine]]:
@@ -363,17 +333,7 @@ FORMS = (
 
 
 def form_of(row: Mapping[str, Any], place: str, source: str | None, target: str | None) -> PairForm:
-    """The form of a file, by its first row.
-
-    Args:
-        row: The row.
-        place: File and line, for messages.
-        source: The field that holds the source, where the user names it.
-        target: The field that holds the target.
-
-    Raises:
-        ValueError: No form fits.
-    """
+    """The form of a file, by its first row and the fields that the user names; ValueError where none fits."""
     if source is not None and target is not None:
         return PairForm("as named", source, (target,))
     named = [

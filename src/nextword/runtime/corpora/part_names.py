@@ -95,7 +95,7 @@ def text_files(folder: Path) -> list[Path]:
         if (is_text(file) or table_ending(file) is not None)
         and not any(step.startswith(".") for step in file.relative_to(folder).parts)
         and file.is_file()
-        and not _is_of_a_saved_set(file)
+        and not _is_beside_saved_rows(file)
     )
 
 
@@ -104,8 +104,7 @@ def is_saved_set(folder: Path) -> bool:
     return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
 
 
-def _is_of_a_saved_set(file: Path) -> bool:
-    """Whether ``datasets`` wrote it beside the rows of a data set that was saved to disk."""
+def _is_beside_saved_rows(file: Path) -> bool:
     is_beside = file.name in ("dataset_info.json", "state.json") or file.name.startswith("cache-")
     return (is_beside and is_saved_set(file.parent)) or file.name == "dataset_dict.json"
 
@@ -117,11 +116,7 @@ def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*
     no such file, those with the name somewhere in theirs or in their folder's are, all together and in order
     (``raw_train.tsv``, ``train/part-0.jsonl``). Where both a text and a table bear the name, the text is read.
 
-    Args:
-        folder: The folder.
-        split: A word for the part, or the name of another one.
-        where: Name of the setting that holds the folder, for messages.
-        endings: Those of the files that count.
+    ``split`` is a word for the part, or the name of another one; messages name the setting ``where``.
 
     Raises:
         ValueError: Two files could be the part, or its files are of several kinds.

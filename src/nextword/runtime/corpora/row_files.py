@@ -18,13 +18,10 @@ from nextword.settings.config import expect_whole_characters
 
 
 def table_rows(path: Path, where: str, with_header: bool = True, skip_empty: bool = True) -> Iterator[JsonLine]:
-    """The rows of a file, one at a time.
+    """The rows of a file, one at a time; its ending says what it is, and JSON that begins with ``[`` is one list.
 
-    Args:
-        path: The file; its ending says what it is, and JSON that begins with ``[`` is one list.
-        where: Name of the setting that holds the path, for messages.
-        with_header: Whether the first row of a .csv or .tsv names the columns; otherwise they are numbered from 0.
-        skip_empty: Whether empty ones of JSON lines are passed over; otherwise they are errors.
+    Messages name the setting ``where``. Without a header, the columns of a .csv or .tsv are numbered from 0. Empty ones
+    of JSON lines are passed over or errors.
 
     Raises:
         ValueError: The file cannot be read, or has no rows; the message names file and row.
@@ -43,15 +40,9 @@ def is_stored(path: Path) -> bool:
 
 
 def stored_table(files: Sequence[Path], where: str, streaming: bool = True) -> Any:
-    """The rows of .parquet or .arrow files, of one kind, as a data set.
+    """The rows of .parquet or .arrow files, of one kind, as a data set; ValueError where one cannot be read.
 
-    Args:
-        files: The files.
-        where: Name of the setting that holds them, for messages.
-        streaming: They are read as they are; otherwise ``datasets`` first stores them in its cache.
-
-    Raises:
-        ValueError: One cannot be read.
+    As a stream they are read as they are; otherwise ``datasets`` first stores them in its cache.
     """
     from datasets import load_dataset
 
@@ -117,11 +108,8 @@ SHOWN = 60
 def separated_rows(path: Path, where: str, separator: str, with_header: bool = True) -> Iterator[JsonLine]:
     r"""The rows of a file, plain or packed, by column; cells that a row lacks at its end are empty.
 
-    Args:
-        path: The file.
-        where: Name of the setting that holds the path, for messages.
-        separator: "," or "\t". In a .tsv a quotation mark is text; a .csv needs it around text with commas.
-        with_header: Whether the first row names the columns; otherwise they are called by their numbers from "0".
+    The separator is "," or "\t". In a .tsv a quotation mark is text; a .csv needs it around text with commas. Without a
+    header, columns are called by their numbers from "0".
 
     Raises:
         ValueError: The file cannot be read or is empty, two columns have one name, quotes do not close, or a row has
@@ -139,16 +127,17 @@ def separated_rows(path: Path, where: str, separator: str, with_header: bool = T
     for number, (line, cells) in enumerate(records if with_header else chain([first], records), 1):
         if len(cells) > len(names):
             shown = separator.join(cells)
+            quote = "quote a text with commas, and end no line with one"
             raise ValueError(
                 f"{place}, line {line}: must have {len(names)} cells as the first row has ({len(cells)} given: "
-                f"{shown[:SHOWN]}{'...' * (len(shown) > SHOWN)}); {_remedy(separator)}"
+                f"{shown[:SHOWN]}{'...' * (len(shown) > SHOWN)}); "
+                f"{quote if separator == ',' else 'a text must have no tab'}"
             )
         row = dict(zip(names, [*cells, *[""] * (len(names) - len(cells))], strict=True))
         yield JsonLine(number, f"{place}, line {line}", row)
 
 
 def _records(path: Path, where: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row, and the line in which it begins."""
     place, lines = file_place(path, where), numbered_lines(path, where)
     for number, line in lines:
         content = line.rstrip("\r\n")
@@ -186,22 +175,12 @@ def cells_up_to(characters: int) -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-def _remedy(separator: str) -> str:
-    return "quote a text with commas, and end no line with one" if separator == "," else "a text must have no tab"
-
-
 # -- Files with one JSON object a line, or one JSON list of them: read strictly, every fault named, nothing dropped.
 
 
 @dataclass(frozen=True)
 class JsonLine:
-    """One line, one entry of a list, or one row of another table.
-
-    Attributes:
-        number: Of the line in its file, of the entry or of the row, from 1.
-        place: File and line, for messages.
-        content: The object.
-    """
+    """One line, one entry of a list, or one row of a table, with its number from 1, and its place for messages."""
 
     number: int
     place: str
@@ -211,13 +190,9 @@ class JsonLine:
 def json_lines(
     path: Path, where: str = "", digest: Digest | None = None, skip_empty: bool = False
 ) -> Iterator[JsonLine]:
-    """The objects of a file, plain or packed, one at a time.
+    """The objects of a file, one a line or one list of them, plain or packed, one at a time; as ``numbered_lines``.
 
-    Args:
-        path: One JSON object a line, or one list of objects; UTF-8, with or without a byte order mark.
-        where: Name of the setting that holds the path, for messages.
-        digest: A checksum that is told all bytes of the (unpacked) file.
-        skip_empty: Whether empty lines are passed over; otherwise they are errors.
+    Empty lines are passed over or errors.
 
     Raises:
         ValueError: The file cannot be read, or a line is empty, no JSON, no object, has a key twice or half a
@@ -285,15 +260,10 @@ PIECE = 1 << 20
 def rows_of_tables(
     files: Sequence[Path], columns: Sequence[str], where: str, with_header: bool, streaming: bool, identity: str
 ) -> Any:
-    """Some columns of tables; what else the rows have does not matter.
+    """Some columns of tables: ``input_ids`` and perhaps ``attention_mask``, or the one with the text.
 
-    Args:
-        files: JSON lines, or .csv or .tsv files, one after the other.
-        columns: ``input_ids`` and perhaps ``attention_mask``, or the one with the text.
-        where: Name of the setting that holds the files, for messages.
-        with_header: Whether the first row of a .csv or .tsv names the columns.
-        streaming: They are read as they are; otherwise ``datasets`` first stores the rows in its cache.
-        identity: Of the files as they are now: what was stored of others is not taken.
+    The files are JSON lines, .csv or .tsv, one after the other. As a stream they are read as they are; otherwise
+    ``datasets`` first stores the rows in its cache, and ``identity`` says of which files as they are now.
 
     Raises:
         ValueError: A file cannot be read or a value in it is no text; the message names file and row. Of a stream, when

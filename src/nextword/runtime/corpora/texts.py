@@ -10,21 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from nextword.runtime.corpora import (
-    PARTS,
-    file_names,
-    file_text,
-    is_hub_name,
-    is_published,
-    of_files,
-    open_corpus,
-    part_files,
-    published,
-    split_named,
-    table_ending,
-)
-from nextword.runtime.corpora import lines as lines_of
-from nextword.runtime.corpora.part_names import is_saved_set, text_files
+from nextword.runtime.corpora.open import is_hub_name, is_published, of_files, open_corpus, published, split_named
+from nextword.runtime.corpora.open import lines as lines_of
+from nextword.runtime.corpora.packed import file_text
+from nextword.runtime.corpora.part_names import PARTS, file_names, is_saved_set, part_files, table_ending, text_files
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
 """Of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
@@ -47,18 +36,12 @@ class TextParts:
 
 
 def read_parts(
-    data: Path | str,
-    where: str = "task.data",
-    text_column: str | int = "text",
-    files: Mapping[str, str] | None = None,
+    data: Path | str, where: str = "task.data", text_column: str | int = "text", files: Mapping[str, str] | None = None
 ) -> TextParts:
-    """Reads a folder, a single file or a data set of the hub.
+    """Reads a folder, a single file or a data set of the hub, ``name`` or ``name:config``.
 
-    Args:
-        data: The folder or file; a string that is neither may be the name of a data set, or ``name:config``.
-        where: Name of the setting that holds it, for messages.
-        text_column: The column with the text of tables, by name, or by number from 0 in files without header.
-        files: Names of the files in the folder for "train", "valid" and "test".
+    Messages name the setting ``where``. The column with the text of tables is told by name, or by number from 0 in
+    files without header; ``files`` are the names of those in the folder for "train", "valid" and "test".
 
     Raises:
         ValueError: Nothing there, a part is missing or empty, not UTF-8, or too few lines to cut.
@@ -134,7 +117,7 @@ def _named(folder: Path, name: str, where: str) -> Path:
 
 
 def _read_all(paths: Sequence[Path], where: str) -> str:
-    """Files one after the other, each but the last ended by a line end, so that no word grows across two of them."""
+    # each but the last ended by a line end, so that no word grows across two files
     *before, last = (_read(path, where) for path in paths)
     return "".join([*(text if text.endswith("\n") else f"{text}\n" for text in before), last])
 
@@ -152,9 +135,6 @@ def _expect_text(text: str, name: str, where: str) -> None:
 
 
 # -- How many articles and words a text has (F2-Softmax, table 5).
-#
-# >>> text_counts(" = Valkyria = \n\n A game . \n\n = = Story = = \n\n In a war . \n") TextCounts(articles=1,
-# words=15)
 
 _TITLE = re.compile(r"(?:\A|^[ \t]*\n) ?= (?!= ).+ =[ \t]*(?=\n[ \t]*$)", re.MULTILINE)
 """An article's title in WikiText, on a line between empty ones; titles of sections have more than one "="."""
@@ -189,7 +169,6 @@ def articles(text: str) -> list[str]:
 
 
 def _titles(text: str) -> list[int]:
-    """Where the titles begin."""
     return [found.start() for found in _TITLE.finditer(text)]
 
 

@@ -66,11 +66,6 @@ def copied_stretches(text: str, source: str, least: int = 3) -> list[tuple[int, 
     >>> [text[begin:end] for begin, end in copied_stretches(text, "A dog: the Cat sat, on the mat.")]
     ['the cat sat on']
 
-    Args:
-        text: The text.
-        source: What it may be copied from.
-        least: Words of the shortest run.
-
     Returns:
         The place of the first character of each run, and the place behind its last one.
     """

@@ -7,10 +7,11 @@ import hmac
 import json
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from nextword.serving.http.batches import SharedBatches
 from nextword.serving.http.serve_settings import ServeSettings
 
 Message = MutableMapping[str, Any]
@@ -21,16 +22,12 @@ _OPEN = ("/", "/health")
 """What is answered without a key: nothing of the model."""
 _LARGEST = 8 * 2**20
 """Bytes of a request."""
+KNOWN = frozenset({"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions", "/inspect"})
+"""Paths that are counted by name."""
 
 
 class Admission:
-    """An ASGI application around another.
-
-    Args:
-        app: The other.
-        settings: Limits.
-        meters: What is counted.
-    """
+    """An ASGI application around another."""
 
     def __init__(self, app: Any, settings: ServeSettings, meters: Meters) -> None:
         self._app, self._settings, self._meters = app, settings, meters
@@ -58,7 +55,6 @@ class Admission:
             self._meters.seconds.labels(path).observe(time.perf_counter() - begun)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
-        """Status and message of a request that is not let in."""
         headers = dict(scope["headers"])
         key = self._settings.api_key
         given = headers.get(b"authorization", b"")
@@ -74,7 +70,6 @@ class Admission:
         return None
 
     async def _in_time(self, scope: MutableMapping[str, Any], receive: Receive, reply: _Reply) -> None:
-        """Lets the application answer as long as the client waits, and within the time for a request."""
         client = _Client(receive)
         self._active += 1
         self._meters.active.set(self._active)
@@ -96,12 +91,7 @@ class Admission:
             self._meters.active.set(self._active)
 
 
-KNOWN = frozenset({"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions", "/inspect"})
-"""Paths that are counted by name."""
-
-
 async def _read(receive: Receive) -> None:
-    """Reads a request to its end."""
     while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
         pass
 
@@ -114,8 +104,7 @@ class _Client:
         self._whole, self._gone = asyncio.Event(), asyncio.Event()
 
     async def receive(self) -> Message:
-        """The next part of the request; then, when it is gone, that it is."""
-        if self._whole.is_set():
+        if self._whole.is_set():  # nothing follows but that it is gone
             await self._gone.wait()
             return {"type": "http.disconnect"}
         message = await self._receive()
@@ -124,7 +113,6 @@ class _Client:
         return message
 
     async def gone(self) -> None:
-        """Returns when nobody waits for the answer any more."""
         await self._whole.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -136,19 +124,16 @@ class _Reply:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.status = 499
-        """499: the client was gone before it was answered."""
+        self.status = 499  # the client was gone before it was answered
         self._begun = False
 
     async def send(self, message: Message) -> None:
-        """Hands it on."""
         if message["type"] == "http.response.start":
             self.status, self._begun = message["status"], True
         await self._send(message)
 
     async def error(self, status: int, text: str) -> None:
-        """An error in OpenAI's form; an answer that has begun to stream just ends."""
-        if self._begun:
+        if self._begun:  # an answer that streams just ends
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         body = error_body(text, "server_error" if status >= 500 else "invalid_request_error")
@@ -164,31 +149,10 @@ def error_body(text: str, kind: str) -> bytes:
     return json.dumps({"error": {"message": text, "type": kind, "code": None}}, ensure_ascii=False).encode()
 
 
-# -- Numbers of a server in the form of Prometheus.
-
-
-class Batches(Protocol):
-    """What is asked of the batches whenever the numbers are read."""
-
-    @property
-    def requests(self) -> int:
-        """Requests that they have."""
-        ...
-
-    @property
-    def free(self) -> float:
-        """Share of the cache that no request occupies."""
-        ...
-
-
 class Meters:
-    """What is counted; a registry of its own, so that several servers may live in one process.
+    """What is counted, for Prometheus; a registry of its own, so that several servers may live in one process."""
 
-    Args:
-        batches: Where tokens are written.
-    """
-
-    def __init__(self, batches: Batches) -> None:
+    def __init__(self, batches: SharedBatches) -> None:
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "nextword_requests", "Requests by path and status.", ["path", "status"], registry=self._registry

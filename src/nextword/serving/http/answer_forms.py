@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 _UNLIKELY = -9999.0
 """OpenAI's log-probability of what has none, where null is not allowed."""
@@ -34,78 +34,51 @@ class NamedToken:
 
 @dataclass(frozen=True)
 class ShownToken:
-    """A token of an answer.
-
-    Attributes:
-        token: It.
-        rivals: The likeliest tokens in its place, the likeliest first.
-        offset: Where in the answer its text begins.
-    """
+    """A token of an answer, its rivals, the likeliest first, and where in the answer its text begins."""
 
     token: NamedToken
     rivals: Sequence[NamedToken]
     offset: int
 
 
-class AnswerForm(Protocol):
-    """How an answer is written as JSON."""
-
-    prefix: str
-    """What names of answers begin with."""
-
-    def shell(self, name: str, model: str, choices: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
-        """What is around the choices."""
-        ...
-
-    def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
-        """A text with its number, or in a stream the next part of it."""
-        ...
-
-    def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
-        """Log-probabilities of tokens, and of so many rivals of each."""
-        ...
-
-
-class TextForm:
+class _TextForm:
     """OpenAI's completions."""
 
     prefix = "cmpl"
+    """What names of answers begin with."""
 
+    # what is around the choices
     def shell(self, name: str, model: str, choices: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
-        """As in the contract."""
         return _shell("text_completion", name, model, choices)
 
+    # a text with its number, or in a stream the next part of it
     def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
-        """As in the contract."""
         return {"index": index, "text": text, "logprobs": None, "finish_reason": finished}
 
+    # of tokens, and of so many rivals of each
     def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
-        """As in the contract."""
-        named = [_by_label(shown.rivals[:rivals]) for shown in tokens]
         return {
             "tokens": [shown.token.label for shown in tokens],
             "token_logprobs": [json_number(shown.token.log_prob) for shown in tokens],
-            "top_logprobs": named if rivals else None,
+            "top_logprobs": [_by_label(shown.rivals[:rivals]) for shown in tokens] if rivals else None,
             "text_offset": [shown.offset for shown in tokens],
         }
 
 
-class ChatForm:
+class _ChatForm:
     """OpenAI's chat completions."""
 
     prefix = "chatcmpl"
 
     def shell(self, name: str, model: str, choices: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
-        """As in the contract."""
         return _shell("chat.completion.chunk" if stream else "chat.completion", name, model, choices)
 
     def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
-        """As in the contract; who speaks is said once."""
+        # who speaks is said once
         said = {"content": text} if stream and not first else {"role": "assistant", "content": text}
         return {"index": index, "delta" if stream else "message": said, "logprobs": None, "finish_reason": finished}
 
     def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
-        """As in the contract."""
         content = [
             _of_chat(shown.token) | {"top_logprobs": [_of_chat(rival) for rival in shown.rivals[:rivals]]}
             for shown in tokens
@@ -113,7 +86,8 @@ class ChatForm:
         return {"content": content, "refusal": None}
 
 
-TEXT, CHAT = TextForm(), ChatForm()
+AnswerForm = _TextForm | _ChatForm
+TEXT, CHAT = _TextForm(), _ChatForm()
 
 
 def json_number(value: float | None) -> float | None:

@@ -36,10 +36,6 @@ class InspectRequest(RequestPart):
 def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     """The application; its batches run from now until it shuts down.
 
-    Args:
-        opened: The model.
-        settings: Addresses and limits.
-
     Raises:
         ValueError: Requests of this model cannot be batched; says what to do.
     """
@@ -95,7 +91,6 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
 
 
 def _answer_as_openai(app: FastAPI, completions: Completions) -> None:
-    """OpenAI's addresses."""
     served = {"id": completions.name, "object": "model", "created": int(time.time()), "owned_by": "nextword"}
 
     @app.get("/v1/models")
@@ -117,10 +112,8 @@ def _answer_as_openai(app: FastAPI, completions: Completions) -> None:
 
 
 def _explain_errors(app: FastAPI) -> None:
-    """Errors in OpenAI's form."""
-
-    def answer(status: int, text: str) -> Response:
-        return Response(error_body(text, "invalid_request_error"), status, media_type="application/json")
+    def answer(status: int, text: str, kind: str = "invalid_request_error") -> Response:
+        return Response(error_body(text, kind), status, media_type="application/json")
 
     @app.exception_handler(ValueError)
     async def refused(request: Request, problem: ValueError) -> Response:
@@ -132,16 +125,13 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RuntimeError)
     async def broken(request: Request, problem: RuntimeError) -> Response:
-        return Response(error_body(str(problem), "server_error"), 500, media_type="application/json")
+        return answer(500, str(problem), "server_error")
 
 
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
     """Serves until the process is told to stop; requests at work are answered first, within ten seconds.
 
-    Args:
-        opened: The model.
-        settings: Addresses and limits.
-        say: Called with the address, once there is one.
+    ``say`` is called with the address, once there is one.
 
     Raises:
         ValueError: As ``build_app``, or the address cannot be had.

@@ -17,20 +17,19 @@ from nextword.serving.http.serve_settings import ServeSettings
 
 _PAGE = 256
 """Tokens of a page of the cache."""
+_LONGEST = 4096
+"""Tokens of prompt and answer, where the settings do not say it."""
 
 
 class SharedBatches:
     """A manager of continuous batching.
 
     transformers takes the sampling of all requests from the manager's settings. Here every request brings its own.
-
-    Args:
-        model: A ``NextWordModel``.
-        settings: Limits.
     """
 
     def __init__(self, model: Any, settings: ServeSettings) -> None:
-        self.longest = settings.longest or min(_positions(model), 4096)
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+        self.longest = settings.longest or min(int(positions or _LONGEST), _LONGEST)
         how = copy.deepcopy(model.generation_config)
         # each is given anew with every request; without a value here transformers leaves its step out
         how.do_sample, how.temperature, how.top_k, how.top_p = True, 0.5, 50, 0.5
@@ -72,12 +71,8 @@ class SharedBatches:
     def room_behind(self, ids: Sequence[int], least: int = 1) -> int:
         """Tokens that an answer to a prompt may have.
 
-        Args:
-            ids: The prompt.
-            least: Tokens that it must have.
-
         Raises:
-            ValueError: Both do not fit, or the prompt has unknown tokens.
+            ValueError: Less than ``least`` fit, or the prompt has unknown tokens.
         """
         left = self.longest - len(ids)
         if left < least:
@@ -88,13 +83,9 @@ class SharedBatches:
         return left
 
     def begin(self, ids: Sequence[int], how: Sampling, name: str, tell: Callable[[Any], None]) -> Callable[[], None]:
-        """Begins to write.
+        """Begins to write after the prompt ``ids``.
 
-        Args:
-            ids: The prompt.
-            how: How its tokens are chosen.
-            name: Of the request.
-            tell: Called in the running loop with what is written, whenever it has grown.
+        ``tell`` is called in the running loop with what is written, whenever it has grown.
 
         Returns:
             What gives the request up.
@@ -117,7 +108,3 @@ class SharedBatches:
         if added is None:
             raise RuntimeError("the batches have ended; start the server again")
         return partial(self._manager.cancel_request, name)
-
-
-def _positions(model: Any) -> int:
-    return int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 4096)

@@ -42,13 +42,8 @@ NOTHING = Sent()
 class Completions:
     """Answers requests.
 
-    Args:
-        name: What the model is called.
-        batches: Where tokens are written.
-        facts: What is asked about them.
-        meters: What is counted.
-        singles: Where requests with drafts, and drawn ones with a seed, are written; None: they are refused.
-        remember: Called with the tokens of every finished prompt and answer; None: nothing is remembered.
+    Requests with drafts, and drawn ones with a seed, are written by ``singles``, without it refused. ``remember`` is
+    called with the tokens of every finished prompt and answer.
     """
 
     def __init__(
@@ -67,12 +62,7 @@ class Completions:
         self._names = TokenNames(self._tokenizer)
 
     async def answer(self, request: AnswerRequest) -> JSONResponse | StreamingResponse:
-        """The response to a request.
-
-        Raises:
-            LookupError: It names another model.
-            ValueError: It cannot be answered; says why.
-        """
+        """The response to a request; LookupError where it names another model, ValueError where there is none."""
         self.expect_served(request.model)
         rows = request.rows(self._tokenizer)
         if len(rows) * request.n > _MOST:
@@ -172,7 +162,6 @@ class Completions:
         name: str,
         usage: Callable[[], dict[str, Any]],
     ) -> AsyncIterator[str]:
-        """The answers as server-sent events, each with the tokens of one that are new."""
         form, counts = request.form, request.stream_options.include_usage
         without = {"usage": None} if counts else {}
         sent: dict[int, Sent] = {}
@@ -217,7 +206,6 @@ class Completions:
 
 
 def _usage(rows: Sequence[Sequence[int]], answers: Sequence[WrittenAnswer]) -> dict[str, Any]:
-    """Tokens of all prompts, each counted once, and of all answers."""
     read, written = sum(map(len, rows)), sum(answer.written for answer in answers)
     usage: dict[str, Any] = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     drafted = [answer.drafted for answer in answers if answer.drafted is not None]

@@ -27,11 +27,7 @@ _KEPT = 20
 
 
 class InspectedPages:
-    """Makes pages of ``nextword inspect`` and keeps the newest, each under a name that cannot be guessed.
-
-    Args:
-        facts: Asks the model.
-    """
+    """Makes pages of ``nextword inspect`` and keeps the newest, each under a name that cannot be guessed."""
 
     def __init__(self, facts: AnswerFacts) -> None:
         self._facts = facts
@@ -39,10 +35,6 @@ class InspectedPages:
 
     async def make(self, prompt: str, ids: list[int]) -> dict[str, Any]:
         """Where the page of an answer is, and which of its tokens is the first that was predicted.
-
-        Args:
-            prompt: As it was sent.
-            ids: Tokens of the answer.
 
         Raises:
             ValueError: There is no prompt or no answer, or one with unknown tokens.
@@ -84,9 +76,6 @@ class AnswerFacts:
 
     One pass over prompt and answer tells all. It is made by a twin of the model: other modules with the same weights,
     so that neither sees what the other is doing. Passes wait for one another.
-
-    Args:
-        opened: The model; not changed.
     """
 
     def __init__(self, opened: OpenedModel) -> None:
@@ -95,8 +84,8 @@ class AnswerFacts:
 
     async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, places: int) -> TokenFacts:
         """Facts about each token of an answer after its context; without one, about all but the first."""
-        asked = asyncio.get_running_loop().run_in_executor
-        return await asked(self._worker, self._of, list(context), list(answer), candidates, places)
+        facts: TokenFacts = await self.call(self._of, list(context), list(answer), candidates, places)
+        return facts
 
     async def call(self, function: Any, *given: Any) -> Any:
         """Calls a function that asks the twin, in its turn."""

@@ -37,14 +37,10 @@ _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
 
 
 def read_request(kind: type[R], body: bytes) -> R:
-    r"""A request from its bytes.
-
-    Args:
-        kind: What it must be.
-        body: JSON. Half of a character (``\ud83d`` alone) is none.
+    r"""A request of this kind from its bytes, JSON, of which half of a character (``\ud83d`` alone) is none.
 
     Raises:
-        ValueError: It is not; says where.
+        ValueError: They are not; says where.
     """
     try:
         values = pydantic_core.from_json(body, allow_inf_nan=False)
@@ -57,10 +53,6 @@ def read_request(kind: type[R], body: bytes) -> R:
     return validated(kind, values)
 
 
-def _is_table(values: Any) -> bool:
-    return isinstance(values, Mapping)
-
-
 class RequestPart(BaseModel):
     """Fields with values. What is null is as left out; what nobody reads is refused."""
 
@@ -69,20 +61,13 @@ class RequestPart(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, values: Any) -> Any:
-        return {name: value for name, value in values.items() if value is not None} if _is_table(values) else values
+        is_table = isinstance(values, Mapping)
+        return {name: value for name, value in values.items() if value is not None} if is_table else values
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the tokens of an answer are chosen, under the names of ``generate``.
-
-    Attributes:
-        do_sample: Whether they are drawn; else each is the likeliest.
-        max_new_tokens: How many at most.
-        temperature: Log-probabilities are divided by it.
-        top_k: Drawn from so many; 0: all.
-        top_p: Drawn from the likeliest that have this much probability together.
-    """
+    """How the tokens of an answer are chosen, under the names of ``generate``; ``top_k`` 0: drawn from all."""
 
     do_sample: bool
     max_new_tokens: int
@@ -130,7 +115,7 @@ class AnswerRequest(RequestPart):
     @model_validator(mode="before")
     @classmethod
     def _without_what_has_no_effect(cls, values: Any) -> Any:
-        if not _is_table(values):
+        if not isinstance(values, Mapping):
             return values
         for name, nothing in _WITHOUT_EFFECT.items():
             if values.get(name) is not None and values[name] not in nothing:
@@ -164,11 +149,7 @@ class AnswerRequest(RequestPart):
         return False
 
     def rows(self, tokenizer: Any) -> list[list[int]]:
-        """The tokens of each prompt.
-
-        Raises:
-            ValueError: A prompt has none.
-        """
+        """The tokens of each prompt; ValueError where one has none."""
         raise NotImplementedError
 
     def sampling(self, base: Any, room: int) -> Sampling:

@@ -52,9 +52,6 @@ class SingleTexts:
 
     What was learned of how many words to draft is kept from request to request. Not for a server whose head remembers
     texts (``--remember``): the twin's would not see what the others do.
-
-    Args:
-        twin: The model; its modules are nobody else's.
     """
 
     def __init__(self, twin: Any) -> None:
@@ -73,13 +70,8 @@ class SingleTexts:
     ) -> Callable[[], None]:
         """Begins to write, after the requests before it.
 
-        Args:
-            ids: The prompt.
-            how: How its tokens are chosen.
-            draft: Who guesses words; None: they are written one by one.
-            key: What its tokens are drawn by, as ``nextword.inference.generation.row_sampling`` has it; None: torch's
-                generator.
-            tell: Called in the running loop with what is written, whenever it has grown.
+        Tokens are drawn by ``key``, as ``nextword.inference.generation.row_sampling`` has it, without by torch's
+        generator. ``tell`` is called in the running loop with what is written, whenever it has grown.
 
         Returns:
             What gives the request up.
@@ -129,12 +121,7 @@ class SingleTexts:
 
 
 class _Request:
-    """What ``generate`` hands its words to.
-
-    Args:
-        loop: Where those who wait are told.
-        tell: Told in it.
-    """
+    """What ``generate`` hands its words to; ``tell`` is told of them in the loop of those who wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[WrittenSoFar], None]) -> None:
         self._loop, self._tell = loop, tell
@@ -142,19 +129,15 @@ class _Request:
         self.given_up = False
 
     def put(self, words: torch.Tensor) -> None:
-        """A new word."""
         self._words += words.tolist()
         self._say(WrittenSoFar(list(self._words)))
 
-    def end(self) -> None:
-        """Told by ``finish``, which knows more."""
+    def end(self) -> None: ...  # finish knows more
 
     def finish(self, accepted: int, drafted: int) -> None:
-        """All is written."""
         self._say(WrittenSoFar(list(self._words), None, True, accepted, drafted - accepted))
 
     def fail(self, problem: Exception) -> None:
-        """Nothing more will be written."""
         self._say(WrittenSoFar(list(self._words), problem, True))
 
     def _say(self, so_far: WrittenSoFar) -> None:
@@ -169,5 +152,4 @@ class _GivenUp(StoppingCriteria):
         self._request = request
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
-        """Whether each text ends."""
         return torch.full((len(input_ids),), self._request.given_up, device=input_ids.device)

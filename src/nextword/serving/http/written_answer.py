@@ -18,12 +18,7 @@ _BEFORE = 8
 class WrittenAnswer:
     """What has been written so far, behind the prompt where that is shown too.
 
-    Args:
-        tokenizer: Makes text of tokens.
-        prompt: Tokens that were read.
-        stops: Texts that end the answer and are left out of it.
-        index: Which of the answers to a request it is.
-        echoes: Whether the prompt is shown.
+    ``stops`` are texts that end the answer and are left out of it, ``index`` is its number among those to a request.
 
     Attributes:
         before: Tokens that are not shown: those of the prompt, or none.
@@ -58,13 +53,7 @@ class WrittenAnswer:
         return len(self.ids) - self._echoed
 
     def read(self, tokens: Sequence[int], ends: Sequence[int], *, is_all: bool) -> None:
-        """What has been written of the answer, that which is known included.
-
-        Args:
-            tokens: All behind the prompt.
-            ends: Tokens that end a text.
-            is_all: Whether nothing follows.
-        """
+        """All tokens behind the prompt so far, those that are known included; ``ends`` are tokens that end a text."""
         for token in tokens[self.written :]:
             self.add(token)
             if self.finished:
@@ -84,11 +73,7 @@ class WrittenAnswer:
             self._cut(min(found))
 
     def end(self, ends: Sequence[int]) -> None:
-        """No more tokens.
-
-        Args:
-            ends: Tokens that end a text; another last one means that there was no room for more.
-        """
+        """No more tokens: either the last one ends a text, or there was no room for more."""
         self.finished = "stop" if self.written and self.ids[-1] in ends else "length"
         if self.written:
             self.pieces[-1] += self._unfinished_character()
@@ -116,7 +101,6 @@ class WrittenAnswer:
             left -= len(self.pieces[place])
 
     def _unfinished_character(self) -> str:
-        """What is left of a character that was begun, as the tokenizer shows it."""
         read = self.prompt[-_BEFORE:]
         before, whole = (
             str(self._tokenizer.decode(ids, skip_special_tokens=True))
@@ -139,11 +123,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TokenNames:
-    """Names tokens.
-
-    Args:
-        tokenizer: Makes text of them.
-    """
+    """Names tokens."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -165,15 +145,7 @@ class TokenNames:
 def shown_tokens(
     names: TokenNames, ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, offset: int
 ) -> list[ShownToken]:
-    """Tokens with their rivals.
-
-    Args:
-        names: Names them.
-        ids: They.
-        pieces: The text of each.
-        facts: About all of them, or all but the first of a text.
-        offset: Where the first one's text begins.
-    """
+    """Tokens with their rivals; ``facts`` are about all of them, or all but the first of a text."""
     best, shown = facts.candidates, []
     offsets = accumulate(map(len, pieces), initial=offset)
     for token, at, row in zip(ids, offsets, _rows(ids, facts), strict=False):
@@ -189,11 +161,7 @@ def shown_tokens(
 def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
     """What each token's probability came from; places count from the first token of the prompt.
 
-    Args:
-        ids: The tokens.
-        pieces: The text of each.
-        facts: About all of them, or all but the first of a text.
-        first: Place of the first.
+    ``facts`` are about all tokens, or all but the first of a text; ``first`` is the place of the first.
     """
     made = []
     for number, (token, piece, row) in enumerate(zip(ids, pieces, _rows(ids, facts), strict=True)):

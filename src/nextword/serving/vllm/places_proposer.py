@@ -11,11 +11,7 @@ from nextword.model.drafting.drafter import Decided, KnownText, PlacesDrafter
 
 
 class PlacesProposer:
-    """What vLLM asks for drafts after each pass, as ``speculative_config``'s method ``custom_class`` has it.
-
-    Args:
-        vllm_config: All settings of vLLM.
-    """
+    """What vLLM asks for drafts after each pass, as ``speculative_config``'s method ``custom_class`` has it."""
 
     def __init__(self, vllm_config: Any) -> None:
         self._longest = int(vllm_config.speculative_config.num_speculative_tokens)

@@ -47,14 +47,7 @@ _DRAFTS = ("ngram", "custom_class")
 
 
 def backbone_architecture(config: Any) -> str:
-    """The name of the backbone's class in vLLM, which is that of transformers.
-
-    Args:
-        config: A ``NextWordConfig``.
-
-    Raises:
-        ValueError: vLLM has no such model of its own.
-    """
+    """The name of the backbone's class in vLLM, which is that of transformers; ValueError where vLLM has none."""
     from vllm import ModelRegistry
 
     kind = config.text_config.model_type
@@ -65,12 +58,7 @@ def backbone_architecture(config: Any) -> str:
 
 
 def expect_servable(config: Any, vllm_config: Any) -> None:
-    """Raises ValueError where requests would not get what ``generate`` gives to each alone.
-
-    Args:
-        config: A ``NextWordConfig``.
-        vllm_config: All settings of vLLM.
-    """
+    """Raises ValueError where requests would not get what ``generate`` gives to each alone."""
     backbone_architecture(config)
     if config.conditioner is not None:
         raise ValueError("a conditioned model: vLLM brings no auxiliary text to it; use generate")

@@ -23,12 +23,7 @@ _BACKBONE, _HEAD = "backbone", "next_word_head"
 
 @dataclass(frozen=True)
 class DecidedWords:
-    """What the words of a pass were chosen from.
-
-    Attributes:
-        distribution: At each row that logits were asked for.
-        requests: To which request of the pass each row belongs.
-    """
+    """What the words of a pass were chosen from: a row for each that logits were asked for, and whose it is."""
 
     distribution: NextToken
     requests: list[int]
@@ -39,10 +34,6 @@ class ServedModel(nn.Module):
 
     Its logits are log-probabilities. The softmax of them is themselves, so temperature, top-k and top-p of vLLM act on
     the head's distribution.
-
-    Args:
-        vllm_config: All settings of vLLM.
-        prefix: Of the names of layers.
 
     Raises:
         ValueError: The model cannot be served in this way; says why.
@@ -104,7 +95,6 @@ class ServedModel(nn.Module):
         return with_row_numbers(states)
 
     def _pack(self, ids: Tensor | None, states: Tensor, layers: tuple[Tensor, ...]) -> PackedInputs | None:
-        """What the head is given of this pass; None while vLLM only measures its memory."""
         slots = _side_by_side(len(states), states.device) if self._cache is None else self._cache.current()
         if slots is None:
             return None
@@ -147,12 +137,7 @@ class ServedModel(nn.Module):
 
 
 class _PlainBackbone:
-    """A model of vLLM as ``OutputLayer`` reads one of transformers.
-
-    Args:
-        config: The backbone's.
-        backbone: The model.
-    """
+    """A model of vLLM as ``OutputLayer`` reads one of transformers."""
 
     def __init__(self, config: Any, backbone: Any) -> None:
         self.config, size = config, config.get_text_config().vocab_size
@@ -164,7 +149,6 @@ class _PlainBackbone:
             self.layer.bias = nn.Parameter(bias[:size], requires_grad=False)
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The output layer, over the words alone."""
         return self.layer
 
 
@@ -182,11 +166,6 @@ class LowerLayers:
 
     vLLM's own way to them is that of its drafting models. Backbones without it are watched, which needs
     ``enforce_eager``.
-
-    Args:
-        backbone: A model of vLLM.
-        count: How many.
-        eager: Whether vLLM runs the backbone as it stands, without compiling it.
 
     Raises:
         ValueError: The backbone offers no way.
@@ -261,8 +240,7 @@ def split_row_numbers(carried: Float[Tensor, "M D+3"]) -> tuple[Float[Tensor, "M
 class KVCacheLayer:
     """The attention layer whose part of the KV cache a head's memory follows: one that keeps whole texts.
 
-    Args:
-        vllm_config: All settings of vLLM, after the backbone was built with them.
+    Made after the backbone was built with these settings.
 
     Raises:
         ValueError: Every layer keeps a window only, or the backbone has other layers than attention.

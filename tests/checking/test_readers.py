@@ -8,7 +8,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import nextword as nw
 from nextword.checking.probe_texts import ProbeWords
-from nextword.checking.ways_of_reading import Reader, magnification
+from nextword.checking.readers import Reader, magnification
 
 
 @pytest.fixture(scope="module")

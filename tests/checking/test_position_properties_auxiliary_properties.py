@@ -18,7 +18,7 @@ import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckReport
 from nextword.checking.probe_texts import ProbeWords
 from nextword.checking.property import Case
-from nextword.checking.ways_of_reading import Reader
+from nextword.checking.readers import Reader
 from nextword.cli import app
 from nextword.conditioning import Conditioner
 from nextword.conditioning import registry as conditioners

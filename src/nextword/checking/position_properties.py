@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from nextword.checking.invariance_properties import EXTRA
 from nextword.checking.probe_texts import Batch, ProbeSample
 from nextword.checking.property import EXACT, EXACT_IN_HALF, Case, Deviation, Property, compared
-from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
+from nextword.checking.readers import BackboneReader, Reader, accepts, deviation
 from nextword.distribution import NextToken
 from nextword.model.forward.packing import carries_over, first_position, packed_row, parts_texts, readings
 
@@ -32,23 +31,18 @@ def _packed(reader: Reader, case: Case) -> Iterator[Deviation]:
     sample = _as_many_as_fit(case)
     if len(sample.rows) < 2:
         return
-    alone = torch.cat([reader.log_probs(sample.alone(row).batch()) for row in range(len(sample.rows))])
-    found = _in_one_row(reader, sample.rows)
+    alone = torch.cat([reader.log_probs(sample.only(row).batch()) for row in range(len(sample.rows))])
+    inputs = packed_row(reader.model, sample.rows)  # one after the other, and places say where each begins
+    found = reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
     yield compared(f"{len(sample.rows)} texts in one row", found, alone, sample.batch())._replace(sample=sample)
 
 
 def _as_many_as_fit(case: Case) -> ProbeSample:
-    """The texts of a case that have room in one row; some models have buffers for so many places and no more."""
+    # some models have buffers for so many places and no more
     rows, longest = list(case.sample.rows), case.words.longest
     while longest is not None and rows and sum(len(row) for row in rows) > longest:
         rows.pop()
     return replace(case.sample, rows=tuple(rows))
-
-
-def _in_one_row(reader: Reader, rows: tuple[Tensor, ...]) -> Float[Tensor, "N V"]:
-    """Answers about texts that stand in one row one after the other, and whose places say where each begins."""
-    inputs = packed_row(reader.model, rows)
-    return reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
 
 
 def _takes_no_places(model: Any) -> str:
@@ -58,7 +52,6 @@ def _takes_no_places(model: Any) -> str:
 
 
 def _keeps_no_texts_apart(model: Any) -> str:
-    """Why a model promises nothing about several texts in one row; nothing where it does."""
     name = type(model.backbone).__name__
     if model.config.is_encoder_decoder:
         return "an encoder-decoder model has one source for a row"

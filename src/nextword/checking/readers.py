@@ -20,12 +20,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Reader:
-    """Asks a model for its distribution in one of the head's modes; padding is left out of every answer.
-
-    Args:
-        model: A wrapped model.
-        mode: One of the head's modes.
-    """
+    """Asks a wrapped model for its distribution in one of the head's modes; padding is left out of every answer."""
 
     lag = 0
     """1 where an answer is about the token that came, and so about one place later than the distribution is."""
@@ -57,12 +52,9 @@ class Reader:
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """The same log-probabilities with a KV cache.
+        """The same log-probabilities with a KV cache, in steps of so many tokens, over and over.
 
-        Args:
-            batch: The batch.
-            sizes: Tokens in each step, over and over.
-            order: Where given, the cache and the sequences are put into this order after the first step.
+        The cache and the sequences are put into ``order``, where one is given, after the first step.
         """
         kv_cache = new_kv_cache(self.model)
         found: Tensor | None = None
@@ -121,10 +113,6 @@ def magnification(reader: Reader, batch: Batch) -> float:
 
     A cache compares long states that have much in common, so that what rounding does to them shows more in its answers
     than in the backbone's own. At least 1.
-
-    Args:
-        reader: Asks the head.
-        batch: About which texts.
     """
     bare = BackboneReader(reader.model)
     moved = [deviation(_with_moved_embeddings(one, batch), one.log_probs(batch)) for one in (reader, bare)]
@@ -169,7 +157,6 @@ def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) 
 
 
 def _auxiliary_inputs_of(batch: Batch) -> dict[str, Tensor]:
-    """What a conditioned model is given beside its backbone's inputs; nothing for other models."""
     if batch.aux_mask is None:
         return {}
     encoded = {"aux_input_ids": batch.aux_ids} if batch.aux_states is None else {"aux_states": batch.aux_states}
