@@ -42,11 +42,7 @@ def bleu(
     Where no m-gram is found, p_m is 1 / (2^k · m-grams) for the k-th such m ("exp" smoothing). The value lies between 0
     and 1. Source: Papineni et al. (2002), in the reading of sacrebleu (Post, 2018), which it equals.
 
-    Args:
-        texts: What is judged.
-        references: For each text, what it is compared with; as many as there are.
-        n: Length of the longest n-grams.
-        scorer: A ``sacrebleu.metrics.BLEU`` that cuts and counts; None: sacrebleu's defaults.
+    ``scorer`` is a ``sacrebleu.metrics.BLEU`` that cuts and counts; None: sacrebleu's defaults.
 
     >>> value, counts = bleu(["the cat sat on the mat"], [["the cat sat on a mat"]], n=2)
     >>> round(value, 4), counts.tolist()
@@ -136,10 +132,13 @@ class Bleu(Metric):
         if not self._any_word:
             raise UndefinedError("bleu: no reference has a word")
         counts = np.array(self._counts, dtype=np.float64)
-        return {f"bleu-{n}": self._score(counts, n) for n in self.config.n}
+        return {
+            f"bleu-{n}": Score.of(self._measure(n), Statistic(counts, partial(bleu_of_sums, n=n)), len(counts))
+            for n in self.config.n
+        }
 
-    def _score(self, counts: Float[np.ndarray, "N K"], n: int) -> Score:
-        measure = Measure(
+    def _measure(self, n: int) -> Measure:
+        return Measure(
             title=f"BLEU-{n}",
             group=metric.SUMMARY,
             unit=f"fraction (sacrebleu {self._signature()})",
@@ -148,10 +147,9 @@ class Bleu(Metric):
             meaning=f"BLEU-{n} over all texts: geometric mean of the shares of n-grams up to {n} that a reference has, "
             "lowered where the texts are shorter than the references.",
         )
-        return Score.of(measure, Statistic(counts, partial(bleu_of_sums, n=n)), len(counts))
 
     def _signature(self) -> str:
-        """Sacrebleu's own, without the number of references, which differs between a system and the human row."""
+        # Sacrebleu's own, without the number of references, which differs between a system and the human row.
         from sacrebleu.metrics.bleu import BLEU
 
         plain = BLEU(lowercase=self.config.lowercase, tokenize=self.config.tokenize)

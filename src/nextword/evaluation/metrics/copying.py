@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
 from pydantic import field_validator
 
 from nextword.evaluation.metrics import metric
@@ -77,12 +76,12 @@ class CopyingSum:
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:
-        """What each example adds to the recall."""
-        return _shares(self._right, self._wanted)
+        """What each example adds to the recall; nothing where nothing is wanted, but it is drawn like any other."""
+        return Statistic.ratio(self._right, self._wanted)
 
     def precision_statistic(self) -> Statistic:
         """What each example adds to the precision."""
-        return _shares(self._right, self._copied)
+        return Statistic.ratio(self._right, self._copied)
 
     def recall_interval(self) -> Interval:
         """95 % bootstrap interval over examples."""
@@ -91,11 +90,6 @@ class CopyingSum:
     def precision_interval(self) -> Interval:
         """95 % bootstrap interval over examples."""
         return bootstrap_intervals([self.precision_statistic()])[0]
-
-
-def _shares(right: list[int], total: list[int]) -> Statistic:
-    # An example without such words adds nothing to either sum, but takes part in the draws like any other.
-    return Statistic.ratio(np.array(right, dtype=np.float64), np.array(total, dtype=np.float64))
 
 
 class CopyingConfig(MetricConfig):

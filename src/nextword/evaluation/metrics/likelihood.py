@@ -15,7 +15,7 @@ from jaxtyping import Float
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
-from nextword.evaluation.metrics.statistics import Interval, Statistic, bootstrap_ratio
+from nextword.evaluation.metrics.statistics import Interval, bootstrap_ratio
 from nextword.results.records import Measure
 
 ABOVE_ZERO = 1e-6
@@ -28,10 +28,6 @@ def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -
     NaN without tokens, inf where it is too large for a float. Their mean is the "average perplexities of all
     article-summary pairs" of He, Chen and Kim 2020, section 4.3. It is never below the perplexity of the same texts
     taken together where all are of one length, and a few texts of high perplexity decide it.
-
-    Args:
-        nats: Summed negative log-likelihood of each text.
-        tokens: Scored tokens of each.
 
     >>> perplexities(np.log([8.0, 9.0]), np.array([3.0, 2.0])).round(6).tolist()
     [2.0, 3.0]
@@ -114,15 +110,15 @@ class LikelihoodSum:
 
     def nll_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
-        return bootstrap_ratio(np.array(self._nats), np.array(self._tokens, dtype=np.float64))
+        return bootstrap_ratio(self._nats, self._tokens)
 
     def perplexity_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
-        return bootstrap_ratio(np.array(self._nats), np.array(self._tokens, dtype=np.float64), np.exp)
+        return bootstrap_ratio(self._nats, self._tokens, np.exp)
 
     def bits_per_byte_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
-        return bootstrap_ratio(np.array(self._nats) / math.log(2), np.array(self._bytes, dtype=np.float64))
+        return bootstrap_ratio(np.array(self._nats) / math.log(2), self._bytes)
 
 
 class LikelihoodMetricConfig(MetricConfig):
@@ -184,19 +180,17 @@ class LikelihoodMetric(Metric):
             raise UndefinedError(
                 f"perplexity: {self._impossible} of {tokens} targets have probability 0, so it is infinite"
             )
-        nats, counts = np.array(self._nats, dtype=np.float64), np.array(self._tokens, dtype=np.float64)
-        nll = Score.of(_NLL, Statistic.ratio(nats, counts), tokens)
+        nll = Score.ratio(_NLL, self._nats, self._tokens)
         if nll.value > math.log(np.finfo(np.float64).max):
             raise UndefinedError(f"perplexity: exp({nll.value:g}) is too large for a number")
-        found = {"perplexity": Score.of(_PERPLEXITY, Statistic.ratio(nats, counts, np.exp), tokens), "nll": nll}
+        found = {"perplexity": Score.ratio(_PERPLEXITY, self._nats, self._tokens, np.exp), "nll": nll}
+        nats = np.array(self._nats, dtype=np.float64)
         if self.config.mean:
-            each = perplexities(nats, counts)
+            each = perplexities(nats, np.array(self._tokens, dtype=np.float64))
             if np.isfinite(each[~np.isnan(each)]).all():  # else one is too large for a number, which nll is not
                 found["mean_perplexity"] = Score.mean(_MEAN_PERPLEXITY, each)
         if self._bytes:
-            text_bytes = np.array(self._bytes, dtype=np.float64)
-            bits = Statistic.ratio(nats / math.log(2), text_bytes)
-            found["bits_per_byte"] = Score.of(_BITS_PER_BYTE, bits, sum(self._bytes))
+            found["bits_per_byte"] = Score.ratio(_BITS_PER_BYTE, nats / math.log(2), self._bytes)
         return found
 
 

@@ -35,15 +35,10 @@ def ms_jaccard(
 
     With c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts),
     J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
-    MS-Jaccard-n = (J_1 ... J_n)^(1/n). NaN where neither side has n-grams. Symmetric.
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n), S1 being the generated texts and S2 the references, of which there may be
+    another number. NaN where neither side has n-grams. Symmetric.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
-
-    Args:
-        generated: S1, at least one text; texts, or their token ids.
-        references: S2, given as S1 is; its number of texts may differ.
-        n: Longest n-grams, each a value of its own.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: A side has no text, or a length is below 1.

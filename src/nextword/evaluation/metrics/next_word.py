@@ -11,7 +11,6 @@ from pydantic import Field
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import as_ids
 from nextword.results.records import Measure
 
@@ -21,9 +20,7 @@ def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.
 
     Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 
-    Args:
-        ranks: How many tokens are more probable than each target.
-        k: From 1; for 1 this is accuracy.
+    For k = 1, this is accuracy.
 
     >>> among_first([0, 3, 0, 12], 1).tolist(), among_first([0, 3, 0, 12], 10).tolist()
     ([True, False, True, False], [True, True, True, False])
@@ -91,5 +88,4 @@ class Accuracy(Metric):
             decimals=2,
             meaning=meaning,
         )
-        sums, counts = np.array(right, dtype=np.float64), np.array(self._tokens, dtype=np.float64)
-        return Score.of(measure, Statistic.ratio(sums, counts), sum(self._tokens))
+        return Score.ratio(measure, right, self._tokens)

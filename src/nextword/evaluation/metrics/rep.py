@@ -24,11 +24,6 @@ def copies_at_end(
 ) -> Int[np.ndarray, "P"]:
     """How often the last n tokens stand back-to-back at the end, for n = 1, 2, ...; 1 where they do not repeat.
 
-    Args:
-        text: A text, or its token ids.
-        longest_phrase: The largest n.
-        tokenize: How texts are cut; see ``Tokenize``.
-
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
     """
@@ -44,11 +39,6 @@ def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tok
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), as F2-Softmax (Choi et
     al., 2020) uses it. Time is linear in the tokens, whatever the longest phrase.
-
-    Args:
-        text: A text, or its token ids.
-        longest_phrase: Longest phrase that is looked for, in tokens.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     >>> ends_in_loop("we saw a cat, a cat, a cat,"), ends_in_loop("we saw a cat")
     (True, False)

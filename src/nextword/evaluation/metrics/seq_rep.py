@@ -31,11 +31,6 @@ def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndar
 
     Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
 
-    Args:
-        texts: Texts, or their token ids.
-        n: Length of the n-grams.
-        tokenize: How texts are cut; see ``Tokenize``.
-
     Raises:
         ValueError: No list of texts, or a length below 1.
 
@@ -80,10 +75,10 @@ class SeqRep(OfAllTexts):
         if not known:
             fewest = min(self.config.n)
             raise UndefinedError(f"seq-rep-{fewest}: no sample has a value; no text has {fewest} {self._unit}")
-        return {f"seq-rep-{n}": self._score(shares, n) for n, shares in known.items()}
+        return {f"seq-rep-{n}": Score.mean(self._measure(n), shares) for n, shares in known.items()}
 
-    def _score(self, shares: Float[np.ndarray, "N"], n: int) -> Score:
-        measure = Measure(
+    def _measure(self, n: int) -> Measure:
+        return Measure(
             title=f"seq-rep-{n}",
             group=metric.REPETITION,
             unit=f"fraction of {n}-grams of {self._unit} of a text",
@@ -91,4 +86,3 @@ class SeqRep(OfAllTexts):
             decimals=1,
             meaning=f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts.",
         )
-        return Score.mean(measure, shares)

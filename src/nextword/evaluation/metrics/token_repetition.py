@@ -10,9 +10,8 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.evaluation.metrics import metric
-from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, NumbersConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import as_ids
 from nextword.results.records import Measure
 
@@ -44,22 +43,13 @@ def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
     return steps
 
 
-class TokenRepetitionConfig(MetricConfig):
+class TokenRepetitionConfig(NumbersConfig):
     """Settings of rep/l and wrep/l."""
+
+    numbers = meaning = "windows"
 
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
     """The numbers l of earlier targets in which a prediction is looked up."""
-
-    @classmethod
-    def from_arguments(cls, arguments: list[str]) -> dict[str, tuple[int, ...]]:
-        """``token-repetition:16,128`` asks for l = 16 and l = 128."""
-        if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"windows must be whole numbers from 1 ({','.join(arguments)!r} given)")
-        return {"windows": tuple(int(argument) for argument in arguments)} if arguments else {}
-
-    def arguments(self) -> list[str]:
-        """The windows."""
-        return [str(window) for window in self.windows]
 
 
 @registry.register("token-repetition")
@@ -103,5 +93,4 @@ class TokenRepetition(Metric):
             meaning=f"{title}: most probable next tokens that are among the {window} targets before{which}; each "
             "sample begins anew.",
         )
-        tokens = np.array(self._tokens, dtype=np.float64)
-        return Score.of(measure, Statistic.ratio(repeated, tokens), sum(self._tokens))
+        return Score.ratio(measure, repeated, self._tokens)

@@ -43,14 +43,6 @@ class Topics:
     Words are what scikit-learn's ``CountVectorizer`` finds: runs of two or more letters, digits or underscores of any
     script, in lower case, none left out as too common.
 
-    Args:
-        documents: What the topics are fitted on.
-        topics: How many there are, K.
-        seed: Of the random start.
-        min_df: In how many documents a word must occur to count.
-        iterations: Passes over the documents.
-        jobs: Processes that fit; each has a random start of its own.
-
     Raises:
         ValueError: No word occurs in ``min_df`` documents.
 
@@ -93,7 +85,7 @@ class Topics:
 
 @lru_cache(maxsize=2)
 def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, iterations: int, jobs: int) -> Topics:
-    """Kept, since all systems of an evaluation are measured by the topics of the same references."""
+    # Kept, since all systems of an evaluation are measured by the topics of the same references.
     return Topics(documents, topics, seed, min_df, iterations, jobs)
 
 

@@ -25,10 +25,6 @@ def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = 
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), with its 5,000 ranks.
 
-    Args:
-        counts: How often each different token occurs, in any order; each above 0.
-        ranks: How many of the most frequent ones are used.
-
     Raises:
         ValueError: Fewer than two tokens or ranks, or a count below 1.
 
