@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from nextword.evaluation.judges.entailment import ClassifierConfig, Entailment
+from nextword.evaluation.judges.classifier import ClassifierConfig
+from nextword.evaluation.judges.entailment import Entailment
 from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, metric, registry
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.results.records import Measure
 
 IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})
@@ -56,12 +54,12 @@ class Dae(Entailment):
     def result(self) -> dict[str, Score]:
         """``dae``, the share of summaries with an error, and ``dae-arcs``, the share of arcs that are supported."""
         answers = self.answers()
-        sums = np.array([0.0 if one is None else one.chosen.sum() for one in answers])
-        counts = np.array([0.0 if one is None else len(one.chosen) for one in answers])
+        sums = [0 if one is None else int(one.chosen.sum()) for one in answers]
+        counts = [0 if one is None else len(one.chosen) for one in answers]
         wrong = [None if one is None else float(not one.chosen.all()) for one in answers]
         found = {"dae": self.score(self._errors(), wrong, empty=1.0)}
-        if counts.any():  # empty texts are wrong and have no arcs
-            found["dae-arcs"] = Score.of(self._arcs(), Statistic.ratio(sums, counts), int(counts.sum()))
+        if any(counts):  # empty texts are wrong and have no arcs
+            found["dae-arcs"] = Score.ratio(self._arcs(), sums, counts)
         return found
 
     def described(self) -> str:

@@ -8,24 +8,19 @@ from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float
-from pydantic import Field
 
 from nextword.evaluation.judges.checkpoints import is_blank, note_on_empty
-from nextword.evaluation.judges.classifier import Classifier, ClassifierAnswers, Evidence, InputForm, Question, TextPair
+from nextword.evaluation.judges.classifier import (
+    Classifier,
+    ClassifierAnswers,
+    ClassifierConfig,
+    Evidence,
+    InputForm,
+    Question,
+)
 from nextword.evaluation.judges.tables import READERS, Cells, is_empty, note_on_cells
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric
 from nextword.results.records import Measure
-
-
-class ClassifierConfig(MetricConfig):
-    """Settings of a metric that asks a classifier."""
-
-    model: str | None = None
-    """Folder or hub name of the classifier."""
-    label: str | int | None = None
-    """The output that means "consistent", by name or number; None to find it by its name."""
-    max_length: int = Field(default=512, ge=8)
-    """Tokens of a question, evidence and claim together; fewer where the model has a lower limit."""
 
 
 class TableConfig(ClassifierConfig):
@@ -53,15 +48,7 @@ class Entailment(Metric):
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        self._classifier = Classifier(
-            self.config.model,
-            self.config.label,
-            self.config.max_length,
-            self.form(),
-            setup,
-            metric=self.config.metric,
-            default_label=self.nameless_label,
-        )
+        self._classifier = Classifier(self.config, self.form(), setup, self.nameless_label)
         self._questions: list[list[Question]] = []
         self._empty: list[bool] = []
 
@@ -84,7 +71,7 @@ class Entailment(Metric):
 
     def form(self) -> InputForm:
         """How a question is written down for the model."""
-        return TextPair()
+        return InputForm()
 
     def add(self, sample: Sample) -> None:
         """Reads evidence and text."""

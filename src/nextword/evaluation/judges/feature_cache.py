@@ -68,9 +68,7 @@ class FeatureCache:
     def rows(self, keys: Sequence[str], compute: Compute) -> Float[np.ndarray, "N D"]:
         """The features of every key, in order; those that are known are not computed, equal keys once.
 
-        Args:
-            keys: One for each text, from ``key_of``.
-            compute: Called at most once, with the positions of what is missing.
+        ``compute`` is called at most once, with the positions of what is missing.
 
         Raises:
             ValueError: A feature is not a finite number, or the folder cannot be written.
