@@ -34,11 +34,7 @@ class HandedBack:
 
 
 def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack], list[str]]:
-    """Everything that can be read, and what cannot, by name.
-
-    Args:
-        paths: Files that judges or platforms handed back.
-        survey: The survey, which knows the labels of answers.
+    """Everything that can be read in the files that judges or platforms handed back, and what cannot, by name.
 
     Returns:
         Answers in the order of the files, and a line for each file, and each row of a file, that is none.
@@ -147,12 +143,10 @@ def _annotated(task: Any, annotation: Any, values: Mapping[tuple[str, str], str]
         "id": data.get("item"), "digest": data.get("digest"), "units": [{"id": data.get("unit"), **said}],
         "seconds": annotation.get("lead_time") or 0,
     }  # fmt: skip
-    return _answers(data.get("survey", ""), _person(annotation.get("completed_by")), [item])
-
-
-def _person(completed_by: Any) -> str:
-    person = completed_by.get("email") or completed_by.get("id") if isinstance(completed_by, dict) else completed_by
-    return "" if person is None else str(person)
+    person = annotation.get("completed_by")
+    if isinstance(person, dict):
+        person = person.get("email") or person.get("id")
+    return _answers(data.get("survey", ""), "" if person is None else str(person), [item])
 
 
 def _said(results: Any, text: str, values: Mapping[tuple[str, str], str]) -> dict[str, Any]:
@@ -170,7 +164,7 @@ def _said(results: Any, text: str, values: Mapping[tuple[str, str], str]) -> dic
 
 
 def _characters(text: str, units: Any, end: str) -> int:
-    """Browsers count in units of UTF-16, of which some characters take two."""
+    # Browsers count in units of UTF-16, of which some characters take two.
     if not isinstance(units, int):
         raise ValueError(f"a mark must have its {end} as a whole number ({_shown(units)} given)")
     return len(text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", errors="ignore"))
@@ -187,10 +181,8 @@ def _shown(value: Any) -> str:
 
 
 def _answers(survey: Any, judge: str, items: list[Any]) -> JudgeAnswers:
-    content = {
-        "kind": "survey-answers", "survey": survey, "form": "", "judge": judge, "consent": True, "items": items,
-    }  # fmt: skip
-    return _judge_answers(content)
+    said = {"survey": survey, "form": "", "judge": judge, "consent": True, "items": items}
+    return _judge_answers({"kind": "survey-answers", **said})
 
 
 def _judge_answers(content: dict[str, Any]) -> JudgeAnswers:
@@ -232,26 +224,18 @@ class CountedUnit:
 
 @dataclass
 class Counted:
-    """What counts.
-
-    Attributes:
-        units: Answers, without those of judges who failed checks, and without checks.
-        judges: Everyone who handed something back to this survey.
-        left_out: What does not count, and why.
-    """
+    """What counts."""
 
     units: list[CountedUnit] = field(default_factory=list)
+    """Answers, without those of judges who failed checks, and without checks."""
     judges: list[JudgeRecord] = field(default_factory=list)
+    """Everyone who handed something back to this survey."""
     left_out: list[str] = field(default_factory=list)
+    """What does not count, and why."""
 
 
 def counted(survey: Survey, key: SurveyKey, handed: Sequence[HandedBack]) -> Counted:
     """Sorts out what does not count: each thing is named, and the rest counts.
-
-    Args:
-        survey: As it was made.
-        key: Of the same survey.
-        handed: Everything that came back.
 
     Raises:
         ValueError: The key is of another survey.
@@ -317,7 +301,11 @@ def _take(
 def _count(judge: str, items: dict[str, ItemAnswers], survey: Survey, key: SurveyKey, found: Counted) -> None:
     """A judge's answers, unless too many checks are wrong."""
     checks = [name for name in items if name in key.checks]
-    failed = [name for name in checks if not _right(items[name], key.checks[name])]
+    failed = [
+        name
+        for name in checks
+        if not any(key.checks[name].items() <= unit.answers.items() for unit in items[name].units)
+    ]
     real = [name for name in items if name in key.items]
     counts = len(failed) <= key.allowed_failures
     seconds = [items[name].seconds for name in real if items[name].seconds > 0]
@@ -353,10 +341,6 @@ def _units(judge: str, item: ItemAnswers, survey: Survey, key: SurveyKey, found:
             f"{judge}: {item.id}, {len(writers) - len(answered & set(writers))} of {len(writers)} texts lack answers; "
             "the rest counts"
         )
-
-
-def _right(item: ItemAnswers, right: dict[str, str]) -> bool:
-    return any(right.items() <= unit.answers.items() for unit in item.units)
 
 
 def _listed(ids: Iterable[str]) -> str:

@@ -87,9 +87,6 @@ class Faithfulness(Kind):
     instructions = INSTRUCTIONS
     difference = "share of sentences"
 
-    def check_systems(self, names: Sequence[str]) -> None:
-        """Any number."""
-
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
@@ -168,16 +165,7 @@ class Faithfulness(Kind):
 
 
 def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:
-    """Items with their right answers, one for each line of a file of JSON lines.
-
-    Args:
-        path: Lines {"source": ..., "text": ..., "answers": {QUESTION: ANSWER}}; questions that a line leaves out may
-            be answered in any way.
-        questions: Of the survey.
-
-    Raises:
-        ValueError: The file cannot be read, has no line, or one without these keys or with another question or answer.
-    """
+    """Items with their right answers, one a line; questions that a line leaves out may be answered in any way."""
     choices = {question.name: [choice.value for choice in question.choices] for question in questions}
     found = []
     for line in json_lines(path, "qualification"):
