@@ -141,12 +141,12 @@ Encoded = Mapping[str, Sequence[Any]]
 
 
 def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
-    """Places in batches of similar lengths, the longest first, so that a batch too large for memory fails at once.
+    """Positions in batches of similar lengths, the longest first, so that a batch too large for memory fails at once.
 
     >>> list(by_length({0: 3, 1: 9, 2: 4, 3: 8}, 2))
     [[1, 3], [2, 0]]
     """
-    order = sorted(lengths, key=lambda place: -lengths[place])
+    order = sorted(lengths, key=lambda position: -lengths[position])
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
@@ -154,18 +154,18 @@ def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
 def padded_batches(
     texts: Mapping[int, Encoded], tokenizer: Any, size: int, device: str
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-    """Texts in batches of similar lengths: their places, and a tensor for each field, masks and types padded with 0."""
+    """Texts in batches of similar lengths: their positions, and a tensor a field, masks and types padded with 0."""
     import torch
 
     # Padding is masked, so that any id does where the tokenizer has none for it.
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
-    for places in by_length({place: len(text["input_ids"]) for place, text in texts.items()}, size):
+    for positions in by_length({position: len(text["input_ids"]) for position, text in texts.items()}, size):
         fields = {}
-        for field in texts[places[0]]:
-            rows = [torch.tensor(texts[place][field], dtype=torch.long) for place in places]
+        for field in texts[positions[0]]:
+            rows = [torch.tensor(texts[position][field], dtype=torch.long) for position in positions]
             fill = pad_id if field == "input_ids" else 0
             fields[field] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
-        yield places, fields
+        yield positions, fields
 
 
 # -- Texts in which nothing is written.

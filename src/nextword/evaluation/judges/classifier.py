@@ -128,13 +128,13 @@ class Classifier:
 
         tokenizer, model = self._load()
         limit = token_limit(model, tokenizer, self._max_length)
-        encoded = {place: self._encode(questions[place], tokenizer, limit) for place in missing}
+        encoded = {position: self._encode(questions[position], tokenizer, limit) for position in missing}
         # A decoder that classifies looks for its last token by the padding id; without one it reads single texts.
         size = 1 if self._config.pad_token_id is None else self._setup.batch_size
-        for places, fields in padded_batches(encoded, tokenizer, size, self._setup.device):
+        for positions, fields in padded_batches(encoded, tokenizer, size, self._setup.device):
             with torch.inference_mode():
                 logits = model(**fields).logits
-            yield places, logits.float().softmax(dim=-1).cpu().numpy()
+            yield positions, logits.float().softmax(dim=-1).cpu().numpy()
 
     def _encode(self, question: Question, tokenizer: Any, limit: int) -> Encoded:
         try:

@@ -42,7 +42,7 @@ class Entailment(Metric):
     """Heading."""
     asks: ClassVar[str]
     """What is asked, for the reader of a report: "the classifier {asks}"."""
-    group: ClassVar[str] = metric.FAITHFULNESS
+    group, goal, decimals = metric.FAITHFULNESS, "higher", 2
     nameless_label: ClassVar[int | None] = None
     """The output that means "consistent" in checkpoints whose outputs have no names."""
 
@@ -83,13 +83,24 @@ class Entailment(Metric):
 
     def result(self) -> dict[str, Score]:
         """The share of consistent texts, and the mean probability (of the least probable claim of each text)."""
-        name = self.config.metric
-        answers = self.answers()
+        name, answers = self.config.metric, self.answers()
+        share = self.measure(
+            self.title,
+            "fraction of texts",
+            f"{self.title}: share of texts of which the classifier ({self.described()}) {self.asks}; an empty text "
+            "counts as wrong.",
+        )
+        probability = self.measure(
+            f"{self.title}, probability",
+            "probability",
+            f"{self.title}: mean probability with which the classifier ({self.described()}) {self.asks}; 0 for an "
+            "empty text.",
+            decimals=3,
+        )
+        least = [float(one.probabilities.min()) if one else None for one in answers]
         return {
-            name: self.score(self._share(), [float(one.chosen.all()) if one else None for one in answers]),
-            f"{name}-probability": self.score(
-                self._probability(), [float(one.probabilities.min()) if one else None for one in answers]
-            ),
+            name: self.score(share, [float(one.chosen.all()) if one else None for one in answers]),
+            f"{name}-probability": self.score(probability, least),
         }
 
     def answers(self) -> list[ClassifierAnswers | None]:
@@ -115,28 +126,6 @@ class Entailment(Metric):
     def described(self) -> str:
         """Model, output and length, for a report."""
         return f"{self._classifier.name}, output '{self._classifier.label}', at most {self.config.max_length} tokens"
-
-    def _share(self) -> Measure:
-        return Measure(
-            title=self.title,
-            group=self.group,
-            unit="fraction of texts",
-            goal="higher",
-            decimals=2,
-            meaning=f"{self.title}: share of texts of which the classifier ({self.described()}) {self.asks}; "
-            "an empty text counts as wrong.",
-        )
-
-    def _probability(self) -> Measure:
-        return Measure(
-            title=f"{self.title}, probability",
-            group=self.group,
-            unit="probability",
-            goal="higher",
-            decimals=3,
-            meaning=f"{self.title}: mean probability with which the classifier ({self.described()}) {self.asks}; "
-            "0 for an empty text.",
-        )
 
 
 class TableEntailment(Entailment):

@@ -180,6 +180,7 @@ class EntityPrecision(Metric):
     needs = ("text",)
     votes = ("entity-precision",)
     packages = ("spacy",)
+    group, goal, decimals = metric.FAITHFULNESS, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -201,11 +202,7 @@ class EntityPrecision(Metric):
         self._documents.append(sample.need("source", "entities") if document is None else document)
 
     def result(self) -> dict[str, Score]:
-        """``entity-precision`` and ``entity-precision-pooled``.
-
-        Raises:
-            UndefinedError: No text has an entity.
-        """
+        """``entity-precision`` and ``entity-precision-pooled``."""
         counts = entity_precision(self._entities(), self._documents, self._recogniser.stop_words)
         found, all_ = counts[:, 0], counts[:, 1]
         with np.errstate(invalid="ignore"):
@@ -225,11 +222,8 @@ class EntityPrecision(Metric):
         return found
 
     def _measure(self, form: str, how: str) -> Measure:
-        return Measure(
-            title=f"Entity precision{form}",
-            group=metric.FAITHFULNESS,
-            unit=f"fraction of entities ({self._recogniser.found_by})",
-            goal="higher",
-            decimals=1,
-            meaning=f"Share of the named entities of a text that its document has, in full or in part, {how}.",
+        return self.measure(
+            f"Entity precision{form}",
+            f"fraction of entities ({self._recogniser.found_by})",
+            f"Share of the named entities of a text that its document has, in full or in part, {how}.",
         )

@@ -135,6 +135,7 @@ class Mauve(Metric):
     Config = MauveConfig
     needs = ("text", "references")
     packages = ("mauve",)
+    group, goal, decimals = metric.CLOSENESS, "higher", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -160,7 +161,9 @@ class Mauve(Metric):
             generated, human = cut or ("", "")
         for texts, text in ((self._generated, generated), (self._human, human)):
             if not is_blank(text):  # as mauve-text does, empty texts are left out
-                texts.append(_after(prompt, text))
+                # a space between them where neither brings one along
+                glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
+                texts.append(prompt + glue + text)
 
     def result(self) -> dict[str, Score]:
         """``mauve``."""
@@ -178,24 +181,13 @@ class Mauve(Metric):
         buckets = "a tenth of the texts in clusters" if config.buckets == "auto" else f"{config.buckets} clusters"
         prompt = "prompt included" if config.include_prompt else "without prompt"
         exact = f"cut to {config.exact_length} tokens and none shorter, " if config.exact_length is not None else ""
-        return Measure(
-            title="MAUVE (few texts)" if texts < FEW else "MAUVE",
-            group=metric.CLOSENESS,
-            unit="area, 0 to 1",
-            goal="higher",
-            decimals=3,
-            meaning=(
-                f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
-                f"{Path(config.model).name} ({prompt}, {exact}at most {config.max_length} tokens, {buckets}, "
-                f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts."
-            ),
+        return self.measure(
+            "MAUVE (few texts)" if texts < FEW else "MAUVE",
+            "area, 0 to 1",
+            f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
+            f"{Path(config.model).name} ({prompt}, {exact}at most {config.max_length} tokens, {buckets}, "
+            f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts.",
         )
-
-
-def _after(prompt: str, text: str) -> str:
-    # a space between them where neither brings one along
-    glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
-    return prompt + glue + text
 
 
 # -- Features of texts from a language model: the last layer's state of the last token, as MAUVE reads them.
@@ -246,14 +238,14 @@ class LastTokenFeatures:
         reader.to(self._setup.device).eval()
         limit = token_limit(model, self._tokenizer, self._max_length)
         encoded = {}
-        for place in missing:
-            ids = self._tokenizer(texts[place], truncation=True, max_length=limit)["input_ids"]
+        for position in missing:
+            ids = self._tokenizer(texts[position], truncation=True, max_length=limit)["input_ids"]
             if not ids:
-                shown = repr(texts[place][:60])
-                raise ValueError(f"{self._setting}: text number {place + 1} has no token in this model: {shown}")
-            encoded[place] = {"input_ids": ids, "attention_mask": [1] * len(ids)}
-        for places, fields in padded_batches(encoded, self._tokenizer, self._setup.batch_size, self._setup.device):
+                shown = repr(texts[position][:60])
+                raise ValueError(f"{self._setting}: text number {position + 1} has no token in this model: {shown}")
+            encoded[position] = {"input_ids": ids, "attention_mask": [1] * len(ids)}
+        for positions, fields in padded_batches(encoded, self._tokenizer, self._setup.batch_size, self._setup.device):
             with torch.inference_mode():
                 states = reader(**fields).last_hidden_state
             last = fields["attention_mask"].sum(dim=1) - 1
-            yield places, states[torch.arange(len(places), device=states.device), last].float().cpu().numpy()
+            yield positions, states[torch.arange(len(positions), device=states.device), last].float().cpu().numpy()

@@ -106,14 +106,14 @@ class SentenceEncoder:
         model = load_part(SentenceTransformer, self._found, self._setting, device=self._setup.device)
         model.max_seq_length = min(self._max_length, model.max_seq_length or self._max_length)
         model.float().eval()
-        for places in by_length({place: len(texts[place]) for place in missing}, self._setup.batch_size):
+        for positions in by_length({position: len(texts[position]) for position in missing}, self._setup.batch_size):
             rows = model.encode(
-                [texts[place] for place in places],
-                batch_size=len(places),
+                [texts[position] for position in positions],
+                batch_size=len(positions),
                 show_progress_bar=False,
                 convert_to_numpy=True,
             )
-            yield places, np.asarray(rows)
+            yield positions, np.asarray(rows)
 
     def _pooled(self, texts: Sequence[str], missing: list[int], pooling: Pooling) -> Iterator[Batch]:
         import torch
@@ -136,13 +136,13 @@ class SentenceEncoder:
         model.to(self._setup.device).eval()
         limit = token_limit(model, tokenizer, self._max_length)
         encoded = {
-            place: dict(tokenizer(texts[place], truncation=True, max_length=limit, split_special_tokens=True))
-            for place in missing
+            position: dict(tokenizer(texts[position], truncation=True, max_length=limit, split_special_tokens=True))
+            for position in missing
         }
-        for places, fields in padded_batches(encoded, tokenizer, self._setup.batch_size, self._setup.device):
+        for positions, fields in padded_batches(encoded, tokenizer, self._setup.batch_size, self._setup.device):
             with torch.inference_mode():
                 rows = POOLINGS[pooling](model(**fields), fields["attention_mask"])
-            yield places, rows.float().cpu().numpy()
+            yield positions, rows.float().cpu().numpy()
 
 
 def _mean(output: Any, mask: torch.Tensor) -> torch.Tensor:

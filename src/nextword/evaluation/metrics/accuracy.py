@@ -20,7 +20,6 @@ from nextword.evaluation.metrics.metric import (
     registry,
 )
 from nextword.evaluation.metrics.sample import Sample
-from nextword.results.records import Measure
 
 
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
@@ -75,6 +74,7 @@ class Acc(Metric):
 
     Config = AccConfig
     needs = ("ranked_token_ids", "right_token_ids")
+    group, goal, decimals = metric.NEXT_WORD, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -103,18 +103,10 @@ class Acc(Metric):
         if not self._ranked or self._k is None:
             raise UndefinedError("Acc@k: no prompt")
         ranked, right = np.array(self._ranked, dtype=np.int64), np.array(self._right, dtype=np.int64)
-        return {f"acc@{k}": self._score(hits_at_k(ranked, right, k), k) for k in self._k}
-
-    def _score(self, hits: Bool[np.ndarray, "N"], k: int) -> Score:
-        both = (
-            f"both right next tokens are among the {k} most probable" if k > 1 else "the most probable token is right"
-        )
-        measure = Measure(
-            title=f"Acc@{k}",
-            group=metric.NEXT_WORD,
-            unit="fraction of prompts",
-            goal="higher",
-            decimals=1,
-            meaning=f"Acc@{k}: prompts of which {both}.",
-        )
-        return Score.mean(measure, hits.astype(np.float64))
+        found = {}
+        for k in self._k:
+            both = f"both right next tokens are among the {k} most probable"
+            meaning = f"Acc@{k}: prompts of which {both if k > 1 else 'the most probable token is right'}."
+            hits = hits_at_k(ranked, right, k).astype(np.float64)
+            found[f"acc@{k}"] = Score.mean(self.measure(f"Acc@{k}", "fraction of prompts", meaning), hits)
+        return found

@@ -24,7 +24,6 @@ from nextword.evaluation.metrics.metric import (
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import expect_references
-from nextword.results.records import Measure
 
 Tokenize = Literal["13a", "intl", "char", "zh", "none"]
 
@@ -108,6 +107,7 @@ class Bleu(Metric):
     needs = ("text", "references")
     packages = ("sacrebleu",)
     votes = ("bleu-4",)
+    group, goal, decimals = metric.SUMMARY, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -124,29 +124,20 @@ class Bleu(Metric):
         self._any_word = self._any_word or any(not reference.isspace() for reference in references if reference)
 
     def result(self) -> dict[str, Score]:
-        """``bleu-n`` for every n.
-
-        Raises:
-            UndefinedError: There are no samples, or their references have no word.
-        """
+        """``bleu-n`` for every n."""
         if not self._any_word:
             raise UndefinedError("bleu: no reference has a word")
         counts = np.array(self._counts, dtype=np.float64)
-        return {
-            f"bleu-{n}": Score.of(self._measure(n), Statistic(counts, partial(bleu_of_sums, n=n)), len(counts))
-            for n in self.config.n
-        }
-
-    def _measure(self, n: int) -> Measure:
-        return Measure(
-            title=f"BLEU-{n}",
-            group=metric.SUMMARY,
-            unit=f"fraction (sacrebleu {self._signature()})",
-            goal="higher",
-            decimals=1,
-            meaning=f"BLEU-{n} over all texts: geometric mean of the shares of n-grams up to {n} that a reference has, "
-            "lowered where the texts are shorter than the references.",
-        )
+        signature, found = self._signature(), {}
+        for n in self.config.n:
+            measure = self.measure(
+                f"BLEU-{n}",
+                f"fraction (sacrebleu {signature})",
+                f"BLEU-{n} over all texts: geometric mean of the shares of n-grams up to {n} that a reference has, "
+                "lowered where the texts are shorter than the references.",
+            )
+            found[f"bleu-{n}"] = Score.of(measure, Statistic(counts, partial(bleu_of_sums, n=n)), len(counts))
+        return found
 
     def _signature(self) -> str:
         # Sacrebleu's own, without the number of references, which differs between a system and the human row.

@@ -15,7 +15,6 @@ from nextword.evaluation.metrics.metric import Metric, MetricConfig, Order, Scor
 from nextword.evaluation.metrics.ngrams import NGrams
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import WORD, Text, Words, expect_references, token_texts
-from nextword.results.records import Measure
 from nextword.runtime.corpora.words import find
 
 Cut = Literal["words", "spaces"]
@@ -113,6 +112,7 @@ class Cider(Metric):
 
     Config = CiderConfig
     needs = ("text", "references")
+    group, goal, decimals = metric.SUMMARY, "higher", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -126,23 +126,16 @@ class Cider(Metric):
         self._references.append([self._words.ids(reference) for reference in sample.need("references", "cider")])
 
     def result(self) -> dict[str, Score]:
-        """``cider-d``.
-
-        Raises:
-            UndefinedError: There are fewer than two samples, so that no n-gram is rarer than another.
-        """
+        """``cider-d``."""
         if len(self._texts) < 2:
             raise UndefinedError("cider: needs at least two samples, for n-grams that not every sample has")
         values = cider_d(self._texts, self._references, self.config.n, self.config.sigma)
         # A sample without any word in its references is nothing to agree with.
         values[[not any(map(len, found)) for found in self._references]] = np.nan
-        measure = Measure(
-            title="CIDEr-D",
-            group=metric.SUMMARY,
-            unit=f"0 to 10 ({_CUT_NAMES[self.config.cut]}, n to {self.config.n}, sigma {self.config.sigma:g}, "
+        measure = self.measure(
+            "CIDEr-D",
+            f"0 to 10 ({_CUT_NAMES[self.config.cut]}, n to {self.config.n}, sigma {self.config.sigma:g}, "
             "document frequencies of these references)",
-            goal="higher",
-            decimals=3,
-            meaning="CIDEr-D: n-grams in common with the references, counting more the fewer samples have them.",
+            "CIDEr-D: n-grams in common with the references, counting more the fewer samples have them.",
         )
         return {"cider-d": Score.mean(measure, values)}

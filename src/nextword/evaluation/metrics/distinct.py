@@ -19,7 +19,6 @@ from nextword.evaluation.metrics.metric import (
 )
 from nextword.evaluation.metrics.ngrams import NGrams, TokenTexts
 from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
-from nextword.results.records import Measure
 
 
 def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
@@ -77,21 +76,16 @@ class Distinct(OfAllTexts):
 
     Config = DistinctConfig
     votes = ("distinct-3",)
+    group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
         """``distinct-n`` for every n that some text is long enough for."""
         known = distinct_by_length(self.texts(), self.config.n)
         if not known:
             raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
-        return {f"distinct-{n}": Score.mean(_measure(n), shares) for n, shares in known.items()}
-
-
-def _measure(n: int) -> Measure:
-    return Measure(
-        title=f"Distinct-{n}",
-        group=metric.DIVERSITY,
-        unit=f"fraction of {n}-grams of a text",
-        goal="human",
-        decimals=1,
-        meaning=f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts.",
-    )
+        found = {}
+        for n, shares in known.items():
+            meaning = f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts."
+            measure = self.measure(f"Distinct-{n}", f"fraction of {n}-grams of a text", meaning)
+            found[f"distinct-{n}"] = Score.mean(measure, shares)
+        return found

@@ -89,6 +89,7 @@ class Diversity(OfAllTexts):
     """n-gram diversity: shares of different n-grams in texts, their mean and their product. Example: ``diversity``."""
 
     Config = DiversityConfig
+    group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
         """``diversity-mean`` and ``diversity-product``, those that the texts are long enough for."""
@@ -99,37 +100,28 @@ class Diversity(OfAllTexts):
         longest = int(texts.lengths.max(initial=0))
         scores = {}
         if longest >= max(mean):
-            scores["diversity-mean"] = Score.mean(_mean_measure(mean), _shares(to_average).mean(axis=1))
+            scores["diversity-mean"] = Score.mean(self._mean_measure(mean), _shares(to_average).mean(axis=1))
         if longest >= max(product):
-            scores["diversity-product"] = Score.of(
-                _product_measure(product), Statistic(to_multiply, _product), int((to_multiply[:, 1] > 0).sum())
-            )
+            statistic, texts_with_any = Statistic(to_multiply, _product), int((to_multiply[:, 1] > 0).sum())
+            scores["diversity-product"] = Score.of(self._product_measure(product), statistic, texts_with_any)
         if not scores:
             raise UndefinedError(f"n-gram diversity: no text has {min(max(mean), max(product))} tokens")
         return scores
 
+    def _mean_measure(self, n: tuple[int, ...]) -> Measure:
+        lengths = ", ".join(map(str, n))
+        return self.measure(
+            "Diversity (mean)",
+            f"fraction of n-grams of a text (mean over n = {lengths})",
+            f"Diversity (mean): different n-grams over n-grams within each text, averaged over n = {lengths} and over "
+            f"the texts of at least {max(n)} tokens.",
+        )
 
-def _mean_measure(n: tuple[int, ...]) -> Measure:
-    lengths = ", ".join(map(str, n))
-    return Measure(
-        title="Diversity (mean)",
-        group=metric.DIVERSITY,
-        unit=f"fraction of n-grams of a text (mean over n = {lengths})",
-        goal="human",
-        decimals=1,
-        meaning=f"Diversity (mean): different n-grams over n-grams within each text, averaged over n = {lengths} "
-        f"and over the texts of at least {max(n)} tokens.",
-    )
-
-
-def _product_measure(n: tuple[int, ...]) -> Measure:
-    lengths = ", ".join(map(str, n))
-    return Measure(
-        title="Diversity (product)",
-        group=metric.DIVERSITY,
-        unit=f"fraction (product of 1 - rep-n over n = {lengths}; last n-gram of a text counted, nothing rounded)",
-        goal="human",
-        decimals=1,
-        meaning="Diversity (product): different n-grams of each text, summed over texts, over all n-grams, multiplied "
-        f"over n = {lengths}.",
-    )
+    def _product_measure(self, n: tuple[int, ...]) -> Measure:
+        lengths = ", ".join(map(str, n))
+        return self.measure(
+            "Diversity (product)",
+            f"fraction (product of 1 - rep-n over n = {lengths}; last n-gram of a text counted, nothing rounded)",
+            "Diversity (product): different n-grams of each text, summed over texts, over all n-grams, multiplied over "
+            f"n = {lengths}.",
+        )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from pydantic import model_validator
 
 from nextword.evaluation.metrics import metric
@@ -16,7 +16,6 @@ from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setu
 from nextword.evaluation.metrics.ngrams import TokenTexts
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
 from nextword.evaluation.metrics.tokens import CountedTokens, Words
-from nextword.results.records import Measure
 
 BOUNDARIES = (0.4, 0.7, 0.9)
 NAMES = ("frequent", "medium", "rare", "very rare")
@@ -90,6 +89,7 @@ class FrequencyGroups(Metric):
     Config = FrequencyGroupsConfig
     needs = ("tokens",)
     votes = ("vr",)
+    group, goal, decimals = metric.FREQUENCY, "human", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -129,35 +129,22 @@ class FrequencyGroups(Metric):
         group_of = np.empty_like(order)
         group_of[order] = frequency_groups(counts.counts[order], self.config.boundaries)
         found = tokens_per_group(places, group_of, len(NAMES)).astype(np.float64)
-        shares = {
-            f"share-{name.replace(' ', '-')}": self._share(number, counts.source, found)
-            for number, name in enumerate(NAMES)
-        }
-        return shares | {"vr": self._very_rare(counts.source, found)}
-
-    def _share(self, number: int, source: str, found: Float[np.ndarray, "N 4"]) -> Score:
-        ends = (0.0, *self.config.boundaries, 1.0)
-        measure = Measure(
-            title=f"{NAMES[number]} tokens",
-            group=metric.FREQUENCY,
-            unit=f"fraction of generated tokens (frequencies of {source})",
-            goal="human",
-            decimals=1,
-            meaning=f"{NAMES[number].capitalize()} tokens: share of those that make up the part from "
-            f"{100 * ends[number]:g} to {100 * ends[number + 1]:g} % of {source}, most frequent first.",
+        lengths, source, ends = found.sum(axis=1), counts.source, (0.0, *self.config.boundaries, 1.0)
+        scores = {}
+        for number, name in enumerate(NAMES):
+            measure = self.measure(
+                f"{name} tokens",
+                f"fraction of generated tokens (frequencies of {source})",
+                f"{name.capitalize()} tokens: share of those that make up the part from {100 * ends[number]:g} to "
+                f"{100 * ends[number + 1]:g} % of {source}, most frequent first.",
+            )
+            scores[f"share-{name.replace(' ', '-')}"] = Score.ratio(measure, found[:, number], lengths)
+        very_rare = self.measure(
+            "VR",
+            f"fraction of tokens of a text (frequencies of {source})",
+            "VR: share of very rare tokens in a text, averaged over texts; those beyond the first "
+            f"{100 * ends[-2]:g} % of {source}, most frequent first.",
         )
-        return Score.ratio(measure, found[:, number], found.sum(axis=1))
-
-    def _very_rare(self, source: str, found: Float[np.ndarray, "N 4"]) -> Score:
-        lengths = found.sum(axis=1)
         shares = np.where(lengths > 0, found[:, -1] / np.maximum(lengths, 1), np.nan)
-        measure = Measure(
-            title="VR",
-            group=metric.FREQUENCY,
-            unit=f"fraction of tokens of a text (frequencies of {source})",
-            goal="human",
-            decimals=1,
-            meaning=f"VR: share of very rare tokens in a text, averaged over texts; those beyond the first "
-            f"{100 * self.config.boundaries[-1]:g} % of {source}, most frequent first.",
-        )
-        return Score.mean(measure, shares)
+        scores["vr"] = Score.mean(very_rare, shares)
+        return scores

@@ -16,7 +16,7 @@ from nextword.evaluation.metrics.ngrams import LONGEST, TokenTexts
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.statistics import Numbers, Statistic, Transform
 from nextword.evaluation.metrics.tokens import Unit, Words
-from nextword.results.records import Measure
+from nextword.results.records import Goal, Measure
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
 
@@ -125,6 +125,12 @@ class Metric(ABC):
     """Whether the human row has it; not where people would be asked what they predict."""
     votes: ClassVar[tuple[str, ...]] = ()
     """Keys of ``result`` that count in a table of wins, if they are there; none: the first key."""
+    group: ClassVar[str]
+    """Heading over its measures, such as ``DIVERSITY``; this and the next two are what ``measure`` goes by."""
+    goal: ClassVar[Goal | None] = None
+    """Which way is good, unless a measure says otherwise."""
+    decimals: ClassVar[int | None] = None
+    """Digits after the point, unless a measure says otherwise."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         self.config: Any = config
@@ -134,6 +140,19 @@ class Metric(ABC):
     def on_request(cls) -> str | None:
         """Why this metric is measured only where it is named, for instance because it asks a large model; else None."""
         return None
+
+    def measure(
+        self, title: str, unit: str, meaning: str, goal: Goal | None = None, decimals: int | None = None
+    ) -> Measure:
+        """What one of its values is."""
+        return Measure(
+            title=title,
+            group=self.group,
+            unit=unit,
+            goal=goal or self.goal,
+            decimals=self.decimals if decimals is None else decimals,
+            meaning=meaning,
+        )
 
     @abstractmethod
     def add(self, sample: Sample) -> None:

@@ -22,7 +22,6 @@ from nextword.evaluation.metrics.metric import (
 from nextword.evaluation.metrics.ngrams import TokenTexts
 from nextword.evaluation.metrics.sample import MissingFieldError, Sample
 from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
-from nextword.results.records import Measure
 
 
 def ms_jaccard(
@@ -77,6 +76,7 @@ class MsJaccard(Metric):
     Config = MsJaccardConfig
     needs = ("tokens", "reference_tokens")
     votes = ("ms-jaccard-3",)
+    group, goal, decimals = metric.CLOSENESS, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -98,15 +98,13 @@ class MsJaccard(Metric):
         known = {n: float(value) for n, value in zip(self.config.n, found, strict=True) if not np.isnan(value)}
         if not known:
             raise UndefinedError(f"MS-Jaccard: no text or reference has {min(self.config.n)} tokens")
-        return {f"ms-jaccard-{n}": Score(self._measure(n), value, len(self._generated)) for n, value in known.items()}
-
-    def _measure(self, n: int) -> Measure:
-        return Measure(
-            title=f"MS-Jaccard-{n}",
-            group=metric.CLOSENESS,
-            unit=f"fraction (geometric mean up to {n}-grams, counts per text, first reference)",
-            goal="higher",
-            decimals=1,
-            meaning=f"MS-Jaccard-{n}: n-grams up to {n} that texts and references have in common, as often as both "
-            "have them, over those that either has.",
-        )
+        scores = {}
+        for n, value in known.items():
+            measure = self.measure(
+                f"MS-Jaccard-{n}",
+                f"fraction (geometric mean up to {n}-grams, counts per text, first reference)",
+                f"MS-Jaccard-{n}: n-grams up to {n} that texts and references have in common, as often as both have "
+                "them, over those that either has.",
+            )
+            scores[f"ms-jaccard-{n}"] = Score(measure, value, len(self._generated))
+        return scores

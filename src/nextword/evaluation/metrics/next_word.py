@@ -12,7 +12,6 @@ from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
 from nextword.evaluation.metrics.tokens import as_ids
-from nextword.results.records import Measure
 
 
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
@@ -45,6 +44,7 @@ class Accuracy(Metric):
     Config = AccuracyConfig
     needs = ("target_token_ids", "predictions")
     scores_people = False
+    group, goal, decimals = metric.NEXT_WORD, "higher", 2
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -80,12 +80,4 @@ class Accuracy(Metric):
         return found
 
     def _score(self, title: str, meaning: str, right: list[int]) -> Score:
-        measure = Measure(
-            title=title,
-            group=metric.NEXT_WORD,
-            unit="fraction of target tokens",
-            goal="higher",
-            decimals=2,
-            meaning=meaning,
-        )
-        return Score.ratio(measure, right, self._tokens)
+        return Score.ratio(self.measure(title, "fraction of target tokens", meaning), right, self._tokens)

@@ -10,7 +10,6 @@ from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import Text, Tokenize, token_ids
-from nextword.results.records import Measure
 
 LONGEST_PHRASE = 90
 SHORTEST_LOOP = 3
@@ -65,6 +64,7 @@ class Rep(Metric):
 
     Config = RepConfig
     needs = ("tokens",)
+    group, goal, decimals = metric.REPETITION, "human", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -78,13 +78,10 @@ class Rep(Metric):
     def result(self) -> dict[str, Score]:
         """``rep``."""
         loops = np.array(self._loops, dtype=np.float64)
-        measure = Measure(
-            title="Rep",
-            group=metric.REPETITION,
-            unit=f"fraction of texts (phrases of up to {self.config.longest_phrase} tokens)",
-            goal="human",
-            decimals=1,
-            meaning="Rep: texts that end in a loop: two copies of a phrase of three tokens or more, or over 50 of a "
+        measure = self.measure(
+            "Rep",
+            f"fraction of texts (phrases of up to {self.config.longest_phrase} tokens)",
+            "Rep: texts that end in a loop: two copies of a phrase of three tokens or more, or over 50 of a "
             "shorter one.",
         )
         return {"rep": Score.mean(measure, loops)}

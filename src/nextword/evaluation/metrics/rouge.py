@@ -177,6 +177,7 @@ class Rouge(Metric):
     needs = ("text", "references")
     packages = ("rouge_score",)
     votes = ("rouge-l",)
+    group, goal, decimals = metric.SUMMARY, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -203,11 +204,7 @@ class Rouge(Metric):
             values.append(getattr(scores[kind], name) if scores else np.nan)
 
     def result(self) -> dict[str, Score]:
-        """``rouge-1``, ``rouge-2``, ``rouge-l``, ``rouge-lsum``.
-
-        Raises:
-            UndefinedError: No reference has a word; or most letters would be dropped.
-        """
+        """``rouge-1``, ``rouge-2``, ``rouge-l``, ``rouge-lsum``."""
         dropped = 1 - self._kept / max(self._letters, 1)
         if self._letters and dropped > 0.5 and not self.config.unicode:
             raise UndefinedError(
@@ -224,13 +221,10 @@ class Rouge(Metric):
         choices = [name, "Porter stems" if config.stemmer else "no stems", alphabet]
         if kind == "lsum":
             choices.append("a line for each sentence" if config.split_sentences else "lines as given")
-        return Measure(
-            title=title,
-            group=metric.SUMMARY,
-            unit=f"fraction ({', '.join(choices)})",
-            goal="higher",
-            decimals=1,
-            meaning=f"{title}: {counted}, {name} with the reference that gives the best F1, averaged over texts.",
+        return self.measure(
+            title,
+            f"fraction ({', '.join(choices)})",
+            f"{title}: {counted}, {name} with the reference that gives the best F1, averaged over texts.",
         )
 
 

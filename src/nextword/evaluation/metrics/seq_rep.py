@@ -20,7 +20,6 @@ from nextword.evaluation.metrics.metric import (
 )
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import Texts, Tokenize, Words
-from nextword.results.records import Measure
 
 FEWEST_WORDS = 4
 """Completions of fewer words are left out of the word form."""
@@ -55,6 +54,7 @@ class SeqRep(OfAllTexts):
 
     Config = SeqRepConfig
     votes = ("seq-rep-4",)
+    group, goal, decimals = metric.REPETITION, "human", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -75,14 +75,9 @@ class SeqRep(OfAllTexts):
         if not known:
             fewest = min(self.config.n)
             raise UndefinedError(f"seq-rep-{fewest}: no sample has a value; no text has {fewest} {self._unit}")
-        return {f"seq-rep-{n}": Score.mean(self._measure(n), shares) for n, shares in known.items()}
-
-    def _measure(self, n: int) -> Measure:
-        return Measure(
-            title=f"seq-rep-{n}",
-            group=metric.REPETITION,
-            unit=f"fraction of {n}-grams of {self._unit} of a text",
-            goal="human",
-            decimals=1,
-            meaning=f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts.",
-        )
+        found = {}
+        for n, shares in known.items():
+            meaning = f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts."
+            measure = self.measure(f"seq-rep-{n}", f"fraction of {n}-grams of {self._unit} of a text", meaning)
+            found[f"seq-rep-{n}"] = Score.mean(measure, shares)
+        return found

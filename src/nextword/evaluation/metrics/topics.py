@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +14,6 @@ from pydantic import Field
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.sample import Sample
-from nextword.results.records import Measure
 from nextword.settings.config import Seed
 
 
@@ -144,6 +142,7 @@ class TopicMatch(Metric):
     Config = TopicsConfig
     needs = ("text", "references")
     packages = ("sklearn",)
+    group, goal, decimals = metric.TOPICS, "lower", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -157,11 +156,7 @@ class TopicMatch(Metric):
         self._references.append(sample.need("references", "topics"))
 
     def result(self) -> dict[str, Score]:
-        """``topics-jsd``.
-
-        Raises:
-            UndefinedError: No word occurs in enough documents, or no text and reference have known words.
-        """
+        """``topics-jsd``."""
         config: TopicsConfig = self.config
         references = [reference for found in self._references for reference in found]
         documents = references if self._corpus is None else self._corpus
@@ -171,31 +166,20 @@ class TopicMatch(Metric):
             )
         except ValueError as fault:
             raise UndefinedError(str(fault)) from None
-        values = self._divergences(topics, references)
-        return {"topics-jsd": Score.mean(self._measure(), values)}
-
-    def _divergences(self, topics: Topics, references: list[str]) -> Any:
-        """Of each text from its references with known words, averaged; NaN where there are none."""
+        # of each text from its references with known words, averaged; NaN where there are none
         owner = np.repeat(np.arange(len(self._texts)), [len(found) for found in self._references])
         each = jensen_shannon(topics.of(self._texts)[owner], topics.of(references))
-        each = np.sqrt(each) if self.config.root else each
-        known = ~np.isnan(each)
+        each = np.sqrt(each) if config.root else each
+        known, size = ~np.isnan(each), len(self._texts)
         with np.errstate(invalid="ignore"):
-            return np.bincount(owner[known], each[known], len(self._texts)) / np.bincount(
-                owner[known], minlength=len(self._texts)
-            )
-
-    def _measure(self) -> Measure:
-        config: TopicsConfig = self.config
+            values = np.bincount(owner[known], each[known], size) / np.bincount(owner[known], minlength=size)
         name = "distance" if config.root else "divergence"
         fitted = "the references" if config.corpus is None else Path(config.corpus).name
-        return Measure(
-            title="Topic divergence" if not config.root else "Topic distance",
-            group=metric.TOPICS,
-            unit=f"{'square root of bits' if config.root else 'bits'} ({config.topics} topics, seed {config.seed})",
-            goal="lower",
-            decimals=3,
-            meaning=f"Jensen-Shannon {name} between the topic distributions of a text and of its reference, averaged "
+        measure = self.measure(
+            f"Topic {name}",
+            f"{'square root of bits' if config.root else 'bits'} ({config.topics} topics, seed {config.seed})",
+            f"Jensen-Shannon {name} between the topic distributions of a text and of its reference, averaged "
             f"over texts; topics by latent Dirichlet allocation fitted on {fitted}, words in at least {config.min_df} "
             f"documents, {config.iterations} passes.",
         )
+        return {"topics-jsd": Score.mean(measure, values)}

@@ -58,6 +58,7 @@ class _Different(Metric):
     Config = MetricConfig
     title: ClassVar[str]
     of: ClassVar[str]
+    group, goal, decimals = metric.DIVERSITY, "human", 0
     meaning: ClassVar[str]
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
@@ -65,14 +66,7 @@ class _Different(Metric):
         self._seen = DistinctTokens()
 
     def result(self) -> dict[str, Score]:
-        measure = Measure(
-            title=self.title,
-            group=metric.DIVERSITY,
-            unit=f"tokens (different, of all {self.of})",
-            goal="human",
-            decimals=0,
-            meaning=f"{self.title}: {self.meaning}.",
-        )
+        measure = self.measure(self.title, f"tokens (different, of all {self.of})", f"{self.title}: {self.meaning}.")
         return {self.title: self._seen.score(measure)}
 
 

@@ -7,10 +7,9 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -43,63 +42,59 @@ def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack
     left_out = []
     for path in paths:
         try:
-            rows = list(_reader(path)(path, survey))
+            rows = list(_rows(path, survey))
         except (ValueError, OSError, csv.Error) as problem:
-            left_out.append(f"{path.name}: left out, cannot be read: {_in_one_line(problem)}")
-            continue
-        for place, read in rows:
-            try:
-                found.append(HandedBack(path.name, read()))
-            except ValueError as problem:
-                left_out.append(f"{', '.join([path.name, *place])}: left out, cannot be read: {_in_one_line(problem)}")
+            rows = [([], problem)]
+        for place, answers in rows:
+            if isinstance(answers, JudgeAnswers):
+                found.append(HandedBack(path.name, answers))
+            else:
+                why = " ".join(str(answers).splitlines()[:3])
+                left_out.append(f"{', '.join([path.name, *place])}: left out, cannot be read: {why}")
     return found, left_out
 
 
-def _in_one_line(problem: Exception) -> str:
-    return " ".join(str(problem).splitlines()[:3])
+Row = tuple[list[str], JudgeAnswers | Exception]
+"""Where in its file a row is, and its answers or what is wrong with them."""
 
 
-Row = tuple[list[str], Callable[[], JudgeAnswers]]
-"""Where in its file a row is, and what reads it or raises ValueError."""
-
-Reader = Callable[[Path, Survey], Iterable[Row]]
-
-
-def _reader(path: Path) -> Reader:
+def _rows(path: Path, survey: Survey) -> Iterator[Row]:
     if path.suffix == ".csv":
-        return _of_mturk
-    return _of_label_studio if path.read_text(encoding="utf-8-sig").lstrip().startswith("[") else _of_page
+        return _of_mturk(path)
+    text = path.read_text(encoding="utf-8-sig")
+    return _of_label_studio(text, survey) if text.lstrip().startswith("[") else _of_page(text)
 
 
-def _of_page(path: Path, survey: Survey) -> Iterator[Row]:
+def _tried(read: Callable[..., JudgeAnswers], *given: Any) -> JudgeAnswers | ValueError:
+    try:
+        return read(*given)
+    except ValueError as fault:
+        return fault
+
+
+def _of_page(text: str) -> Iterator[Row]:
     """All that one judge answered, without items that are none; each of those is named by itself."""
-    content = _object(json.loads(path.read_text(encoding="utf-8-sig")), "the file")
+    content = _object(json.loads(text), "the file")
     given = content.get("items")
     items = given if isinstance(given, list) else []
-    faults = {at: fault for at, item in enumerate(items) if (fault := _fault(item))}
+    faults = {}
+    for at, item in enumerate(items):
+        try:
+            ItemAnswers.model_validate_json(json.dumps(item))
+        except ValidationError as fault:
+            place = _place(fault)
+            why = f"{place} is wrong" if place else f"{_shown(item)} given"
+            faults[at] = ValueError(f"must have answers to an item ({why})")
     kept = {"items": [item for at, item in enumerate(items) if at not in faults]} if faults else {}
     answers = _judge_answers(content | kept)
-    yield [], lambda: answers
-    for at, fault in faults.items():
+    yield [], answers
+    for at, wrong in faults.items():
         name = items[at].get("id") if isinstance(items[at], dict) else None
-        place = f"item {at + 1} ({name})" if isinstance(name, str) else f"item {at + 1}"
-        yield [answers.judge, place], partial(_refuse, fault)
+        named = f"item {at + 1} ({name})" if isinstance(name, str) else f"item {at + 1}"
+        yield [answers.judge, named], wrong
 
 
-def _fault(item: Any) -> ValueError | None:
-    try:
-        ItemAnswers.model_validate_json(json.dumps(item))
-    except ValidationError as fault:
-        place = _place(fault)
-        return ValueError(f"must have answers to an item ({place or _shown(item)} {'is wrong' if place else 'given'})")
-    return None
-
-
-def _refuse(fault: ValueError) -> NoReturn:
-    raise fault
-
-
-def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
+def _of_mturk(path: Path) -> Iterator[Row]:
     """Rows of a batch's results; rejected ones do not count."""
     with open(path, encoding="utf-8-sig", newline="") as file, cells_up_to(CSV_LIMIT):
         table = csv.DictReader(file)
@@ -109,7 +104,7 @@ def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
         raise ValueError(f"{path}: must have the columns {WORKER} and {ANSWERS} ({', '.join(missing)} missing)")
     for number, row in enumerate(rows, 1):
         if row.get("AssignmentStatus") != "Rejected":
-            yield [f"row {number}"], partial(_assignment, row)
+            yield [f"row {number}"], _tried(_assignment, row)
 
 
 def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:
@@ -120,7 +115,7 @@ def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:
     return _answers(content.get("survey", ""), row[WORKER] or "", [content.get("item")])
 
 
-def _of_label_studio(path: Path, survey: Survey) -> Iterator[Row]:
+def _of_label_studio(text: str, survey: Survey) -> Iterator[Row]:
     """Annotations of an export as JSON; cancelled ones do not count."""
     values = {
         (question.name, said): choice.value
@@ -128,11 +123,11 @@ def _of_label_studio(path: Path, survey: Survey) -> Iterator[Row]:
         for choice in question.choices
         for said in (choice.value, choice.label)
     }
-    for number, task in enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1):
+    for number, task in enumerate(json.loads(text), 1):
         annotations = task.get("annotations") or [] if isinstance(task, dict) else [None]
         for count, annotation in enumerate(annotations, 1):
             if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
-                yield [f"task {number}", f"annotation {count}"], partial(_annotated, task, annotation, values)
+                yield [f"task {number}", f"annotation {count}"], _tried(_annotated, task, annotation, values)
 
 
 def _annotated(task: Any, annotation: Any, values: Mapping[tuple[str, str], str]) -> JudgeAnswers:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from nextword.evaluation.metrics.statistics import CONFIDENCE, RESAMPLES, Combine, Interval, Statistic, bootstrap_values
+from nextword.evaluation.metrics.statistics import CONFIDENCE, RESAMPLES, Interval, Statistic, bootstrap_values
 from nextword.evaluation.survey.kinds.rating import REFERENCE
 from nextword.results.records import EvaluationResults, MetricValue
 from nextword.results.records.survey_files import Correlation, Level
@@ -123,14 +122,10 @@ def _summed(parts: Float[np.ndarray, "M K"], groups: Int[np.ndarray, "M"], size:
 
 def _less(first: Statistic, second: Statistic) -> Statistic:
     width = first.parts.shape[1]
-    combine = partial(_difference, first=first.combine, second=second.combine, width=width)
-    return Statistic(np.concatenate([first.parts, second.parts], axis=1), combine)
-
-
-def _difference(
-    totals: Float[np.ndarray, "... K"], first: Combine, second: Combine, width: int
-) -> Float[np.ndarray, "..."]:
-    return first(totals[..., :width]) - second(totals[..., width:])
+    return Statistic(
+        np.concatenate([first.parts, second.parts], axis=1),
+        lambda totals: first.combine(totals[..., :width]) - second.combine(totals[..., width:]),
+    )
 
 
 # -- How far judges agree: Krippendorff's alpha, and the share of pairs of judges who say the same.

@@ -98,15 +98,12 @@ class Faithfulness(Kind):
         drawn = self.draw(written, rng, "documents with a summary by every system")
         empty = len(prompts) - len(written)
         notes = [f"{empty} documents left out: a system wrote no summary"] if empty else []
-        cut = [(prompt, *self._sentences(prompts[prompt])) for prompt in drawn]
-        vectors = self._vectors([(document, summaries) for _, document, summaries in cut], encode)
-        return [self._item(prompt, document, summaries, vectors) for prompt, document, summaries in cut], notes
-
-    @staticmethod
-    def _sentences(samples: Mapping[str, Sample]) -> tuple[list[str], dict[str, list[str]]]:
-        """Those of the document, and those of each summary."""
-        document = sentences_of(next(iter(samples.values())).need("source", "a faithfulness survey"))
-        return document, {name: sentences_of(sample.need("text", "a survey")) for name, sample in samples.items()}
+        cut = []
+        for samples in map(prompts.__getitem__, drawn):
+            document = sentences_of(next(iter(samples.values())).need("source", "a faithfulness survey"))
+            cut.append((document, {name: sentences_of(one.need("text", "a survey")) for name, one in samples.items()}))
+        vectors = self._vectors(cut, encode)
+        return [self._item(prompt, *one, vectors) for prompt, one in zip(drawn, cut, strict=True)], notes
 
     def _vectors(self, cut: Sequence[tuple[list[str], dict[str, list[str]]]], encode: Encode) -> Encode:
         """Looks up vectors of sentences, which are all encoded at once; none where every document is shown whole."""
