@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -13,18 +13,14 @@ from nextword.evaluation.evaluation_settings import EvaluateConfig
 from nextword.evaluation.metrics.metric import Setup
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import GivenIds, Unit, Words, as_ids
-from nextword.evaluation.sample_passes import ASKED, FilesToRead, Pass, ReadSamples, Watch, chosen, read_files
-from nextword.evaluation.samples import first_sample
+from nextword.evaluation.sample_passes import ASKED, Pass, ReadSamples, Watch, chosen, read_files, told
+from nextword.evaluation.samples import read_samples
 from nextword.evaluation.system_statistics import recorded
 from nextword.functional.frequency.counts import TokenCounts
 from nextword.results.records import EvaluationResults
 from nextword.runtime.pretrained import load_tokenizer
 from nextword.settings.config import validated
 from nextword.settings.setting_names import either
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
 
 HUMAN = "human"
 
@@ -63,81 +59,63 @@ def evaluate(
     config = config if isinstance(config, EvaluateConfig) else validated(EvaluateConfig, config)
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
     references = None if config.references is None else Path(config.references)
+    each = [(name, path) for name, paths in files.items() for path in paths]
     firsts = [
-        first_sample(path, Words(), config.fields, config.plain_text, references)
-        for paths in files.values()
-        for path in paths
+        next(read_samples(path, Words(), config.fields, plain_text=config.plain_text, references=references))
+        for _, path in each
     ]
     unit = unit_for(firsts[0], config.tokenizer, config.special)
     metrics, left_out = chosen(config.metrics, firsts)
     setup = Setup(unit, device=config.device, batch_size=config.batch_size)
-    each = [(name, path) for name, paths in files.items() for path in paths]
     titled = [(f"{name}, {path.name}" if len(files[name]) > 1 else name, path) for name, path in each]
     readings: dict[str, list[ReadSamples]] = {}
-    found = read_files(titled, FilesToRead(tuple(metrics), setup, config), watch)
-    for (name, _), reading in zip(each, found, strict=True):
+    for (name, _), reading in zip(each, read_files(titled, metrics, setup, config, watch), strict=True):
         readings.setdefault(name, []).append(reading)
-    _check_seeds(readings, config.draws)
-    difference = different_prompts([one for runs in readings.values() for one in runs])
+    _expect_different_seeds(readings, config.draws)
+    every = [one for runs in readings.values() for one in runs]
+    difference = _different_prompts(every)
     if config.paired and difference is not None:
-        plain = _of_plain_text(readings)
         unpaired = either("--set paired=false", "paired=False")
         raise ValueError(
-            f"{difference}. Paired tests need the same examples{plain}; {unpaired} compares without tests."
+            f"{difference}. Paired tests need the same examples{_of_plain_text(every)}; {unpaired} compares without "
+            "tests."
         )
-    passes = {name: [_measured(one, _named(watch, name)) for one in runs] for name, runs in readings.items()}
-    _expect_a_value([one for runs in passes.values() for one in runs])
+    passes = {
+        name: [Pass(one, one.system.result(told(watch, name))) for one in runs] for name, runs in readings.items()
+    }
+    if not any(one.measured.scores for runs in passes.values() for one in runs):
+        reasons = dict.fromkeys(
+            why for runs in passes.values() for one in runs for why in one.measured.undefined.values()
+        )
+        raise ValueError(f"nothing to measure in {', '.join(str(one.path) for one in every)}: {'; '.join(reasons)}")
+    human = None
     if difference is not None:
         left_out["human"] = "the systems have different references"
-    human_row = None if difference is not None else _people(next(iter(readings.values()))[0], watch)
-    return recorded(config, passes, human_row, left_out, unit.name, metrics, command)
+    elif every[0].human.samples:
+        human = Pass(every[0], every[0].human.result(told(watch, HUMAN)))
+    return recorded(config, passes, human, left_out, unit.name, metrics, command)
 
 
-def _of_plain_text(readings: Mapping[str, list[ReadSamples]]) -> str:
+def _of_plain_text(readings: Sequence[ReadSamples]) -> str:
     """What to do where files of both kinds stand beside each other."""
-    plain = [str(one.path) for runs in readings.values() for one in runs if one.plain_text is not None]
-    if not plain or len(plain) == sum(map(len, readings.values())):
+    plain = [str(one.path) for one in readings if one.plain_text is not None]
+    if not plain or len(plain) == len(readings):
         return ""
     return f", and {', '.join(plain)} is plain text, which has nothing but texts: write it as the other file is"
 
 
-def _measured(reading: ReadSamples, watch: Watch) -> Pass:
-    return Pass(reading, reading.system.result(watch))
-
-
-def _people(reading: ReadSamples, watch: Watch) -> Pass | None:
-    if not reading.human.samples:
-        return None
-    return Pass(reading, reading.human.result(_named(watch, HUMAN)))
-
-
-def _expect_a_value(passes: Sequence[Pass]) -> None:
-    """Raises ValueError where no metric has a value for any file."""
-    if not any(one.measured.scores for one in passes):
-        reasons = dict.fromkeys(reason for one in passes for reason in one.measured.undefined.values())
-        files = ", ".join(str(one.reading.path) for one in passes)
-        raise ValueError(f"nothing to measure in {files}: {'; '.join(reasons)}")
-
-
-def _named(watch: Watch, stage: str) -> Watch:
-    return lambda what, done, total: watch(f"{stage}: {what}", done, total)
-
-
-def _check_seeds(readings: Mapping[str, list[ReadSamples]], draws: int) -> None:
+def _expect_different_seeds(readings: Mapping[str, list[ReadSamples]], draws: int) -> None:
     """Raises ValueError where two models of a system wrote the same; draws of one that is always sure are the same."""
     for name, runs in readings.items():
         seen: dict[tuple[str, ...], Path] = {}
         for begin in range(0, len(runs), draws):
-            files = runs[begin : begin + draws]
-            written = tuple(one.sha256 for one in files)
+            path, written = runs[begin].path, tuple(one.sha256 for one in runs[begin : begin + draws])
             if written in seen:
-                raise ValueError(
-                    f"{name}: {files[0].path} holds the same as {seen[written]}; seeds are different files"
-                )
-            seen[written] = files[0].path
+                raise ValueError(f"{name}: {path} holds the same as {seen[written]}; seeds are different files")
+            seen[written] = path
 
 
-def different_prompts(readings: Sequence[ReadSamples]) -> str | None:
+def _different_prompts(readings: Sequence[ReadSamples]) -> str | None:
     """What shows that the files do not hold the same examples in the same order; None where they do."""
     first = readings[0]
     for other in readings[1:]:
@@ -157,27 +135,17 @@ def different_prompts(readings: Sequence[ReadSamples]) -> str | None:
 class UnitTokens(Unit):
     """Tokens of a Hugging Face tokenizer, without special tokens.
 
-    Args:
-        tokenizer: The tokenizer.
-        name: What it is called in reports.
+    Raises:
+        ValueError: It cannot be loaded.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-        self._tokenizer = tokenizer
-        self.name = f"tokens of {name}"
+    def __init__(self, path: str) -> None:
+        self._tokenizer = tokenizer = load_tokenizer(path, "tokenizer")
+        self.name = f"tokens of {path.rstrip('/').rpartition('/')[2]}"
         self.size = len(tokenizer)
         # An unknown or masked token stands for text; these three do not.
         ends = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
         self.special = frozenset(token for token in ends if token is not None)
-
-    @classmethod
-    def load(cls, path: str) -> UnitTokens:
-        """The tokenizer at a path or of a hub name.
-
-        Raises:
-            ValueError: It cannot be loaded.
-        """
-        return cls(load_tokenizer(path, "tokenizer"), path.rstrip("/").rpartition("/")[2])
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``."""
@@ -193,13 +161,8 @@ def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = (
     """The unit: that of the tokenizer where one is named, the samples' own ids where they have some, else words.
 
     Ids that the samples bring along must be those of the tokenizer, where one is named; they are used as they are.
-
-    Args:
-        sample: The first sample.
-        tokenizer: Path or hub name.
-        special: Ids of the samples that are no text, where no tokenizer says which.
     """
     if tokenizer is not None:
-        return UnitTokens.load(tokenizer)
+        return UnitTokens(tokenizer)
     has_ids = sample.token_ids is not None or sample.reference_token_ids is not None
     return GivenIds(special) if has_ids else Words()

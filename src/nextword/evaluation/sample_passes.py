@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nextword.evaluation.evaluation_settings import ALL, EvaluateConfig
 from nextword.evaluation.metrics.metric import (
@@ -45,7 +45,7 @@ NOTHING_ASKED = tuple(_digest(None) for _ in ASKED)
 
 @dataclass(frozen=True)
 class PassScores:
-    """What a pass found."""
+    """What a pass found; it can be sent from one process to another."""
 
     scores: dict[str, Score]
     """By key."""
@@ -56,35 +56,24 @@ class PassScores:
     votes: tuple[str, ...]
     """Keys that vote in a table of wins."""
 
-
-class MetricColumn(Protocol):
-    """One column of the table."""
-
-    @property
-    def samples(self) -> int:
-        """How many there are."""
-
     def result(self, watch: Watch) -> PassScores:
-        """What its metrics found."""
+        """These; a column that was measured in another process is asked as one that waits for it."""
+        return self
 
 
-class PassingColumn:
+class MetricColumn:
     """The metrics of one column of the table, while samples pass."""
 
     def __init__(self, configs: Sequence[MetricConfig], setup: Setup) -> None:
         self._metrics: dict[str, Metric] = {c.metric: registry.get(c.metric)(c, setup) for c in configs}
-        self._samples = 0
-
-    @property
-    def samples(self) -> int:
+        self.samples = 0
         """How many there were."""
-        return self._samples
 
     def add(self, sample: Sample) -> None:
         """All metrics read the sample."""
         for metric in self._metrics.values():
             metric.add(sample)
-        self._samples += 1
+        self.samples += 1
 
     def result(self, watch: Watch) -> PassScores:
         """What they found."""
@@ -102,23 +91,7 @@ class PassingColumn:
             assert not taken, f"{name} gives {taken}, which another metric gave before"
             scores |= found
             votes += [key for key in metric.votes if key in found] or list(found)[:1]
-        return PassScores(scores, undefined, self._samples, tuple(votes))
-
-
-@dataclass(frozen=True)
-class MeasuredColumn:
-    """A column whose metrics have found all they can: it can be sent from one process to another."""
-
-    measured: PassScores
-
-    @property
-    def samples(self) -> int:
-        """How many there were."""
-        return self.measured.samples
-
-    def result(self, watch: Watch) -> PassScores:
-        """What they found."""
-        return self.measured
+        return PassScores(scores, undefined, self.samples, tuple(votes))
 
 
 @dataclass(frozen=True)
@@ -129,17 +102,12 @@ class ReadSamples:
     sha256: str
     plain_text: PlainText | None
     """How it was cut into texts; None: it holds JSON lines."""
-    system: MetricColumn
+    system: MetricColumn | PassScores
     """What the system wrote."""
-    human: MetricColumn
+    human: MetricColumn | PassScores
     """What people wrote in its place; empty without references."""
     prompts: list[tuple[int, ...]]
     """What each sample was asked and compared with, as a digest of each of ``ASKED``."""
-
-    def measured(self) -> ReadSamples:
-        """The same with both columns measured."""
-        system, human = (MeasuredColumn(one.result(silent)) for one in (self.system, self.human))
-        return replace(self, system=system, human=human)
 
 
 @dataclass(frozen=True)
@@ -150,17 +118,57 @@ class Pass:
     measured: PassScores
 
 
-def read_file(
-    path: Path, configs: Sequence[MetricConfig], setup: Setup, config: EvaluateConfig, human: bool, watch: Watch
+def read_files(
+    paths: Sequence[tuple[str, Path]],
+    metrics: Sequence[MetricConfig],
+    setup: Setup,
+    config: EvaluateConfig,
+    watch: Watch,
+) -> Iterator[ReadSamples]:
+    """What is read of each file, in order; the references of the first only, for they are the same for all."""
+    if config.processes is None:
+        for number, (name, path) in enumerate(paths):
+            yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)
+        return
+    from nextword.runtime.workers import workers  # imports torch, which other evaluations may do without
+
+    tasks = (partial(_measured, path, config.human and not number) for number, (_, path) in enumerate(paths))
+    at_work = workers(partial(_as_given, metrics, setup, config), min(config.processes, len(paths)))
+    for done, reading in enumerate(at_work.answers(tasks), 1):
+        watch("files", done, len(paths))
+        yield reading
+
+
+def told(watch: Watch, name: str) -> Watch:
+    """Tells the same watch, with a name before what is going on."""
+    return lambda what, done, total: watch(f"{name}: {what}", done, total)
+
+
+# -- In a process of its own a file is read and measured there; what all files have in common is sent once.
+
+_Shared = tuple[Sequence[MetricConfig], Setup, EvaluateConfig]
+
+
+def _as_given(*shared: Any) -> Any:
+    return shared
+
+
+def _measured(path: Path, human: bool, shared: _Shared) -> ReadSamples:
+    reading = _read(path, *shared, human)
+    return replace(reading, system=reading.system.result(silent), human=reading.human.result(silent))
+
+
+def _read(
+    path: Path, metrics: Sequence[MetricConfig], setup: Setup, config: EvaluateConfig, human: bool
 ) -> ReadSamples:
     """Shows every sample of the file to every metric, and its first reference too where ``human``.
-
-    How the file is read is as ``config`` says.
 
     Raises:
         ValueError: A line is no sample, or lacks what a metric needs.
     """
-    system, references = PassingColumn(configs, setup), PassingColumn((), setup)
+    beside = path.with_name(path.name + ".features")
+    setup = replace(setup, cache=beside if config.features is None else Path(config.features).expanduser())
+    system, references = MetricColumn(metrics, setup), MetricColumn((), setup)
     prompts: list[tuple[int, ...]] = []
     digest = hashlib.sha256()
     given = AllOrNone("references")
@@ -169,24 +177,21 @@ def read_file(
     samples = read_samples(path, setup.unit, config.fields, digest, plain_text, people_file)
     for number, sample in enumerate(samples):
         system.add(sample)
-        if human and given.has(sample, _has_references(sample)):
+        written = bool(sample.references or sample.reference_token_ids or sample.target_token_ids)
+        if human and given.has(sample, written):
             people = sample.as_human()
             if number == 0:
-                references = PassingColumn(_of_people(configs, people), setup)
+                references = MetricColumn(_of_people(metrics, people), setup)
             references.add(people)
         prompts.append(tuple(_digest(getattr(sample, field)) for field in ASKED))
-        watch("reading", number + 1, 0)
+        setup.progress("reading", number + 1, 0)
     return ReadSamples(path, digest.hexdigest(), plain_text, system, references, prompts)
 
 
 def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricConfig]:
     """The metrics that a human row has: those for which references are texts like any other."""
     metrics = [(config, registry.get(config.metric)) for config in configs]
-    return [config for config, metric in metrics if metric.scores_people and not lacking(metric, first)]
-
-
-def _has_references(sample: Sample) -> bool:
-    return bool(sample.references or sample.reference_token_ids or sample.target_token_ids)
+    return [config for config, metric in metrics if metric.scores_people and not _lacking(metric, first)]
 
 
 # -- Which metrics are measured: those asked for, or all that can be.
@@ -200,7 +205,7 @@ EITHER = {
 """Needs that one of two fields meets."""
 
 
-def lacking(metric: type[Metric], sample: Sample) -> list[str]:
+def _lacking(metric: type[Metric], sample: Sample) -> list[str]:
     """What the metric needs and the sample has not, in words."""
     needs = [EITHER.get(need, (need,)) for need in metric.needs]
     return [" or ".join(either) for either in needs if not any(_has(sample, name) for name in either)]
@@ -222,9 +227,7 @@ def chosen(
 ) -> tuple[list[MetricConfig], dict[str, str]]:
     """The metrics to measure, and those that "all" leaves out, with the reason.
 
-    Args:
-        asked: Specs, settings in full, or "all".
-        firsts: The first sample of every file, which show what there is.
+    ``firsts`` are the first samples of all files, which show what there is.
 
     Raises:
         ValueError: Unknown names or settings, the same metric twice, one asked for by name that cannot be measured, or
@@ -237,7 +240,13 @@ def chosen(
         config = parse_metric(one)
         if config.metric in configs:
             raise ValueError(f"metric '{config.metric}' is asked for twice; write its settings in one")
-        _require(config.metric, firsts)
+        metric = registry.get(config.metric)
+        lack = not_installed(metric)
+        if lack is not None:
+            raise ValueError(f"{config.metric} {lack}")
+        for sample in firsts:
+            for field in _lacking(metric, sample):
+                sample.need(field.rpartition(" or ")[2], config.metric)
         configs[config.metric] = config
     left_out: dict[str, str] = {}
     if ALL in asked:
@@ -267,87 +276,9 @@ def _nothing(sample: Sample) -> str:
     return f"{sample.place}: nothing to measure: it has {there}{''.join(f', and {one}' for one in null)}.{way}"
 
 
-def _require(name: str, firsts: Sequence[Sample]) -> None:
-    metric = registry.get(name)
-    lack = not_installed(metric)
-    if lack is not None:
-        raise ValueError(f"{name} {lack}")
-    for sample in firsts:
-        for field in lacking(metric, sample):
-            sample.need(field.rpartition(" or ")[2], name)
-
-
 def _why_not(metric: type[Metric], firsts: Sequence[Sample]) -> str | None:
     for sample in firsts:
-        fields = lacking(metric, sample)
+        fields = _lacking(metric, sample)
         if fields:
             return f"no {' and no '.join(fields)} in {sample.place}"
     return not_installed(metric) or metric.on_request()
-
-
-# -- All samples files, read one after another or by several processes at once.
-
-
-@dataclass(frozen=True)
-class FilesToRead:
-    """How files are read and measured.
-
-    Attributes:
-        metrics: What is measured.
-        setup: What metrics are given, for every file.
-        config: How files are read.
-    """
-
-    metrics: tuple[MetricConfig, ...]
-    setup: Setup
-    config: EvaluateConfig
-
-    def setup_of(self, path: Path) -> Setup:
-        """The same with the folder in which features of this file are kept."""
-        beside = path.with_name(path.name + ".features")
-        features = self.config.features
-        return replace(self.setup, cache=beside if features is None else Path(features).expanduser())
-
-
-def read_files(paths: Sequence[tuple[str, Path]], files: FilesToRead, watch: Watch) -> Iterator[ReadSamples]:
-    """What is read of each file, in order; the references of the first only, for they are the same for all.
-
-    Args:
-        paths: Name and place of each.
-        files: How they are read.
-        watch: Told how far it is.
-    """
-    if files.config.processes is None:
-        for number, (name, path) in enumerate(paths):
-            told = partial(_tell, watch, name)
-            setup = replace(files.setup_of(path), progress=told)
-            yield read_file(path, files.metrics, setup, files.config, files.config.human and not number, told)
-        return
-    from nextword.runtime.workers import workers  # imports torch, which other evaluations may do without
-
-    tasks = (_Measure(path, files.config.human and not number) for number, (_, path) in enumerate(paths))
-    at_work = workers(partial(_as_given, files), min(files.config.processes, len(paths)))
-    for done, reading in enumerate(at_work.answers(tasks), 1):
-        watch("files", done, len(paths))
-        yield reading
-
-
-@dataclass(frozen=True)
-class _Measure:
-    """Reads one file in a process of its own, and measures it there."""
-
-    path: Path
-    human: bool
-
-    def __call__(self, opened: FilesToRead) -> ReadSamples:
-        """As the files are read that it is one of."""
-        setup = opened.setup_of(self.path)
-        return read_file(self.path, opened.metrics, setup, opened.config, self.human, setup.progress).measured()
-
-
-def _as_given(files: FilesToRead) -> FilesToRead:
-    return files
-
-
-def _tell(watch: Watch, name: str, what: str, done: int, total: int) -> None:
-    watch(f"{name}: {what}", done, total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,24 +34,20 @@ def read_samples(
 ) -> Iterator[Sample]:
     """The samples of a file, one at a time.
 
-    Args:
-        path: A file with one JSON object a line, UTF-8, or of plain text (see ``plain_text_of``).
-        unit: How their texts are cut into tokens.
-        fields: Names that the file uses for fields of a sample, for instance ``{"text": "prediction"}``.
-        digest: A checksum that is told all bytes of the file.
-        plain_text: How plain text is cut; None: as ``plain_text_of`` says.
-        references: A file of as many texts, in the same order: what people wrote in their places.
+    ``fields`` has the names that the file uses for fields of a sample, such as ``{"text": "prediction"}``; ``digest``,
+    a checksum, is told all bytes. How plain text is cut says ``plain_text``, or else ``plain_text_of``. ``references``
+    is a file of as many texts, in the same order: what people wrote in their places.
 
     Raises:
         ValueError: No such file, nothing in it, a line that is not a sample, or references of another number; the
             message names file and line.
     """
     renamed = dict(fields or {})
-    _check_fields(renamed)
-    cut = plain_text_of(path, plain_text)
-    if cut is not None and renamed:
-        raise ValueError(f"{path} is plain text, which has no fields: leave out {', '.join(_options(renamed))}")
-    samples = _of_json(path, renamed, digest) if cut is None else _of_text(path, cut, digest)
+    for field in renamed:
+        if field not in Sample.model_fields and field != "reference":
+            near = did_you_mean(field, Sample.model_fields)
+            raise ValueError(f"unknown field '{field}'.{near} Known: {', '.join(Sample.model_fields)}.")
+    samples = _placed(path, renamed, plain_text_of(path, plain_text), digest)
     if references is not None:
         samples = _beside(samples, references, path)
     seen: dict[str | int, str] = {}
@@ -72,9 +68,7 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
     Plain text is a file whose name does not end as one of JSON lines does (``.jsonl`` and the like), and which does not
     begin as such a file does.
 
-    Args:
-        path: The file.
-        wanted: How it is to be cut; None: into blocks where a blank line stands between two texts, else into lines.
+    Where no way is wanted, it is cut into blocks where a blank line stands between two texts, else into lines.
 
     Raises:
         ValueError: It is a table of another kind, or cannot be read.
@@ -92,21 +86,9 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
     return "blocks" if re.search(r"\S[^\n]*\n\s*\n\s*\S", "".join(lines)) else "lines"
 
 
-def first_sample(
-    path: Path,
-    unit: Unit,
-    fields: Mapping[str, str] | None = None,
-    plain_text: PlainText | None = None,
-    references: Path | None = None,
-) -> Sample:
-    """The first sample of a file, which shows what its samples have."""
-    return next(read_samples(path, unit, fields, plain_text=plain_text, references=references))
-
-
 def _beside(samples: Iterator[tuple[str, Sample]], references: Path, path: Path) -> Iterator[tuple[str, Sample]]:
     """Each sample with the text of the same place in another file as its reference."""
-    cut = plain_text_of(references)
-    people = _of_json(references, {}, None) if cut is None else _of_text(references, cut, None)
+    people = _placed(references, {}, plain_text_of(references), None)
     for pair in zip_longest(samples, people):
         if pair[0] is None or pair[1] is None:
             longer, shorter = (references, path) if pair[0] is None else (path, references)
@@ -125,33 +107,26 @@ def _beside(samples: Iterator[tuple[str, Sample]], references: Path, path: Path)
         yield place, sample.model_copy(update={"references": [person.text]})
 
 
-def _of_json(path: Path, renamed: Mapping[str, str], digest: Digest | None) -> Iterator[tuple[str, Sample]]:
-    for line in json_lines(path, digest=digest):
-        yield line.place, _sample(line.content, line.place, renamed)
-
-
-def _of_text(path: Path, cut: PlainText, digest: Digest | None) -> Iterator[tuple[str, Sample]]:
-    """The texts, without the line end of their last line."""
-    block: list[str] = []
-    begin = 0
-    for number, line in numbered_lines(path, digest=digest):
-        if cut == "lines" or (block and not line.strip()):
-            text = line if cut == "lines" else "".join(block)
-            yield f"{path}, line {number if cut == 'lines' else begin}", _text(text)
-            block = []
-        elif line.strip():
-            begin = begin if block else number
-            block.append(line)
-    if block:
-        yield f"{path}, line {begin}", _text("".join(block))
-
-
-def _text(text: str) -> Sample:
-    return Sample(text=text.removesuffix("\n").removesuffix("\r"))
-
-
-def _options(renamed: Mapping[str, str]) -> list[str]:
-    return [renaming(field, key) for field, key in renamed.items()]
+def _placed(
+    path: Path, renamed: Mapping[str, str], cut: PlainText | None, digest: Digest | None
+) -> Iterator[tuple[str, Sample]]:
+    """The samples with their places: of JSON lines (no ``cut``), or texts without the line end of their last line."""
+    if cut is None:
+        for line in json_lines(path, digest=digest):
+            yield line.place, _sample(line.content, line.place, renamed)
+        return
+    if renamed:
+        options = ", ".join(renaming(field, key) for field, key in renamed.items())
+        raise ValueError(f"{path} is plain text, which has no fields: leave out {options}")
+    lines = numbered_lines(path, digest=digest)
+    blocks = (
+        groupby(lines, lambda line: bool(line[1].strip())) if cut == "blocks" else ((True, [line]) for line in lines)
+    )
+    for written, block in blocks:
+        if written:
+            numbers, parts = zip(*block, strict=True)
+            text = "".join(parts).removesuffix("\n").removesuffix("\r")
+            yield f"{path}, line {numbers[0]}", Sample(text=text)
 
 
 def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> Sample:
@@ -179,10 +154,3 @@ def _explain(error: ErrorDetails) -> str:
     if wish is not None:
         return f"'{where}' {must_be(error['input'], wish)}"
     return f"'{where}': {said(error)}" if where else said(error)
-
-
-def _check_fields(renamed: Mapping[str, str]) -> None:
-    for field in renamed:
-        if field not in Sample.model_fields and field != "reference":
-            near = did_you_mean(field, Sample.model_fields)
-            raise ValueError(f"unknown field '{field}'.{near} Known: {', '.join(Sample.model_fields)}.")

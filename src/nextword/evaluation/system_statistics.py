@@ -44,17 +44,7 @@ def recorded(
     metrics: list[MetricConfig],
     command: str,
 ) -> EvaluationResults:
-    """The record of an evaluation.
-
-    Args:
-        config: What was asked for.
-        passes: What was measured of each system, a pass a seed.
-        human: What was measured of the references; None where there is no such row.
-        left_out: Metrics that were not measured, with the reason.
-        unit: What was counted.
-        metrics: Settings of every metric.
-        command: The command line that repeats this.
-    """
+    """The record of an evaluation."""
     columns = [one.measured for runs in passes.values() for one in runs]
     measures = _measures([*columns, *([human.measured] if human else [])])
     systems = [
@@ -81,7 +71,6 @@ def recorded(
 
 
 def _measures(columns: list[PassScores]) -> dict[str, Measure]:
-    """What every key means, groups in reading order."""
     found = {key: score.measure for column in columns for key, score in column.scores.items()}
     place = {group: number for number, group in enumerate(metric.ORDER)}
     ordered = sorted(found, key=lambda key: place.get(found[key].group, len(place)))
@@ -95,9 +84,8 @@ def _file(one: Pass, config: EvaluateConfig) -> SampleFile:
     values = {}
     for key, score in scores.items():
         low, high = intervals.get(key) or (None, None)
-        values[key] = MetricValue(
-            value=score.value, unit=score.measure.unit, n=score.n, low=low, high=high, note=score.note
-        )
+        unit = score.measure.unit
+        values[key] = MetricValue(value=score.value, unit=unit, n=score.n, low=low, high=high, note=score.note)
     return SampleFile(
         file=one.reading.path.name,
         sha256=one.reading.sha256,
@@ -109,18 +97,16 @@ def _file(one: Pass, config: EvaluateConfig) -> SampleFile:
 
 
 def _system(name: str, files: list[SampleFile], measures: dict[str, Measure], draws: int) -> SystemRecord:
-    """The system and its means over seeds; what some file lacks has no mean, which would flatter the system."""
     if len(files) == 1:
         return SystemRecord(name=name, files=files, values=files[0].values, draws=draws)
     values = {}
     for key in measures:
         found = [file.values[key] for file in files if key in file.values]
-        if len(found) == len(files):
+        if len(found) == len(files):  # a mean over the files that have it would flatter the system
             mean, interval = over_models([value.value for value in found], draws)
             low, high = interval or (None, None)
-            values[key] = MetricValue(
-                value=mean, unit=found[0].unit, n=sum(value.n for value in found), low=low, high=high
-            )
+            n = sum(value.n for value in found)
+            values[key] = MetricValue(value=mean, unit=found[0].unit, n=n, low=low, high=high)
     return SystemRecord(name=name, files=files, values=values, draws=draws)
 
 
@@ -140,28 +126,26 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
             [a[key] for key in keys], [b[key] for key in keys], config.resamples, config.permutations, config.seed
         )
         found += [(key, first, second, test) for key, test in zip(keys, results, strict=True) if test is not None]
-    corrected = holm([test.p_permutation for *_, test in found])
-    records = [_pair(*one, p_holm=p) for one, p in zip(found, corrected, strict=True)]
-    return records, None if records else "no measure falls into samples, or there are fewer than two samples"
+    return pair_records(found), None if found else "no measure falls into samples, or there are fewer than two samples"
 
 
-def _pair(key: str, first: str, second: str, test: PairedTest, p_holm: float) -> PairRecord:
-    low, high = test.interval or (None, None)
-    return PairRecord(
-        measure=key,
-        first=first,
-        second=second,
-        difference=test.difference,
-        low=low,
-        high=high,
-        p_bootstrap=test.p_bootstrap,
-        p_permutation=test.p_permutation,
-        p_holm=p_holm,
-    )
+def pair_records(tests: Sequence[tuple[str, str, str, PairedTest]]) -> list[PairRecord]:
+    """Tests of a measure and two systems, corrected for their number."""
+    records = []
+    corrected = holm([test.p_permutation for *_, test in tests])
+    for (measure, first, second, test), p in zip(tests, corrected, strict=True):
+        low, high = test.interval or (None, None)
+        records.append(
+            PairRecord(
+                measure=measure, first=first, second=second, difference=test.difference, low=low, high=high,
+                p_bootstrap=test.p_bootstrap, p_permutation=test.p_permutation, p_holm=p,
+            )
+        )  # fmt: skip
+    return records
 
 
 def _pooled(runs: list[Pass]) -> dict[str, Statistic]:
-    """The statistics over the texts of all seeds; a prompt stays one unit of drawing, whatever number of seeds."""
+    # A prompt stays one unit of drawing, whatever number of seeds.
     columns = [
         {key: score.statistic for key, score in one.measured.scores.items() if score.statistic is not None}
         for one in runs
@@ -209,11 +193,7 @@ def wins(
     A measure votes where both systems have it; one whose goal is the human value votes only where that is known, for
     the system closer to it.
 
-    Args:
-        systems: Values of each system.
-        goals: Which way is good, by key; a measure without a goal never votes.
-        human: Values of the human texts.
-        voting: Keys that vote; None: all with a goal.
+    ``goals`` say which way is good, by key; a measure without a goal never votes. Without ``voting``, all others do.
 
     Returns:
         The duels of all pairs, in order, and the ranking; equal numbers of wins, then of losses, share a rank.
@@ -225,7 +205,15 @@ def wins(
     """
     keys = [key for key in (goals if voting is None else voting) if key in goals]
     usable = [key for key in keys if goals[key] != "human" or key in human]
-    duels = [_duel(a, b, systems, goals, human, usable) for a, b in combinations(systems, 2)]
+    duels = []
+    for first, second in combinations(systems, 2):
+        count = {-1: 0, 0: 0, 1: 0}
+        for key in usable:
+            if key in systems[first] and key in systems[second]:
+                a, b = (_cost(systems[name][key], goals[key], human.get(key)) for name in (first, second))
+                # Rounding decides nothing: 0.3 and 0.1 are as far from 0.2.
+                count[0 if math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) else (a < b) - (a > b)] += 1
+        duels.append(Duel(first=first, second=second, won=count[1], lost=count[-1], tied=count[0]))
     voted = [key for key in usable if any(key in values for values in systems.values())]
     return Wins(measures=voted, duels=duels, ranking=ranking(duels, list(systems)))
 
@@ -247,25 +235,7 @@ def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
     return [Place(rank=ranks[name], name=name, wins=won[name], losses=lost[name]) for name in order]
 
 
-def _duel(
-    first: str,
-    second: str,
-    systems: Mapping[str, Values],
-    goals: Mapping[str, Goal],
-    human: Values,
-    keys: Sequence[str],
-) -> Duel:
-    count = {-1: 0, 0: 0, 1: 0}
-    for key in keys:
-        if key in systems[first] and key in systems[second]:
-            a, b = (_cost(systems[name][key], goals[key], human.get(key)) for name in (first, second))
-            # Rounding decides nothing: 0.3 and 0.1 are as far from 0.2.
-            count[0 if math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) else (a < b) - (a > b)] += 1
-    return Duel(first=first, second=second, won=count[1], lost=count[-1], tied=count[0])
-
-
 def _cost(value: float, goal: Goal, human: float | None) -> float:
-    """The lower the better."""
     if goal == "human":
         assert human is not None, "a measure without a human value does not vote"
         return abs(value - human)

@@ -36,22 +36,8 @@ class Keys(Protocol):
         ...
 
 
-@runtime_checkable
-class Search(Protocol):
-    """A way to find the nearest keys."""
-
-    def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
-        """Numbers of the nearest keys, nearest first; -1 where fewer were found."""
-        ...
-
-
 class ExactSearch:
-    """Finds the keys with the smallest Euclidean distance, or the largest dot product.
-
-    Args:
-        keys: What is searched.
-        euclidean: Whether distances decide, else dot products.
-    """
+    """Finds the keys with the smallest Euclidean distance, or the largest dot product."""
 
     def __init__(self, keys: Keys, euclidean: bool = True) -> None:
         self.keys = keys
@@ -121,11 +107,8 @@ def index_path(folder: Path, euclidean: bool) -> Path:
 def build_index(keys: StoredKeys, factory: str, *, euclidean: bool = True, seed: int = 0) -> Path:
     """Makes the index of a store, trained on a sample of its keys.
 
-    Args:
-        keys: The store.
-        factory: What FAISS's ``index_factory`` reads: ``IVF1024,Flat``, ``IVF1024,SQ8``, ``IVF1024,PQ32``, ``HNSW32``.
-        euclidean: Whether distances decide, else dot products.
-        seed: Of the sample.
+    ``factory`` is what FAISS's ``index_factory`` reads: ``IVF1024,Flat``, ``IVF1024,SQ8``, ``IVF1024,PQ32``,
+    ``HNSW32``.
 
     Raises:
         ValueError: FAISS is missing, or does not know such an index or cannot make it of so few keys.
@@ -150,10 +133,7 @@ def build_index(keys: StoredKeys, factory: str, *, euclidean: bool = True, seed:
 
 
 def _write(index: Any, path: Path) -> None:
-    """Writes an index, whole or not at all.
-
-    Not by its name: FAISS would not notice a disk that is full when the last bytes are written.
-    """
+    # Not by its name: FAISS would not notice a disk that is full when the last bytes are written.
     problems: list[OSError] = []
     with replacing(path) as file:
 
@@ -173,9 +153,7 @@ class FaissSearch:
     """Finds keys with the index of a store, which stays on the disk where its kind allows that.
 
     Args:
-        keys: The store.
         parameters: What FAISS's ``ParameterSpace`` reads, such as ``nprobe=32`` or ``efSearch=128``; may be empty.
-        euclidean: Whether distances decide, else dot products.
 
     Raises:
         ValueError: FAISS or the index is missing, the index has another number of keys, or no such parameters.
@@ -207,6 +185,9 @@ class FaissSearch:
         return torch.from_numpy(numbers).to(queries.device)
 
 
+Search = ExactSearch | FaissSearch
+
+
 # -- Keys that are appended while somebody talks or writes: so many at most, the oldest forgotten first.
 
 
@@ -214,11 +195,6 @@ class RecentKeys:
     """The last keys that were appended, in memory, numbered from the oldest one.
 
     A ring: what is appended takes the place of what is oldest.
-
-    Args:
-        width: Of a key.
-        most: Keys that are kept.
-        start: The token before every text.
 
     >>> recent = RecentKeys(width=1, most=2, start=0)
     >>> for place in range(3):
@@ -245,12 +221,7 @@ class RecentKeys:
         return int(self._keys.shape[1])
 
     def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:
-        """Adds a text, as a document of its own.
-
-        Args:
-            keys: The states.
-            tokens: What came after each.
-        """
+        """Adds a text, as a document of its own: states, and what came after each."""
         kept = slice(max(0, len(tokens) - self.most), len(tokens))
         places = np.arange(kept.start, kept.stop)
         at = (self._appended + places) % self.most
@@ -261,8 +232,7 @@ class RecentKeys:
         self._texts += 1
 
     def _at(self, numbers: np.ndarray) -> np.ndarray:
-        oldest = max(0, self._appended - self.most)
-        return (numbers + oldest) % self.most
+        return (numbers + max(0, self._appended - self.most)) % self.most
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
         """All keys in pieces, from the oldest on."""
@@ -272,13 +242,11 @@ class RecentKeys:
 
     def keys_at(self, numbers: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
         """Some keys."""
-        found: np.ndarray = self._keys[self._at(numbers)]
-        return found
+        return self._keys.take(self._at(numbers), axis=0)
 
     def tokens_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
         """The token after each of some keys."""
-        found: np.ndarray = self._tokens[self._at(numbers)]
-        return found
+        return self._tokens.take(self._at(numbers))
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
         """The tokens of a text from one place to another, as far as they are remembered, and the place of the first."""
@@ -289,5 +257,4 @@ class RecentKeys:
 
     def places_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
         """Text, counted from the first one that was appended, and place within it, of each of these tokens."""
-        found: np.ndarray = self._places[self._at(numbers)]
-        return found
+        return self._places.take(self._at(numbers), axis=0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,9 +22,6 @@ _OFF = 0.05
 
 class StoredKeys:
     """K keys with the token that came after each, numbered through all shards.
-
-    Args:
-        folder: Of a finished store.
 
     Raises:
         ValueError: The store is not finished, or one of its files is missing or cut off.
@@ -56,58 +54,42 @@ class StoredKeys:
 
     def keys_at(self, numbers: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
         """Some keys, as float32."""
-        found = np.empty((len(numbers), self.width), dtype=np.float32)
-        for shard, rows, within in self._by_shard(numbers):
-            found[rows] = shard.keys_at(within)
-        return found
+        return self._gathered(numbers, np.empty((len(numbers), self.width), dtype=np.float32), Shard.keys_at)
 
     def tokens_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
         """The token after each of some keys."""
-        found = np.empty(len(numbers), dtype=np.int64)
-        for shard, rows, within in self._by_shard(numbers):
-            found[rows] = shard.tokens[within]
-        return found
+        return self._gathered(numbers, np.empty(len(numbers), dtype=np.int64), lambda shard, rows: shard.tokens[rows])
 
     def places_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
         """Document, and place within it, of the token after each of some keys."""
         found = np.empty((len(numbers), 2), dtype=np.int64)
-        for shard, rows, within in self._by_shard(numbers):
-            found[rows] = shard.places[within]
-        return found
+        return self._gathered(numbers, found, lambda shard, rows: shard.places[rows])
 
-    def _by_shard(self, numbers: Int[np.ndarray, "M"]) -> Iterator[tuple[Shard, np.ndarray, np.ndarray]]:
+    def _gathered(
+        self, numbers: Int[np.ndarray, "M"], found: np.ndarray, read: Callable[[Shard, np.ndarray], np.ndarray]
+    ) -> np.ndarray:
+        """Fills ``found`` with what is read of each shard."""
         of = np.searchsorted(self._firsts, numbers, side="right") - 1
         for number in np.unique(of).tolist():
             rows = np.flatnonzero(of == number)
-            yield self.shards[number], rows, numbers[rows] - self._firsts[number]
+            found[rows] = read(self.shards[number], numbers[rows] - self._firsts[number])
+        return found
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
         """The tokens of a document from one place to another, as far as there are any, and the place of the first."""
-        first = max(0, first)
-        return self.tokens_at(self._numbers_of(document)[first : last + 1]).tolist(), first
 
-    def _numbers_of(self, document: int) -> np.ndarray:
-        """The keys of a document, which stand in order."""
-        begin, end = (self._first_from(limit) for limit in (document, document + 1))
-        return np.arange(begin, end)
+        def document_of(number: int) -> int:
+            return int(self.places_at(np.array([number]))[0, 0])
 
-    def _first_from(self, document: int) -> int:
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.places_at(np.array([middle]))[0, 0] >= document else (middle + 1, high)
-        return low
+        first, numbers = max(0, first), range(len(self))
+        begin, end = (bisect_left(numbers, limit, key=document_of) for limit in (document, document + 1))
+        return self.tokens_at(np.arange(begin, end)[first : last + 1]).tolist(), first
 
     def expect_states(self, states: Float[Tensor, "P D"]) -> None:
-        """Refuses a model that makes other states of the probe's tokens.
-
-        Raises:
-            ValueError: It is another model or version of it.
-        """
+        """Raises ValueError where another model, or version of it, makes these states of the probe's tokens."""
         probe = torch.from_numpy(np.load(self.folder / PROBE))
         own = states.detach().float().cpu()
-        far = own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm())
-        if far:
+        if own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm()):
             raise ValueError(
                 f"store: must be made with this very model ('{self.folder}' was made with "
                 f"'{self.manifest.origin.model}', whose states are others); build a store with this one"
@@ -125,10 +107,8 @@ def _name(folder: Path, number: int, part: str) -> Path:
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array as .npy, whole or not at all.
-
-    Not ``np.save``: it hands the numbers to C, and a disk that is full is noticed by nobody.
-    """
+    """Writes an array as .npy, whole or not at all."""
+    # Not np.save: it hands the numbers to C, and a disk that is full is noticed by nobody.
     with replacing(path) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
         file.write(np.ascontiguousarray(array).data)
@@ -150,13 +130,8 @@ def write_shard(
 ) -> ShardFacts:
     """Writes a shard, its facts last: what is killed leaves no shard, and the next build makes it again.
 
-    Args:
-        folder: Of the store.
-        number: Of the shard, from 0.
-        keys: The states.
-        tokens: What came after each.
-        places: Document, and place within it, of each of these tokens.
-        precision: Of the keys on the disk; with int8 each key has a factor of its own.
+    Each state of ``keys`` has the token that came after it, and of this token ``places`` has the document and its place
+    there. With the precision int8 each key has a factor of its own.
 
     Raises:
         DiskFullError: There is no room for it.
@@ -187,11 +162,7 @@ class Shard:
 
     @classmethod
     def open(cls, folder: Path, number: int, keys: int, width: int, precision: str) -> Shard:
-        """Opens a shard.
-
-        Raises:
-            ValueError: A file is missing, cut off or of another shape than the manifest says.
-        """
+        """Raises ValueError where a file is missing, cut off or of another shape than the manifest says."""
         shapes = {"keys": (keys, width), "tokens": (keys,), "places": (keys, 2)}
         shapes |= {"scales": (keys,)} if precision == "int8" else {}
         arrays = {part: _mapped(_name(folder, number, f"{part}.npy"), shape) for part, shape in shapes.items()}
@@ -292,11 +263,7 @@ class StoreManifest(Record):
 
 
 def manifest_of(folder: Path) -> StoreManifest:
-    """The manifest of a finished store.
-
-    Raises:
-        ValueError: There is none; says whether a build was begun.
-    """
+    """The manifest of a finished store; ValueError where there is none says whether a build was begun."""
     if not (folder / MANIFEST).is_file():
         begun = (folder / BEGUN).is_file()
         raise ValueError(

@@ -206,7 +206,7 @@ def test_equal_questions_are_asked_once(factcc_folder: str, monkeypatch: pytest.
     asked: list[int] = []
     read = Classifier._read
     monkeypatch.setattr(
-        Classifier, "_read", lambda self, places, *rest: asked.extend(places) or read(self, places, *rest)
+        Classifier, "_read", lambda self, questions, missing: asked.extend(missing) or read(self, questions, missing)
     )
     scores("factcc", [*pairs(), *pairs()], model=factcc_folder)
     assert asked == list(range(len(pairs())))

@@ -90,10 +90,7 @@ def test_checkpoint_without_pooling_layer_is_refused(bert_folder: str, tmp_path:
 def test_second_run_reads_nothing(bert_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup(cache=tmp_path)
     first = SentenceEncoder(bert_folder, "cls", 64, setup).embed(TEXTS)
-    monkeypatch.setattr(
-        "nextword.evaluation.judges.sentence_encoder._plain_encoder",
-        lambda *given: pytest.fail("the model was loaded"),
-    )
+    monkeypatch.setattr(SentenceEncoder, "_pooled", lambda *given: pytest.fail("the model was loaded"))
     again = SentenceEncoder(bert_folder, "cls", 64, setup).embed(TEXTS[::-1])
     assert again[::-1].tobytes() == first.tobytes()
 

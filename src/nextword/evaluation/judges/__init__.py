@@ -1,8 +1,5 @@
 """Judges: metrics that ask a trained model, given by local path or hub name; its features are kept beside the samples.
 
-``checkpoints.py``, ``classifier.py``, ``entailment.py``, ``feature_cache.py``, ``sentence_encoder.py``,
-``sentences.py`` and ``tables.py`` are what they share; each other file is a metric.
-
 Importing this package registers all of them in ``nextword.evaluation.metrics.registry``; it loads no model and no model
 library.
 """

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from jaxtyping import Int
-
 if TYPE_CHECKING:
     import torch
 
@@ -41,7 +38,18 @@ class Checkpoint:
         """
         if self.revision is not None:
             return f"{self.name}@{self.revision}"
-        return _hash_of_folder(Path(self.name))
+        digest = hashlib.sha256()
+        for path in sorted(path for path in Path(self.name).rglob("*") if path.is_file()):
+            place = path.relative_to(self.name)
+            if path.suffix in _PAPERS or any(part.startswith(".") for part in place.parts):
+                continue
+            digest.update(f"{place.as_posix()}\0".encode())
+            if path.suffix in _WEIGHTS:
+                state = path.stat()
+                digest.update(f"{state.st_size} {state.st_mtime_ns}\0".encode())
+            else:
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
 
 
 def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpoint:
@@ -49,8 +57,8 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
 
     Args:
         name: What the user gave; None where nothing was given and there is no default.
-        setting: The setting that names it, for example ``factcc.model``, for messages.
-        advice: What to use, for the message where nothing was given.
+        setting: The setting that names it, for example ``factcc.model``.
+        advice: What to use where nothing was given.
 
     Raises:
         ValueError: Nothing was given, or there is no such model; the message says what to do.
@@ -98,7 +106,7 @@ def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **argumen
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """A bar for every folder that is read would break up the progress of the evaluation; downloads keep theirs."""
+    # A bar for every folder that is read would break up the progress of the evaluation; downloads keep theirs.
     import transformers
 
     logging: Any = transformers.utils.logging
@@ -126,62 +134,38 @@ def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
     return min(limits)
 
 
-def _hash_of_folder(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        place = path.relative_to(folder)
-        if path.suffix in _PAPERS or any(part.startswith(".") for part in place.parts):
-            continue
-        digest.update(f"{place.as_posix()}\0".encode())
-        if path.suffix in _WEIGHTS:
-            state = path.stat()
-            digest.update(f"{state.st_size} {state.st_mtime_ns}\0".encode())
-        else:
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
-
-
 # -- Batches of token sequences of different lengths, padded on the right.
 
 Encoded = Mapping[str, Sequence[Any]]
 """What a tokenizer gives for one text: ``input_ids`` and what else the model reads, one entry a token."""
 
 
-def by_length(lengths: Sequence[int], size: int) -> Iterator[list[int]]:
-    """Places in batches of similar lengths, the longest first, so that a batch too large for memory fails at once.
+def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
+    """Positions in batches of similar lengths, the longest first, so that a batch too large for memory fails at once.
 
-    >>> list(by_length([3, 9, 4, 8], 2))
+    >>> list(by_length({0: 3, 1: 9, 2: 4, 3: 8}, 2))
     [[1, 3], [2, 0]]
     """
-    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    order = sorted(lengths, key=lambda position: -lengths[position])
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
-def padded(texts: Sequence[Encoded], pad_id: int) -> dict[str, Int[np.ndarray, "B T ..."]]:
-    """One array a field, filled up on the right: ids with ``pad_id``, masks and types with 0."""
-    longest = max(len(text["input_ids"]) for text in texts)
-    fields = {}
-    for field in texts[0]:
-        rows = [np.asarray(text[field], dtype=np.int64) for text in texts]
-        fill = pad_id if field == "input_ids" else 0
-        array = np.full((len(rows), longest, *rows[0].shape[1:]), fill, dtype=np.int64)
-        for place, row in enumerate(rows):
-            array[place, : len(row)] = row
-        fields[field] = array
-    return fields
-
-
-def as_tensors(fields: Mapping[str, np.ndarray], device: str) -> dict[str, torch.Tensor]:
-    """The same on the device of a model."""
+def padded_batches(
+    texts: Mapping[int, Encoded], tokenizer: Any, size: int, device: str
+) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
+    """Texts in batches of similar lengths: their positions, and a tensor a field, masks and types padded with 0."""
     import torch
 
-    return {name: torch.from_numpy(array).to(device) for name, array in fields.items()}
-
-
-def pad_id_of(tokenizer: Any) -> int:
-    """An id to fill up with; it is masked, so that any does where the tokenizer has none."""
-    return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0)
+    # Padding is masked, so that any id does where the tokenizer has none for it.
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+    for positions in by_length({position: len(text["input_ids"]) for position, text in texts.items()}, size):
+        fields = {}
+        for field in texts[positions[0]]:
+            rows = [torch.tensor(texts[position][field], dtype=torch.long) for position in positions]
+            fill = pad_id if field == "input_ids" else 0
+            fields[field] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+        yield positions, fields
 
 
 # -- Texts in which nothing is written.

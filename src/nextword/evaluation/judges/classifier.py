@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from pydantic import Field
 
-from nextword.evaluation.judges.checkpoints import (
-    Encoded,
-    as_tensors,
-    by_length,
-    find_checkpoint,
-    load_part,
-    pad_id_of,
-    padded,
-    token_limit,
-)
+from nextword.evaluation.judges.checkpoints import Encoded, find_checkpoint, load_part, padded_batches, token_limit
 from nextword.evaluation.judges.feature_cache import FeatureCache, key_of
-from nextword.evaluation.metrics import Setup, Table
+from nextword.evaluation.metrics import MetricConfig, Setup, Table
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import either
 
@@ -31,32 +23,25 @@ Question = tuple[Evidence, str]
 """What is known, and what is claimed."""
 
 
-class InputForm(ABC):
-    """How a question is written down for a model."""
+class ClassifierConfig(MetricConfig):
+    """Settings of a metric that asks a classifier."""
 
-    name: str
-    """For the cache: other forms have other answers."""
-
-    @abstractmethod
-    def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """The tokenizer of the checkpoint."""
-
-    @abstractmethod
-    def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """The tokens of one question, at most ``limit``.
-
-        Raises:
-            ValueError: The question cannot be cut to this length.
-        """
+    model: str | None = None
+    """Folder or hub name of the classifier."""
+    label: str | int | None = None
+    """The output that means "consistent", by name or number; None to find it by its name."""
+    max_length: int = Field(default=512, ge=8)
+    """Tokens of a question, evidence and claim together; fewer where the model has a lower limit."""
 
 
-class TextPair(InputForm):
-    """Evidence first, claim second.
+class InputForm:
+    """How a question is written down for a model: evidence first, claim second.
 
     What is too long is cut from the end of the evidence; a claim that leaves no room for any is cut as well.
     """
 
     name = "pair"
+    """For the cache: other forms have other answers."""
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
         """The tokenizer that the checkpoint names."""
@@ -65,7 +50,11 @@ class TextPair(InputForm):
         return transformers.AutoTokenizer.from_pretrained(name, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """The pair in the model's own form, for example [CLS] evidence [SEP] claim [SEP]."""
+        """At most ``limit`` tokens in the model's own form, for example [CLS] evidence [SEP] claim [SEP].
+
+        Raises:
+            ValueError: The question cannot be cut to this length.
+        """
         evidence, claim = question
         # What looks like a special token in a text is text: a stray </s> would end the sequence for BART.
         claim_length = len(tokenizer("", claim, split_special_tokens=True)["input_ids"])
@@ -86,38 +75,28 @@ class ClassifierAnswers:
 class Classifier:
     """A sequence classifier by folder or hub name, with a cache.
 
-    Args:
-        name: Folder or hub name.
-        label: The output that means "consistent", by name or number; None to find it by its name.
-        max_length: Tokens of a question at most; the model's own limit where that is lower.
-        form: How questions are written down.
-        setup: Device, batch size, cache.
-        metric: Name of the metric, which is the place of these settings.
-
     Raises:
         ValueError: There is no such model, or it is no classifier, or the output cannot be told.
     """
 
     def __init__(
-        self,
-        name: str | None,
-        label: str | int | None,
-        max_length: int,
-        form: InputForm,
-        setup: Setup,
-        metric: str,
-        default_label: int | None = None,
+        self, config: ClassifierConfig, form: InputForm, setup: Setup, default_label: int | None = None
     ) -> None:
-        self._metric, self._form, self._setup, self._max_length = metric, form, setup, max_length
-        self._found = find_checkpoint(name, f"{metric}.model", f"Give one, for example {_with_model(metric)}.")
+        self._metric, self._form, self._setup, self._max_length = config.metric, form, setup, config.max_length
+        setting = f"{config.metric}.model"
+        example = either(
+            f"--set {setting}=models/{config.metric}",
+            f"metrics=[{{'metric': '{config.metric}', 'model': 'models/{config.metric}'}}]",
+        )
+        self._found = find_checkpoint(config.model, setting, f"Give one, for example {example}.")
         import transformers
 
-        self._config = load_part(transformers.AutoConfig.from_pretrained, self._found, f"{metric}.model")
+        self._config = load_part(transformers.AutoConfig.from_pretrained, self._found, setting)
         # Only id2label is read: label2id of published checkpoints does not always agree with it.
         names: Mapping[int, str] = {int(number): str(name) for number, name in self._config.id2label.items()}
         if len(names) < 2:
-            raise ValueError(f"{metric}.model: '{name}' has one output and chooses no label; it is no classifier")
-        self._consistent = consistent_label(names, label, default_label, f"{metric}.label")
+            raise ValueError(f"{setting}: '{config.model}' has one output and chooses no label; it is no classifier")
+        self._consistent = consistent_label(names, config.label, default_label, f"{config.metric}.label")
         self.label = names[self._consistent]
         """Name of the output that means "consistent"."""
 
@@ -134,28 +113,28 @@ class Classifier:
             "form": self._form.name,
         }
         cache = FeatureCache(self._setup.cache, self._metric, settings, self._setup.progress)
-        rows = cache.rows(
-            [key_of(_as_text(evidence), claim) for evidence, claim in questions],
-            lambda missing: self._read(missing, [questions[place] for place in missing]),
-        )
+        keys = [
+            key_of(evidence if isinstance(evidence, str) else evidence.model_dump_json(), claim)
+            for evidence, claim in questions
+        ]
+        rows = cache.rows(keys, partial(self._read, questions))
         chosen: Bool[np.ndarray, "N"] = rows.argmax(axis=1) == self._consistent
         return ClassifierAnswers(probabilities=rows[:, self._consistent].astype(np.float64), chosen=chosen)
 
     def _read(
-        self, places: list[int], questions: list[Question]
+        self, questions: Sequence[Question], missing: list[int]
     ) -> Iterator[tuple[list[int], Float[np.ndarray, "B K"]]]:
         import torch
 
         tokenizer, model = self._load()
         limit = token_limit(model, tokenizer, self._max_length)
-        encoded = [self._encode(question, tokenizer, limit) for question in questions]
+        encoded = {position: self._encode(questions[position], tokenizer, limit) for position in missing}
         # A decoder that classifies looks for its last token by the padding id; without one it reads single texts.
-        single = self._config.pad_token_id is None
-        for batch in by_length([len(text["input_ids"]) for text in encoded], 1 if single else self._setup.batch_size):
-            fields = as_tensors(padded([encoded[one] for one in batch], pad_id_of(tokenizer)), self._setup.device)
+        size = 1 if self._config.pad_token_id is None else self._setup.batch_size
+        for positions, fields in padded_batches(encoded, tokenizer, size, self._setup.device):
             with torch.inference_mode():
                 logits = model(**fields).logits
-            yield [places[one] for one in batch], logits.float().softmax(dim=-1).cpu().numpy()
+            yield positions, logits.float().softmax(dim=-1).cpu().numpy()
 
     def _encode(self, question: Question, tokenizer: Any, limit: int) -> Encoded:
         try:
@@ -182,16 +161,6 @@ class Classifier:
                 f"({', '.join(sorted(info['missing_keys'])[:4])}); it was not trained as a classifier"
             )
         return tokenizer, model.to(self._setup.device).eval()
-
-
-def _with_model(metric: str) -> str:
-    """How a user names the checkpoint of a metric."""
-    folder = f"models/{metric}"
-    return either(f"--set {metric}.model={folder}", f"metrics=[{{'metric': '{metric}', 'model': '{folder}'}}]")
-
-
-def _as_text(evidence: Evidence) -> str:
-    return evidence if isinstance(evidence, str) else evidence.model_dump_json()
 
 
 # -- Which output of a classifier means that a text is right.

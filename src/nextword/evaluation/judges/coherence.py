@@ -9,7 +9,6 @@ from pydantic import Field
 from nextword.evaluation.judges.checkpoints import is_blank, note_on_empty
 from nextword.evaluation.judges.sentence_encoder import Pooling, SentenceEncoder
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, metric, registry
-from nextword.results.records import Measure
 from nextword.runtime.pretrained import packaged_encoder
 
 
@@ -47,6 +46,7 @@ class Coherence(Metric):
     Config = CoherenceConfig
     needs = ("prompt", "text")
     packages = ("sentence_transformers",)
+    group, goal, decimals = metric.COHERENCE, "higher", 2
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -67,15 +67,11 @@ class Coherence(Metric):
         self._pairs.append((sample.need("prompt", "coherence"), sample.need("text", "coherence")))
 
     def result(self) -> dict[str, Score]:
-        """``coherence``.
-
-        Raises:
-            UndefinedError: No prompt and text have words, or the encoder cannot read them.
-        """
-        places = [place for place, pair in enumerate(self._pairs) if all(text.strip() for text in pair)]
+        """``coherence``."""
+        positions = [position for position, pair in enumerate(self._pairs) if all(text.strip() for text in pair)]
         cosines = np.full(len(self._pairs), np.nan)
-        if places:
-            texts = [text for place in places for text in self._pairs[place]]
+        if positions:
+            texts = [text for position in positions for text in self._pairs[position]]
             reading = self._encoder.reading(texts)
             if reading is not None and reading.fault is not None:
                 raise UndefinedError(
@@ -83,18 +79,13 @@ class Coherence(Metric):
                     "their language, or a multilingual one, as coherence.encoder"
                 )
             rows = self._encoder.embed(texts)
-            cosines[places] = row_cosines(rows[::2], rows[1::2])
+            cosines[positions] = row_cosines(rows[::2], rows[1::2])
         pooling = f", {self.config.pooling} pooling" if self.config.pooling else ""
-        measure = Measure(
-            title="Coherence",
-            group=metric.COHERENCE,
-            unit="cosine x 100",
-            goal="higher",
-            decimals=2,
-            meaning=(
-                f"Coherence: cosine of the embeddings ({self._encoder.name}{pooling}, at most {self.config.max_length} "
-                "tokens) of prompt and text, times 100, averaged over texts."
-            ),
+        measure = self.measure(
+            "Coherence",
+            "cosine x 100",
+            f"Coherence: cosine of the embeddings ({self._encoder.name}{pooling}, at most {self.config.max_length} "
+            "tokens) of prompt and text, times 100, averaged over texts.",
         )
         empty = note_on_empty([is_blank(text) for _, text in self._pairs], "are left out")
         return {"coherence": Score.mean(measure, 100 * cosines, empty)}

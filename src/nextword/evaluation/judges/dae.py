@@ -6,12 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from nextword.evaluation.judges.entailment import ClassifierConfig, Entailment
-from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, metric, registry
-from nextword.evaluation.metrics.statistics import Statistic
-from nextword.results.records import Measure
+from nextword.evaluation.judges.classifier import ClassifierConfig
+from nextword.evaluation.judges.entailment import Entailment
+from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, registry
 
 IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})
 """Relations that are not asked about, in lower case: those that the published code leaves out."""
@@ -56,43 +53,30 @@ class Dae(Entailment):
     def result(self) -> dict[str, Score]:
         """``dae``, the share of summaries with an error, and ``dae-arcs``, the share of arcs that are supported."""
         answers = self.answers()
-        sums = np.array([0.0 if one is None else one.chosen.sum() for one in answers])
-        counts = np.array([0.0 if one is None else len(one.chosen) for one in answers])
+        sums = [0 if one is None else int(one.chosen.sum()) for one in answers]
+        counts = [0 if one is None else len(one.chosen) for one in answers]
         wrong = [None if one is None else float(not one.chosen.all()) for one in answers]
-        found = {"dae": self.score(self._errors(), wrong, empty=1.0)}
-        if counts.any():  # empty texts are wrong and have no arcs
-            found["dae-arcs"] = Score.of(self._arcs(), Statistic.ratio(sums, counts), int(counts.sum()))
+        errors = self.measure(
+            "DAE",
+            "fraction of texts",
+            "DAE-style: share of summaries with a grammatical relation that does not follow from the document by the "
+            f"classifier ({self.described()}); an empty text counts as wrong.",
+            goal="lower",
+        )
+        arcs = self.measure(
+            "DAE, arcs",
+            "fraction of arcs",
+            "DAE-style: share of all grammatical relations of the summaries that follow from the document by the "
+            f"classifier ({self.described()}).",
+        )
+        found = {"dae": self.score(errors, wrong, empty=1.0)}
+        if any(counts):  # empty texts are wrong and have no arcs
+            found["dae-arcs"] = Score.ratio(arcs, sums, counts)
         return found
 
     def described(self) -> str:
         """Model, output, length and parser."""
         return f"{super().described()}, arcs by {Path(self.config.pipeline).name}"
-
-    def _errors(self) -> Measure:
-        return Measure(
-            title="DAE",
-            group=metric.FAITHFULNESS,
-            unit="fraction of texts",
-            goal="lower",
-            decimals=2,
-            meaning=(
-                "DAE-style: share of summaries with a grammatical relation that does not follow from the document by "
-                f"the classifier ({self.described()}); an empty text counts as wrong."
-            ),
-        )
-
-    def _arcs(self) -> Measure:
-        return Measure(
-            title="DAE, arcs",
-            group=metric.FAITHFULNESS,
-            unit="fraction of arcs",
-            goal="higher",
-            decimals=2,
-            meaning=(
-                "DAE-style: share of all grammatical relations of the summaries that follow from the document by the "
-                f"classifier ({self.described()})."
-            ),
-        )
 
 
 def _load_parser(pipeline: str) -> Any:

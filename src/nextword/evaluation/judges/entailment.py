@@ -8,24 +8,19 @@ from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float
-from pydantic import Field
 
 from nextword.evaluation.judges.checkpoints import is_blank, note_on_empty
-from nextword.evaluation.judges.classifier import Classifier, ClassifierAnswers, Evidence, InputForm, Question, TextPair
+from nextword.evaluation.judges.classifier import (
+    Classifier,
+    ClassifierAnswers,
+    ClassifierConfig,
+    Evidence,
+    InputForm,
+    Question,
+)
 from nextword.evaluation.judges.tables import READERS, Cells, is_empty, note_on_cells
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric
 from nextword.results.records import Measure
-
-
-class ClassifierConfig(MetricConfig):
-    """Settings of a metric that asks a classifier."""
-
-    model: str | None = None
-    """Folder or hub name of the classifier."""
-    label: str | int | None = None
-    """The output that means "consistent", by name or number; None to find it by its name."""
-    max_length: int = Field(default=512, ge=8)
-    """Tokens of a question, evidence and claim together; fewer where the model has a lower limit."""
 
 
 class TableConfig(ClassifierConfig):
@@ -47,21 +42,13 @@ class Entailment(Metric):
     """Heading."""
     asks: ClassVar[str]
     """What is asked, for the reader of a report: "the classifier {asks}"."""
-    group: ClassVar[str] = metric.FAITHFULNESS
+    group, goal, decimals = metric.FAITHFULNESS, "higher", 2
     nameless_label: ClassVar[int | None] = None
     """The output that means "consistent" in checkpoints whose outputs have no names."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        self._classifier = Classifier(
-            self.config.model,
-            self.config.label,
-            self.config.max_length,
-            self.form(),
-            setup,
-            metric=self.config.metric,
-            default_label=self.nameless_label,
-        )
+        self._classifier = Classifier(self.config, self.form(), setup, self.nameless_label)
         self._questions: list[list[Question]] = []
         self._empty: list[bool] = []
 
@@ -84,7 +71,7 @@ class Entailment(Metric):
 
     def form(self) -> InputForm:
         """How a question is written down for the model."""
-        return TextPair()
+        return InputForm()
 
     def add(self, sample: Sample) -> None:
         """Reads evidence and text."""
@@ -96,13 +83,24 @@ class Entailment(Metric):
 
     def result(self) -> dict[str, Score]:
         """The share of consistent texts, and the mean probability (of the least probable claim of each text)."""
-        name = self.config.metric
-        answers = self.answers()
+        name, answers = self.config.metric, self.answers()
+        share = self.measure(
+            self.title,
+            "fraction of texts",
+            f"{self.title}: share of texts of which the classifier ({self.described()}) {self.asks}; an empty text "
+            "counts as wrong.",
+        )
+        probability = self.measure(
+            f"{self.title}, probability",
+            "probability",
+            f"{self.title}: mean probability with which the classifier ({self.described()}) {self.asks}; 0 for an "
+            "empty text.",
+            decimals=3,
+        )
+        least = [float(one.probabilities.min()) if one else None for one in answers]
         return {
-            name: self.score(self._share(), [float(one.chosen.all()) if one else None for one in answers]),
-            f"{name}-probability": self.score(
-                self._probability(), [float(one.probabilities.min()) if one else None for one in answers]
-            ),
+            name: self.score(share, [float(one.chosen.all()) if one else None for one in answers]),
+            f"{name}-probability": self.score(probability, least),
         }
 
     def answers(self) -> list[ClassifierAnswers | None]:
@@ -128,28 +126,6 @@ class Entailment(Metric):
     def described(self) -> str:
         """Model, output and length, for a report."""
         return f"{self._classifier.name}, output '{self._classifier.label}', at most {self.config.max_length} tokens"
-
-    def _share(self) -> Measure:
-        return Measure(
-            title=self.title,
-            group=self.group,
-            unit="fraction of texts",
-            goal="higher",
-            decimals=2,
-            meaning=f"{self.title}: share of texts of which the classifier ({self.described()}) {self.asks}; "
-            "an empty text counts as wrong.",
-        )
-
-    def _probability(self) -> Measure:
-        return Measure(
-            title=f"{self.title}, probability",
-            group=self.group,
-            unit="probability",
-            goal="higher",
-            decimals=3,
-            meaning=f"{self.title}: mean probability with which the classifier ({self.described()}) {self.asks}; "
-            "0 for an empty text.",
-        )
 
 
 class TableEntailment(Entailment):

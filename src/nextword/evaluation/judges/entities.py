@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -14,7 +14,6 @@ from jaxtyping import Float
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.results.records import Measure
 
 # -- Names told by their capital letters: what stands in for a recogniser where no trained one is at hand.
@@ -54,18 +53,15 @@ def _names(sentence: str, stop_words: Collection[str]) -> list[str]:
     words = list(_WORD.finditer(sentence))
     runs: list[list[re.Match[str]]] = []
     for word in words:
-        if not _may_be_a_name(word[0], stop_words):
+        known = word[0].lower()
+        abbreviation = len(word[0]) > 1 and word[0].isupper()  # "US" is no stop word
+        if not word[0][0].isupper() or known in _TITLES or (known in stop_words and not abbreviation):
             continue
         if runs and sentence[runs[-1][-1].end() : word.start()].isspace():
             runs[-1].append(word)
         else:
             runs.append([word])
     return [" ".join(_POSSESSIVE.sub("", word[0]) for word in run) for run in runs if run != words[:1]]
-
-
-def _may_be_a_name(word: str, stop_words: Collection[str]) -> bool:
-    abbreviation = len(word) > 1 and word.isupper()  # "US" is no stop word
-    return word[0].isupper() and word.lower() not in _TITLES and (abbreviation or word.lower() not in stop_words)
 
 
 # -- Entity precision.
@@ -113,28 +109,8 @@ def entity_precision(
     return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
 
-@runtime_checkable
-class Names(Protocol):
-    """What finds the named entities of texts."""
-
-    @property
-    def found_by(self) -> str:
-        """What it goes by, for the unit of the measure."""
-
-    @property
-    def stop_words(self) -> Collection[str]:
-        """Words that are no name by themselves."""
-
-    def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
-        """The entities of each text, as often as they are mentioned."""
-
-
 class Recogniser:
     """A spaCy pipeline that finds named entities.
-
-    Args:
-        pipeline: Name of an installed one, or path of a folder.
-        types: Which of its labels count.
 
     Raises:
         ValueError: There is none of that name, or it finds no entities.
@@ -177,13 +153,13 @@ class Recogniser:
             yield [entity.text for entity in found.ents if entity.label_ in self._types]
 
 
-BUILT_IN: Mapping[str, Callable[[], Names]] = {"capitals": CapitalisedNames}
+BUILT_IN = {"capitals": CapitalisedNames}
 """What needs no pipeline, by what ``entities.pipeline`` calls it."""
 
 
 @lru_cache(maxsize=1)
-def _recogniser(pipeline: str, types: tuple[str, ...]) -> Names:
-    """Kept, since all systems of an evaluation are judged by the same one, and reading its vectors takes seconds."""
+def _recogniser(pipeline: str, types: tuple[str, ...]) -> CapitalisedNames | Recogniser:
+    # Kept, since all systems of an evaluation are judged by the same one, and reading its vectors takes seconds.
     return BUILT_IN[pipeline]() if pipeline in BUILT_IN else Recogniser(pipeline, types)
 
 
@@ -204,6 +180,7 @@ class EntityPrecision(Metric):
     needs = ("text",)
     votes = ("entity-precision",)
     packages = ("spacy",)
+    group, goal, decimals = metric.FAITHFULNESS, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -225,22 +202,14 @@ class EntityPrecision(Metric):
         self._documents.append(sample.need("source", "entities") if document is None else document)
 
     def result(self) -> dict[str, Score]:
-        """``entity-precision`` and ``entity-precision-pooled``.
-
-        Raises:
-            UndefinedError: No text has an entity.
-        """
+        """``entity-precision`` and ``entity-precision-pooled``."""
         counts = entity_precision(self._entities(), self._documents, self._recogniser.stop_words)
         found, all_ = counts[:, 0], counts[:, 1]
         with np.errstate(invalid="ignore"):
-            mean = Statistic.mean(found / all_)
-        pooled = Statistic.ratio(found, all_)
-        texts, mentions = int((all_ > 0).sum()), int(all_.sum())
+            shares = found / all_
         return {
-            "entity-precision": Score.of(self._measure("", "averaged over texts that have any"), mean, texts),
-            "entity-precision-pooled": Score.of(
-                self._measure(" (pooled)", "over all texts together"), pooled, mentions
-            ),
+            "entity-precision": Score.mean(self._measure("", "averaged over texts that have any"), shares),
+            "entity-precision-pooled": Score.ratio(self._measure(" (pooled)", "over all texts together"), found, all_),
         }
 
     def _entities(self) -> list[list[str]]:
@@ -253,11 +222,8 @@ class EntityPrecision(Metric):
         return found
 
     def _measure(self, form: str, how: str) -> Measure:
-        return Measure(
-            title=f"Entity precision{form}",
-            group=metric.FAITHFULNESS,
-            unit=f"fraction of entities ({self._recogniser.found_by})",
-            goal="higher",
-            decimals=1,
-            meaning=f"Share of the named entities of a text that its document has, in full or in part, {how}.",
+        return self.measure(
+            f"Entity precision{form}",
+            f"fraction of entities ({self._recogniser.found_by})",
+            f"Share of the named entities of a text that its document has, in full or in part, {how}.",
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nextword.evaluation.judges.entailment import ClassifierConfig, Entailment
+from nextword.evaluation.judges.classifier import ClassifierConfig
+from nextword.evaluation.judges.entailment import Entailment
 from nextword.evaluation.judges.sentences import sentences_of
 from nextword.evaluation.metrics import Sample, registry
 

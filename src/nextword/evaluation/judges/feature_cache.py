@@ -68,18 +68,19 @@ class FeatureCache:
     def rows(self, keys: Sequence[str], compute: Compute) -> Float[np.ndarray, "N D"]:
         """The features of every key, in order; those that are known are not computed, equal keys once.
 
-        Args:
-            keys: One for each text, from ``key_of``.
-            compute: Called at most once, with the positions of what is missing.
+        ``compute`` is called at most once, with the positions of what is missing.
 
         Raises:
             ValueError: A feature is not a finite number, or the folder cannot be written.
         """
         wanted = set(keys)
         known = {key: row for key, row in self._load() if key in wanted}
-        missing = list({key: place for place, key in reversed(list(enumerate(keys))) if key not in known}.values())
+        missing: dict[str, int] = {}
+        for position, key in enumerate(keys):
+            if key not in known:
+                missing.setdefault(key, position)
         if missing:
-            known |= self._compute(sorted(missing), keys, compute)
+            known |= self._compute(list(missing.values()), keys, compute)
         if not keys:
             return np.empty((0, 0), dtype=np.float32)
         return np.stack([known[key] for key in keys])
@@ -88,17 +89,17 @@ class FeatureCache:
         found: dict[str, Float[np.ndarray, "D"]] = {}
         unsaved: list[str] = []
         try:
-            for batch, (places, rows) in enumerate(compute(missing), 1):
+            for batch, (positions, rows) in enumerate(compute(missing), 1):
                 rows = np.asarray(rows, dtype=np.float32)
                 broken = ~np.isfinite(rows).all(axis=1)
                 if broken.any():
                     raise ValueError(
-                        f"{self._name}: the model gives NaN or infinity for {int(broken.sum())} of {len(places)} texts "
-                        f"of a batch, the first one is number {places[int(broken.argmax())] + 1}. Weights in half "
-                        "precision overflow, and broken checkpoints do this; try another checkpoint of the model."
+                        f"{self._name}: the model gives NaN or infinity for {int(broken.sum())} of {len(positions)} "
+                        f"texts of a batch, the first one is number {positions[int(broken.argmax())] + 1}. Weights in "
+                        "half precision overflow, and broken checkpoints do this; try another checkpoint of the model."
                     )
-                found |= {keys[place]: row for place, row in zip(places, rows, strict=True)}
-                unsaved += [keys[place] for place in places]
+                found |= {keys[position]: row for position, row in zip(positions, rows, strict=True)}
+                unsaved += [keys[position] for position in positions]
                 self._progress(self._name, len(found), len(missing))
                 if batch % SAVE_EVERY == 0:
                     self._save(unsaved, found)
@@ -143,14 +144,9 @@ class FeatureCache:
 def _read(path: Path, width: int | None) -> tuple[UInt8[np.ndarray, "N 32"], Float[np.ndarray, "N D"]]:
     with np.load(path, allow_pickle=False) as file:
         keys, rows = file["keys"], file["rows"]
-    if keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != hashlib.sha256().digest_size:
+    if keys.dtype != np.uint8 or keys.shape != (len(keys), hashlib.sha256().digest_size):
         raise ValueError(f"its keys are {keys.dtype} {keys.shape}")
-    if (
-        rows.dtype != np.float32
-        or rows.ndim != 2
-        or len(rows) != len(keys)
-        or rows.shape[1] != (width or rows.shape[1])
-    ):
+    if rows.dtype != np.float32 or rows.shape != (len(keys), width or rows.shape[-1]):
         raise ValueError(f"its rows are {rows.dtype} {rows.shape} for {len(keys)} keys")
     if not np.isfinite(rows).all():
         raise ValueError("some of its rows are not finite")

@@ -14,14 +14,11 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nextword.evaluation.judges.checkpoints import (
-    as_tensors,
-    by_length,
     find_checkpoint,
     is_blank,
     load_part,
     note_on_empty,
-    pad_id_of,
-    padded,
+    padded_batches,
     token_limit,
 )
 from nextword.evaluation.judges.feature_cache import FeatureCache, key_of
@@ -120,10 +117,8 @@ def mauve_of(
 
 @contextmanager
 def _no_words_about_small_clusters() -> Iterator[None]:
-    """Faiss prints, from C++, that clusters have fewer than 39 points, which auto makes them; the title says it here.
-
-    The least number of points is for that message alone: the clusters are the same.
-    """
+    # Faiss prints, from C++, that clusters have fewer than 39 points, which auto makes them; the title says it here.
+    # The least number of points is for that message alone: the clusters are the same.
     faiss: Any = importlib.import_module("faiss")
     published = faiss.Kmeans
     faiss.Kmeans = partial(published, min_points_per_centroid=1)
@@ -140,6 +135,7 @@ class Mauve(Metric):
     Config = MauveConfig
     needs = ("text", "references")
     packages = ("mauve",)
+    group, goal, decimals = metric.CLOSENESS, "higher", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -165,7 +161,9 @@ class Mauve(Metric):
             generated, human = cut or ("", "")
         for texts, text in ((self._generated, generated), (self._human, human)):
             if not is_blank(text):  # as mauve-text does, empty texts are left out
-                texts.append(_after(prompt, text))
+                # a space between them where neither brings one along
+                glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
+                texts.append(prompt + glue + text)
 
     def result(self) -> dict[str, Score]:
         """``mauve``."""
@@ -183,24 +181,13 @@ class Mauve(Metric):
         buckets = "a tenth of the texts in clusters" if config.buckets == "auto" else f"{config.buckets} clusters"
         prompt = "prompt included" if config.include_prompt else "without prompt"
         exact = f"cut to {config.exact_length} tokens and none shorter, " if config.exact_length is not None else ""
-        return Measure(
-            title="MAUVE (few texts)" if texts < FEW else "MAUVE",
-            group=metric.CLOSENESS,
-            unit="area, 0 to 1",
-            goal="higher",
-            decimals=3,
-            meaning=(
-                f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
-                f"{Path(config.model).name} ({prompt}, {exact}at most {config.max_length} tokens, {buckets}, "
-                f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts."
-            ),
+        return self.measure(
+            "MAUVE (few texts)" if texts < FEW else "MAUVE",
+            "area, 0 to 1",
+            f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
+            f"{Path(config.model).name} ({prompt}, {exact}at most {config.max_length} tokens, {buckets}, "
+            f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts.",
         )
-
-
-def _after(prompt: str, text: str) -> str:
-    """Both in one; a space between them where neither brings one along."""
-    glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
-    return prompt + glue + text
 
 
 # -- Features of texts from a language model: the last layer's state of the last token, as MAUVE reads them.
@@ -212,8 +199,6 @@ class LastTokenFeatures:
     Args:
         name: Folder or hub name of a causal language model; of an encoder-decoder its encoder reads the texts.
         max_length: Tokens of a text that are read, from its beginning; the model's own limit where that is lower.
-        setup: Device, batch size, cache.
-        setting: Name of the setting that names the model, for messages.
 
     Raises:
         ValueError: There is no such model.
@@ -231,9 +216,7 @@ class LastTokenFeatures:
         """
         settings = {"model": self._found.fingerprint, "max_length": self._max_length}
         cache = FeatureCache(self._setup.cache, "last-token", settings, self._setup.progress)
-        return cache.rows(
-            [key_of(text) for text in texts], lambda missing: self._read(missing, [texts[place] for place in missing])
-        )
+        return cache.rows([key_of(text) for text in texts], partial(self._read, texts))
 
     def cut(self, texts: Sequence[str], length: int) -> list[str] | None:
         """The first ``length`` tokens of each text, as text; None if one of them has fewer."""
@@ -246,25 +229,23 @@ class LastTokenFeatures:
 
         return load_part(transformers.AutoTokenizer.from_pretrained, self._found, self._setting)
 
-    def _read(self, places: list[int], texts: list[str]) -> Iterator[tuple[list[int], Float[np.ndarray, "B D"]]]:
+    def _read(self, texts: Sequence[str], missing: list[int]) -> Iterator[tuple[list[int], Float[np.ndarray, "B D"]]]:
         import torch
         import transformers
 
-        tokenizer = self._tokenizer
         model = load_part(transformers.AutoModel.from_pretrained, self._found, self._setting, dtype=torch.float32)
         reader = model.get_encoder() if model.config.is_encoder_decoder else model
         reader.to(self._setup.device).eval()
-        limit = token_limit(model, tokenizer, self._max_length)
-        encoded = []
-        for place, text in zip(places, texts, strict=True):
-            ids = tokenizer(text, truncation=True, max_length=limit)["input_ids"]
+        limit = token_limit(model, self._tokenizer, self._max_length)
+        encoded = {}
+        for position in missing:
+            ids = self._tokenizer(texts[position], truncation=True, max_length=limit)["input_ids"]
             if not ids:
-                raise ValueError(f"{self._setting}: text number {place + 1} has no token in this model: {text[:60]!r}")
-            encoded.append({"input_ids": ids, "attention_mask": [1] * len(ids)})
-        for batch in by_length([len(text["input_ids"]) for text in encoded], self._setup.batch_size):
-            fields = as_tensors(padded([encoded[one] for one in batch], pad_id_of(tokenizer)), self._setup.device)
+                shown = repr(texts[position][:60])
+                raise ValueError(f"{self._setting}: text number {position + 1} has no token in this model: {shown}")
+            encoded[position] = {"input_ids": ids, "attention_mask": [1] * len(ids)}
+        for positions, fields in padded_batches(encoded, self._tokenizer, self._setup.batch_size, self._setup.device):
             with torch.inference_mode():
                 states = reader(**fields).last_hidden_state
             last = fields["attention_mask"].sum(dim=1) - 1
-            rows = states[torch.arange(len(batch), device=states.device), last]
-            yield [places[one] for one in batch], rows.float().cpu().numpy()
+            yield positions, states[torch.arange(len(positions), device=states.device), last].float().cpu().numpy()

@@ -5,22 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from nextword.evaluation.judges.checkpoints import (
-    Checkpoint,
-    as_tensors,
-    by_length,
-    find_checkpoint,
-    load_part,
-    pad_id_of,
-    padded,
-    token_limit,
-)
+from nextword.evaluation.judges.checkpoints import by_length, find_checkpoint, load_part, padded_batches, token_limit
 from nextword.evaluation.judges.feature_cache import FeatureCache, key_of
 from nextword.evaluation.metrics import Setup
 from nextword.runtime import optional_libraries as extras
@@ -65,8 +57,6 @@ class SentenceEncoder:
             tokens). Else how the last layer becomes one vector: "cls" its first token, "mean" the mean over tokens,
             "pooler" the first token through the checkpoint's own pooling layer.
         max_length: Tokens that are read at most, special ones included; the model's own limit where that is lower.
-        setup: Device, batch size, cache.
-        setting: Name of the setting that names the encoder, for messages.
 
     Raises:
         ValueError: There is no such encoder.
@@ -105,57 +95,54 @@ class SentenceEncoder:
         """A vector for every text; equal texts are read once."""
         settings = {"model": self._found.fingerprint, "pooling": self._pooling, "max_length": self._max_length}
         cache = FeatureCache(self._setup.cache, "sentence-embeddings", settings, self._setup.progress)
-        return cache.rows(
-            [key_of(text) for text in texts], lambda missing: self._read(missing, [texts[place] for place in missing])
-        )
+        return cache.rows([key_of(text) for text in texts], partial(self._read, texts))
 
-    def _read(self, places: list[int], texts: list[str]) -> Iterator[Batch]:
-        batches = self._by_checkpoint(texts) if self._pooling is None else self._pooled(texts, POOLINGS[self._pooling])
-        for batch, rows in batches:
-            yield [places[one] for one in batch], rows
-
-    def _by_checkpoint(self, texts: list[str]) -> Iterator[Batch]:
+    def _read(self, texts: Sequence[str], missing: list[int]) -> Iterator[Batch]:
+        if self._pooling is not None:
+            yield from self._pooled(texts, missing, self._pooling)
+            return
         from sentence_transformers import SentenceTransformer
 
         model = load_part(SentenceTransformer, self._found, self._setting, device=self._setup.device)
         model.max_seq_length = min(self._max_length, model.max_seq_length or self._max_length)
         model.float().eval()
-        for batch in by_length([len(text) for text in texts], self._setup.batch_size):
+        for positions in by_length({position: len(texts[position]) for position in missing}, self._setup.batch_size):
             rows = model.encode(
-                [texts[one] for one in batch], batch_size=len(batch), show_progress_bar=False, convert_to_numpy=True
+                [texts[position] for position in positions],
+                batch_size=len(positions),
+                show_progress_bar=False,
+                convert_to_numpy=True,
             )
-            yield batch, np.asarray(rows)
+            yield positions, np.asarray(rows)
 
-    def _pooled(self, texts: list[str], pool: Callable[[Any, torch.Tensor], torch.Tensor]) -> Iterator[Batch]:
+    def _pooled(self, texts: Sequence[str], missing: list[int], pooling: Pooling) -> Iterator[Batch]:
         import torch
+        import transformers
 
-        tokenizer, model = _plain_encoder(self._found, self._setting, self._pooling == "pooler")
+        tokenizer = load_part(transformers.AutoTokenizer.from_pretrained, self._found, self._setting)
+        model, info = load_part(
+            transformers.AutoModel.from_pretrained,
+            self._found,
+            self._setting,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+        untrained = any("pooler" in name for name in info["missing_keys"])
+        if pooling == "pooler" and (untrained or getattr(model, "pooler", None) is None):
+            raise ValueError(
+                f"{self._setting}: '{self._found.name}' has no pooling layer, which pooling 'pooler' reads; use 'cls' "
+                "or 'mean'"
+            )
         model.to(self._setup.device).eval()
         limit = token_limit(model, tokenizer, self._max_length)
-        encoded = [
-            dict(tokenizer(text, truncation=True, max_length=limit, split_special_tokens=True)) for text in texts
-        ]
-        for batch in by_length([len(text["input_ids"]) for text in encoded], self._setup.batch_size):
-            fields = as_tensors(padded([encoded[one] for one in batch], pad_id_of(tokenizer)), self._setup.device)
+        encoded = {
+            position: dict(tokenizer(texts[position], truncation=True, max_length=limit, split_special_tokens=True))
+            for position in missing
+        }
+        for positions, fields in padded_batches(encoded, tokenizer, self._setup.batch_size, self._setup.device):
             with torch.inference_mode():
-                rows = pool(model(**fields), fields["attention_mask"])
-            yield batch, rows.float().cpu().numpy()
-
-
-def _plain_encoder(found: Checkpoint, setting: str, needs_pooler: bool) -> tuple[Any, Any]:
-    import torch
-    import transformers
-
-    tokenizer = load_part(transformers.AutoTokenizer.from_pretrained, found, setting)
-    model, info = load_part(
-        transformers.AutoModel.from_pretrained, found, setting, dtype=torch.float32, output_loading_info=True
-    )
-    absent = [name for name in info["missing_keys"] if "pooler" in name]
-    if needs_pooler and (absent or getattr(model, "pooler", None) is None):
-        raise ValueError(
-            f"{setting}: '{found.name}' has no pooling layer, which pooling 'pooler' reads; use 'cls' or 'mean'"
-        )
-    return tokenizer, model
+                rows = POOLINGS[pooling](model(**fields), fields["attention_mask"])
+            yield positions, rows.float().cpu().numpy()
 
 
 def _mean(output: Any, mask: torch.Tensor) -> torch.Tensor:
@@ -164,14 +151,8 @@ def _mean(output: Any, mask: torch.Tensor) -> torch.Tensor:
     return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
 
-def _cls(output: Any, mask: torch.Tensor) -> torch.Tensor:
-    first: torch.Tensor = output.last_hidden_state[:, 0]
-    return first
-
-
-def _pooler(output: Any, mask: torch.Tensor) -> torch.Tensor:
-    pooled: torch.Tensor = output.pooler_output
-    return pooled
-
-
-POOLINGS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {"cls": _cls, "mean": _mean, "pooler": _pooler}
+POOLINGS: dict[Pooling, Callable[[Any, torch.Tensor], torch.Tensor]] = {
+    "cls": lambda output, mask: output.last_hidden_state[:, 0],
+    "mean": _mean,
+    "pooler": lambda output, mask: output.pooler_output,
+}

@@ -11,7 +11,6 @@ import numpy as np
 from nextword.evaluation.judges.checkpoints import is_blank, note_on_empty
 from nextword.evaluation.judges.tables import is_empty
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric, registry
-from nextword.results.records import Measure
 
 Program = tuple[float, bool]
 """How well a program fits the text, the larger the better, and whether it is true on the table."""
@@ -84,6 +83,7 @@ class Sp(Metric):
 
     Config = SpConfig
     needs = ("table", "text")
+    group, goal, decimals = metric.FAITHFULNESS, "higher", 2
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -98,11 +98,7 @@ class Sp(Metric):
         return "asks an external parser (sp.parser): name it to have it measured"
 
     def add(self, sample: Sample) -> None:
-        """Has the text parsed and its program executed.
-
-        Raises:
-            ValueError: The parser fails, or gives something else than true, false, None or programs.
-        """
+        """Has the text parsed and its program executed; ValueError where the parser fails or gives something else."""
         table, text = sample.need("table", "sp"), sample.need("text", "sp")
         given = not is_empty(table)
         self._empty.append(given and is_blank(text))
@@ -143,16 +139,8 @@ class Sp(Metric):
         }
 
     def _score(self, title: str, values: list[float], meaning: str) -> Score:
-        measure = Measure(
-            title=title,
-            group=metric.FAITHFULNESS,
-            unit="fraction of texts",
-            goal="higher",
-            decimals=2,
-            meaning=f"{title}: {meaning}.",
-        )
-        known = np.asarray(values, dtype=np.float64)
-        return Score.mean(measure, known, note_on_empty(self._empty))
+        measure = self.measure(title, "fraction of texts", f"{title}: {meaning}.")
+        return Score.mean(measure, np.array(values, dtype=np.float64), note_on_empty(self._empty))
 
 
 def _are_programs(answer: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
 from nextword.evaluation.metrics import Table
@@ -63,14 +63,11 @@ def sentence_form(table: Table) -> str:
     >>> sentence_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
     'Given the table title of "games" . In row 1 , the year is 1896 , the city is athens .'
     """
-    title = [f'Given the table title of "{table.title}" .'] if table.title else []
-    return " ".join([*title, *_sentences(table)])
-
-
-def _sentences(table: Table) -> Iterator[str]:
+    sentences = [f'Given the table title of "{table.title}" .'] if table.title else []
     for number, row in enumerate(table.rows, 1):
         cells = (f"the {name} is {cell}" for name, cell in zip(table.header, row, strict=True))
-        yield f"In row {number} , {' , '.join(cells)} ."
+        sentences.append(f"In row {number} , {' , '.join(cells)} .")
+    return " ".join(sentences)
 
 
 def row_form(table: Table) -> str:
@@ -81,14 +78,11 @@ def row_form(table: Table) -> str:
     >>> row_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
     'title is : games . row 1 is : year is 1896 , city is athens ,'
     """
-    title = [f"title is : {table.title} ."] if table.title else []
-    return " ".join([*title, *_brief_rows(table)])
-
-
-def _brief_rows(table: Table) -> Iterator[str]:
+    parts = [f"title is : {table.title} ."] if table.title else []
     for number, row in enumerate(table.rows, 1):
         cells = (f"{name} is {cell} ," for name, cell in zip(table.header, row, strict=True))
-        yield f"row {number} is : {' '.join(cells)}"
+        parts.append(f"row {number} is : {' '.join(cells)}")
+    return " ".join(parts)
 
 
 def is_empty(table: Table) -> bool:

@@ -19,9 +19,6 @@ class TapexSequence(InputForm):
     transformers has no TapexTokenizer any more. It was the tokenizer of BART on this string. A space goes before what
     is tokenized, the sequence as well as a single cell, as PLOG's script has it (``add_prefix_space=True``; the
     configuration of the checkpoint says false). A cell that is cut keeps that space; a whole cell has none.
-
-    Args:
-        cell_tokens: Tokens that are kept of a cell.
     """
 
     def __init__(self, cell_tokens: int) -> None:

@@ -1,11 +1,7 @@
 """Metrics: pure functions over texts and arrays, and a class each that reads samples. They know no model.
 
-Each states its formula, unit and source. Importing this package registers all. ``registry`` finds those of
-``nextword.evaluation.judges`` too, which ask a trained model: it imports them when it does not know a name, or lists
-all.
-
-``metric.py`` is their contract, and ``sample.py`` what they read. ``statistics.py``, ``tokens.py`` and
-``ngrams.py`` are what they share.
+Importing this package registers all. ``registry`` finds those of ``nextword.evaluation.judges`` too, which ask a
+trained model: it imports them when it does not know a name, or lists all.
 """
 
 import importlib

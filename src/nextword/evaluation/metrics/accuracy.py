@@ -10,10 +10,16 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 
 from nextword.evaluation.metrics import metric
-from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.metric import (
+    Metric,
+    MetricConfig,
+    NumbersConfig,
+    Score,
+    Setup,
+    UndefinedError,
+    registry,
+)
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.statistics import Statistic
-from nextword.results.records import Measure
 
 
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
@@ -21,13 +27,7 @@ def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k:
 
     Two words cannot both be first, so Acc@1 asks the weaker question: does the single guess name a right word?
 
-    Args:
-        ranked: Token ids, most probable first. -1 stands for "no prediction" (a distribution with fewer than K words).
-        wanted: The two right token ids of each row.
-        k: At least 1.
-
-    Returns:
-        One truth value per row.
+    ``ranked`` has token ids, most probable first, and -1 for "no prediction" (a distribution with fewer than K words).
 
     Source: HistAlign (Wan et al., 2023), section 5.3, for k >= 2.
 
@@ -59,22 +59,13 @@ def acc_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: 
 USUAL = (1, 2, 5, 10, 25)
 
 
-class AccConfig(MetricConfig):
+class AccConfig(NumbersConfig):
     """Settings of Acc@k."""
+
+    numbers = meaning = "k"
 
     k: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(default=None, min_length=1)
     """How many of the first predictions are looked at; none: those of 1, 2, 5, 10 and 25 that the first sample has."""
-
-    @classmethod
-    def from_arguments(cls, arguments: list[str]) -> dict[str, tuple[int, ...]]:
-        """``acc:1,2`` asks for Acc@1 and Acc@2."""
-        if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"k must be whole numbers from 1 ({','.join(arguments)!r} given)")
-        return {"k": tuple(int(argument) for argument in arguments)} if arguments else {}
-
-    def arguments(self) -> list[str]:
-        """Every k."""
-        return [str(k) for k in self.k or ()]
 
 
 @registry.register("acc")
@@ -83,6 +74,7 @@ class Acc(Metric):
 
     Config = AccConfig
     needs = ("ranked_token_ids", "right_token_ids")
+    group, goal, decimals = metric.NEXT_WORD, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -111,18 +103,10 @@ class Acc(Metric):
         if not self._ranked or self._k is None:
             raise UndefinedError("Acc@k: no prompt")
         ranked, right = np.array(self._ranked, dtype=np.int64), np.array(self._right, dtype=np.int64)
-        return {f"acc@{k}": self._score(hits_at_k(ranked, right, k), k) for k in self._k}
-
-    def _score(self, hits: Bool[np.ndarray, "N"], k: int) -> Score:
-        both = (
-            f"both right next tokens are among the {k} most probable" if k > 1 else "the most probable token is right"
-        )
-        measure = Measure(
-            title=f"Acc@{k}",
-            group=metric.NEXT_WORD,
-            unit="fraction of prompts",
-            goal="higher",
-            decimals=1,
-            meaning=f"Acc@{k}: prompts of which {both}.",
-        )
-        return Score.of(measure, Statistic.mean(hits.astype(np.float64)), len(hits))
+        found = {}
+        for k in self._k:
+            both = f"both right next tokens are among the {k} most probable"
+            meaning = f"Acc@{k}: prompts of which {both if k > 1 else 'the most probable token is right'}."
+            hits = hits_at_k(ranked, right, k).astype(np.float64)
+            found[f"acc@{k}"] = Score.mean(self.measure(f"Acc@{k}", "fraction of prompts", meaning), hits)
+        return found

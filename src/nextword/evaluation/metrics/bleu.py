@@ -24,7 +24,6 @@ from nextword.evaluation.metrics.metric import (
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import expect_references
-from nextword.results.records import Measure
 
 Tokenize = Literal["13a", "intl", "char", "zh", "none"]
 
@@ -42,11 +41,7 @@ def bleu(
     Where no m-gram is found, p_m is 1 / (2^k · m-grams) for the k-th such m ("exp" smoothing). The value lies between 0
     and 1. Source: Papineni et al. (2002), in the reading of sacrebleu (Post, 2018), which it equals.
 
-    Args:
-        texts: What is judged.
-        references: For each text, what it is compared with; as many as there are.
-        n: Length of the longest n-grams.
-        scorer: A ``sacrebleu.metrics.BLEU`` that cuts and counts; None: sacrebleu's defaults.
+    ``scorer`` is a ``sacrebleu.metrics.BLEU`` that cuts and counts; None: sacrebleu's defaults.
 
     >>> value, counts = bleu(["the cat sat on the mat"], [["the cat sat on a mat"]], n=2)
     >>> round(value, 4), counts.tolist()
@@ -112,6 +107,7 @@ class Bleu(Metric):
     needs = ("text", "references")
     packages = ("sacrebleu",)
     votes = ("bleu-4",)
+    group, goal, decimals = metric.SUMMARY, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -128,30 +124,23 @@ class Bleu(Metric):
         self._any_word = self._any_word or any(not reference.isspace() for reference in references if reference)
 
     def result(self) -> dict[str, Score]:
-        """``bleu-n`` for every n.
-
-        Raises:
-            UndefinedError: There are no samples, or their references have no word.
-        """
+        """``bleu-n`` for every n."""
         if not self._any_word:
             raise UndefinedError("bleu: no reference has a word")
         counts = np.array(self._counts, dtype=np.float64)
-        return {f"bleu-{n}": self._score(counts, n) for n in self.config.n}
-
-    def _score(self, counts: Float[np.ndarray, "N K"], n: int) -> Score:
-        measure = Measure(
-            title=f"BLEU-{n}",
-            group=metric.SUMMARY,
-            unit=f"fraction (sacrebleu {self._signature()})",
-            goal="higher",
-            decimals=1,
-            meaning=f"BLEU-{n} over all texts: geometric mean of the shares of n-grams up to {n} that a reference has, "
-            "lowered where the texts are shorter than the references.",
-        )
-        return Score.of(measure, Statistic(counts, partial(bleu_of_sums, n=n)), len(counts))
+        signature, found = self._signature(), {}
+        for n in self.config.n:
+            measure = self.measure(
+                f"BLEU-{n}",
+                f"fraction (sacrebleu {signature})",
+                f"BLEU-{n} over all texts: geometric mean of the shares of n-grams up to {n} that a reference has, "
+                "lowered where the texts are shorter than the references.",
+            )
+            found[f"bleu-{n}"] = Score.of(measure, Statistic(counts, partial(bleu_of_sums, n=n)), len(counts))
+        return found
 
     def _signature(self) -> str:
-        """Sacrebleu's own, without the number of references, which differs between a system and the human row."""
+        # Sacrebleu's own, without the number of references, which differs between a system and the human row.
         from sacrebleu.metrics.bleu import BLEU
 
         plain = BLEU(lowercase=self.config.lowercase, tokenize=self.config.tokenize)

@@ -15,7 +15,6 @@ from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setu
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import expect_references
-from nextword.results.records import Measure
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
 """Of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last adds up to 0.99; so does the script."""
@@ -103,6 +102,7 @@ class BleuLogicNLG(Metric):
     Config = BleuLogicNLGConfig
     needs = ("text", "references")
     votes = ("bleu-logicnlg-3",)
+    group, goal, decimals = metric.SUMMARY, "higher", 1
 
     @classmethod
     def on_request(cls) -> str | None:
@@ -118,28 +118,20 @@ class BleuLogicNLG(Metric):
         self._counts.append(counts(sample.need("text", "bleu-logicnlg"), sample.need("references", "bleu-logicnlg")))
 
     def result(self) -> dict[str, Score]:
-        """``bleu-logicnlg-1``, ``-2`` and ``-3``.
-
-        Raises:
-            UndefinedError: There are no samples.
-        """
+        """``bleu-logicnlg-1``, ``-2`` and ``-3``."""
         if not self._counts:
             raise UndefinedError("bleu-logicnlg: there are no texts")
         table = np.array(self._counts, dtype=np.float64)
-        return {f"bleu-logicnlg-{n}": self._score(table, n) for n in (1, 2, 3)}
-
-    def _score(self, table: Float[np.ndarray, "N 8"], n: int) -> Score:
         sentence = self.config.level == "sentence"
-        statistic = (
-            Statistic.mean(bleu_of_counts(table, n)) if sentence else Statistic(table, partial(bleu_of_counts, n=n))
-        )
         how = "mean over texts" if sentence else "counts summed over all texts"
-        measure = Measure(
-            title=f"BLEU-{n} (LogicNLG)",
-            group=metric.SUMMARY,
-            unit=f"fraction (lower case, split at spaces, no smoothing, {how})",
-            goal="higher",
-            decimals=1,
-            meaning=f"BLEU-{n} as in the evaluation script of LogicNLG, against all references; {how}.",
-        )
-        return Score.of(measure, statistic, len(table))
+        found = {}
+        for n in (1, 2, 3):
+            whole = Statistic(table, partial(bleu_of_counts, n=n))
+            statistic = Statistic.mean(bleu_of_counts(table, n)) if sentence else whole
+            measure = self.measure(
+                f"BLEU-{n} (LogicNLG)",
+                f"fraction (lower case, split at spaces, no smoothing, {how})",
+                f"BLEU-{n} as in the evaluation script of LogicNLG, against all references; {how}.",
+            )
+            found[f"bleu-logicnlg-{n}"] = Score.of(measure, statistic, len(table))
+        return found

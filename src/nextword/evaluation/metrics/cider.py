@@ -14,8 +14,7 @@ from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.ngrams import NGrams
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.tokens import WORD, Text, expect_references, token_texts
-from nextword.results.records import Measure
+from nextword.evaluation.metrics.tokens import WORD, Text, Words, expect_references, token_texts
 from nextword.runtime.corpora.words import find
 
 Cut = Literal["words", "spaces"]
@@ -47,12 +46,8 @@ def cider_d(
     Source: Vedantam, Zitnick and Parikh (2015), in the form of the COCO caption evaluation, which it equals; the length
     there is the number of 2-grams, which is the number of tokens less one. Linear in the number of tokens.
 
-    Args:
-        texts: What is judged: texts, or their token ids.
-        references: For each text, what it is compared with, at least one, given as the texts are.
-        n: Length of the longest n-grams.
-        sigma: Width of the penalty on lengths that differ.
-        cut: Tokens of texts: "words" (lower case, without punctuation marks) or "spaces" (what spaces separate).
+    Each text has a reference or more, given as the texts are. ``cut`` says what the tokens of texts are: "words" (lower
+    case, without punctuation marks) or "spaces" (what spaces separate).
 
     Raises:
         ValueError: No texts, texts beside token ids, or a text without a list of references.
@@ -117,40 +112,30 @@ class Cider(Metric):
 
     Config = CiderConfig
     needs = ("text", "references")
+    group, goal, decimals = metric.SUMMARY, "higher", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        self._numbers: dict[str, int] = {}
+        self._words = Words(_CUTS[self.config.cut])
         self._texts: list[Int[np.ndarray, "T"]] = []
         self._references: list[list[Int[np.ndarray, "T"]]] = []
 
     def add(self, sample: Sample) -> None:
         """Reads text and references; all are kept, since every weight needs all references."""
-        self._texts.append(self._ids(sample.need("text", "cider")))
-        self._references.append([self._ids(reference) for reference in sample.need("references", "cider")])
-
-    def _ids(self, text: str) -> Int[np.ndarray, "T"]:
-        numbers = self._numbers
-        return np.array([numbers.setdefault(word, len(numbers)) for word in _CUTS[self.config.cut](text)], np.int64)
+        self._texts.append(self._words.ids(sample.need("text", "cider")))
+        self._references.append([self._words.ids(reference) for reference in sample.need("references", "cider")])
 
     def result(self) -> dict[str, Score]:
-        """``cider-d``.
-
-        Raises:
-            UndefinedError: There are fewer than two samples, so that no n-gram is rarer than another.
-        """
+        """``cider-d``."""
         if len(self._texts) < 2:
             raise UndefinedError("cider: needs at least two samples, for n-grams that not every sample has")
         values = cider_d(self._texts, self._references, self.config.n, self.config.sigma)
         # A sample without any word in its references is nothing to agree with.
         values[[not any(map(len, found)) for found in self._references]] = np.nan
-        measure = Measure(
-            title="CIDEr-D",
-            group=metric.SUMMARY,
-            unit=f"0 to 10 ({_CUT_NAMES[self.config.cut]}, n to {self.config.n}, sigma {self.config.sigma:g}, "
+        measure = self.measure(
+            "CIDEr-D",
+            f"0 to 10 ({_CUT_NAMES[self.config.cut]}, n to {self.config.n}, sigma {self.config.sigma:g}, "
             "document frequencies of these references)",
-            goal="higher",
-            decimals=3,
-            meaning="CIDEr-D: n-grams in common with the references, counting more the fewer samples have them.",
+            "CIDEr-D: n-grams in common with the references, counting more the fewer samples have them.",
         )
         return {"cider-d": Score.mean(measure, values)}

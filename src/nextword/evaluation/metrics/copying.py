@@ -14,14 +14,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
 from pydantic import field_validator
 
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.statistics import Interval, Statistic, bootstrap_intervals
-from nextword.results.records import Measure
 from nextword.runtime.corpora.words import words
 
 
@@ -77,12 +75,12 @@ class CopyingSum:
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:
-        """What each example adds to the recall."""
-        return _shares(self._right, self._wanted)
+        """What each example adds to the recall; nothing where nothing is wanted, but it is drawn like any other."""
+        return Statistic.ratio(self._right, self._wanted)
 
     def precision_statistic(self) -> Statistic:
         """What each example adds to the precision."""
-        return _shares(self._right, self._copied)
+        return Statistic.ratio(self._right, self._copied)
 
     def recall_interval(self) -> Interval:
         """95 % bootstrap interval over examples."""
@@ -91,11 +89,6 @@ class CopyingSum:
     def precision_interval(self) -> Interval:
         """95 % bootstrap interval over examples."""
         return bootstrap_intervals([self.precision_statistic()])[0]
-
-
-def _shares(right: list[int], total: list[int]) -> Statistic:
-    # An example without such words adds nothing to either sum, but takes part in the draws like any other.
-    return Statistic.ratio(np.array(right, dtype=np.float64), np.array(total, dtype=np.float64))
 
 
 class CopyingConfig(MetricConfig):
@@ -119,6 +112,7 @@ class Copying(Metric):
 
     Config = CopyingConfig
     needs = ("source", "references", "text")
+    group, goal, decimals = metric.SUMMARY, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -131,35 +125,17 @@ class Copying(Metric):
 
     def result(self) -> dict[str, Score]:
         """``copy_recall`` and ``copy_precision``, each where it has something to be a share of."""
-        total = self._total
-        found = {}
+        total, found = self._total, {}
+        left_out = f" ({len(set(self.config.leave_out))} words left out)" if self.config.leave_out else ""
+        meaning = "Copy {}: of the source's words that the {} contains, the share that the {} contains too."
         if total.wanted:
-            found["copy_recall"] = Score.of(self._measure(*_RECALL), total.recall_statistic(), total.wanted)
+            unit = f"fraction of distinct source words in the reference{left_out}"
+            recall = self.measure("copy recall", unit, meaning.format("recall", "reference", "output"))
+            found["copy_recall"] = Score.of(recall, total.recall_statistic(), total.wanted)
         if total.copied:
-            found["copy_precision"] = Score.of(self._measure(*_PRECISION), total.precision_statistic(), total.copied)
+            unit = f"fraction of distinct source words in the output{left_out}"
+            precision = self.measure("copy precision", unit, meaning.format("precision", "output", "reference"))
+            found["copy_precision"] = Score.of(precision, total.precision_statistic(), total.copied)
         if not found:
             raise UndefinedError("copying: no word of a source is in its reference or text")
         return found
-
-    def _measure(self, title: str, where: str, meaning: str) -> Measure:
-        left_out = f" ({len(set(self.config.leave_out))} words left out)" if self.config.leave_out else ""
-        return Measure(
-            title=title,
-            group=metric.SUMMARY,
-            unit=f"fraction of distinct source words in the {where}{left_out}",
-            goal="higher",
-            decimals=1,
-            meaning=meaning,
-        )
-
-
-_RECALL = (
-    "copy recall",
-    "reference",
-    "Copy recall: of the source's words that the reference contains, the share that the output contains too.",
-)
-_PRECISION = (
-    "copy precision",
-    "output",
-    "Copy precision: of the source's words that the output contains, the share that the reference contains too.",
-)

@@ -19,7 +19,6 @@ from nextword.evaluation.metrics.metric import (
 )
 from nextword.evaluation.metrics.ngrams import NGrams, TokenTexts
 from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
-from nextword.results.records import Measure
 
 
 def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
@@ -27,11 +26,6 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
 
     Source: the intra-text form of F2-Softmax (Choi et al., 2020, section 4.1). Li et al. (2016) count over the whole
     corpus and divide by tokens, which is another number.
-
-    Args:
-        texts: Texts, or their token ids.
-        n: Length of the n-grams.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: No list of texts, or a length below 1.
@@ -42,7 +36,7 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
     array([0.66666667,        nan])
     """
     (found,) = token_texts(texts, tokenize=tokenize)
-    return _shares(*distinct_and_all(found.ngrams(n)))
+    return _shares(found.ngrams(n))
 
 
 def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
@@ -55,7 +49,8 @@ def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarra
     return np.bincount(owner, minlength=grams.number_of_texts), grams.totals()
 
 
-def _shares(found: Int[np.ndarray, "N"], total: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+def _shares(grams: NGrams) -> Float[np.ndarray, "N"]:
+    found, total = distinct_and_all(grams)
     with np.errstate(invalid="ignore"):
         shares: Float[np.ndarray, "N"] = found / total
     return shares
@@ -64,7 +59,7 @@ def _shares(found: Int[np.ndarray, "N"], total: Int[np.ndarray, "N"]) -> Float[n
 def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
     """``distinct`` for every length in ``n`` that some text has n-grams of; each n-gram is numbered once for all."""
     by_length = list(texts.ngrams_up_to(max(n)))
-    shares = {one: _shares(*distinct_and_all(by_length[one - 1])) for one in n}
+    shares = {one: _shares(by_length[one - 1]) for one in n}
     return {one: values for one, values in shares.items() if not np.isnan(values).all()}
 
 
@@ -81,22 +76,16 @@ class Distinct(OfAllTexts):
 
     Config = DistinctConfig
     votes = ("distinct-3",)
+    group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
         """``distinct-n`` for every n that some text is long enough for."""
         known = distinct_by_length(self.texts(), self.config.n)
         if not known:
             raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
-        return {f"distinct-{n}": _score(n, shares) for n, shares in known.items()}
-
-
-def _score(n: int, shares: Float[np.ndarray, "N"]) -> Score:
-    measure = Measure(
-        title=f"Distinct-{n}",
-        group=metric.DIVERSITY,
-        unit=f"fraction of {n}-grams of a text",
-        goal="human",
-        decimals=1,
-        meaning=f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts.",
-    )
-    return Score.mean(measure, shares)
+        found = {}
+        for n, shares in known.items():
+            meaning = f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts."
+            measure = self.measure(f"Distinct-{n}", f"fraction of {n}-grams of a text", meaning)
+            found[f"distinct-{n}"] = Score.mean(measure, shares)
+        return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 
 from nextword.evaluation.metrics import metric
@@ -26,18 +26,14 @@ def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "
 
     Source: Locally typical sampling (Meister et al., 2022), n = 1..4, as HistAlign (Wan et al., 2023) cites it.
 
-    Args:
-        texts: Texts, or their token ids.
-        n: Lengths of the n-grams.
-        tokenize: How texts are cut; see ``Tokenize``.
-
     Raises:
         ValueError: No list of texts, or no length, or one below 1.
 
     >>> diversity_mean([[1, 2, 1, 2], [3]], n=[1, 2])
     array([0.58333333,        nan])
     """
-    return _mean(_columns(_by_length(texts, n, tokenize), n))
+    mean: Float[np.ndarray, "N"] = _shares(_counted(texts, n, tokenize)).mean(axis=1)
+    return mean
 
 
 def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokenize = "words") -> float:
@@ -49,18 +45,34 @@ def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokeni
     Differs from the code of Su et al., which leaves out the last n-gram of every text and rounds each rep_n to four
     digits.
 
-    Args:
-        texts: Texts, or their token ids.
-        n: Lengths of the n-grams.
-        tokenize: How texts are cut; see ``Tokenize``.
-
     Raises:
         ValueError: No list of texts, or no length, or one below 1.
 
     >>> round(diversity_product([[1, 2, 1, 2], [1, 2, 3]], n=[2, 3]), 6)
     0.8
     """
-    return float(_product(_columns(_by_length(texts, n, tokenize), n).sum(axis=0)))
+    return float(_product(_counted(texts, n, tokenize).sum(axis=0)))
+
+
+def _counted(texts: Texts, n: Sequence[int], tokenize: Tokenize = "words") -> Float[np.ndarray, "N K2"]:
+    """Different n-grams and n-grams of each text, for every length side by side."""
+    if not n or min(n) < 1:
+        raise ValueError(f"n-gram diversity: lengths must be from 1 ({list(n)} given)")
+    (found,) = token_texts(texts, tokenize=tokenize)
+    by_length = list(found.ngrams_up_to(max(n)))
+    columns = [column for one in n for column in distinct_and_all(by_length[one - 1])]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _shares(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "... K"]:
+    found, total = counted[..., 0::2], counted[..., 1::2]
+    with np.errstate(invalid="ignore"):
+        return np.where(total > 0, found / total, np.nan)
+
+
+def _product(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "..."]:
+    product: Float[np.ndarray, "..."] = _shares(counted).prod(axis=-1)
+    return product
 
 
 class DiversityConfig(MetricConfig):
@@ -77,77 +89,39 @@ class Diversity(OfAllTexts):
     """n-gram diversity: shares of different n-grams in texts, their mean and their product. Example: ``diversity``."""
 
     Config = DiversityConfig
+    group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
         """``diversity-mean`` and ``diversity-product``, those that the texts are long enough for."""
         mean, product = self.config.mean, self.config.product
         texts = self.texts()
-        by_length = _by_length(texts, mean + product)
+        counted = _counted(texts, mean + product)
+        to_average, to_multiply = counted[:, : 2 * len(mean)], counted[:, 2 * len(mean) :]
         longest = int(texts.lengths.max(initial=0))
         scores = {}
         if longest >= max(mean):
-            scores["diversity-mean"] = _mean_score(mean, _mean(_columns(by_length, mean)))
+            scores["diversity-mean"] = Score.mean(self._mean_measure(mean), _shares(to_average).mean(axis=1))
         if longest >= max(product):
-            scores["diversity-product"] = _product_score(product, _columns(by_length, product))
+            statistic, texts_with_any = Statistic(to_multiply, _product), int((to_multiply[:, 1] > 0).sum())
+            scores["diversity-product"] = Score.of(self._product_measure(product), statistic, texts_with_any)
         if not scores:
             raise UndefinedError(f"n-gram diversity: no text has {min(max(mean), max(product))} tokens")
         return scores
 
+    def _mean_measure(self, n: tuple[int, ...]) -> Measure:
+        lengths = ", ".join(map(str, n))
+        return self.measure(
+            "Diversity (mean)",
+            f"fraction of n-grams of a text (mean over n = {lengths})",
+            f"Diversity (mean): different n-grams over n-grams within each text, averaged over n = {lengths} and over "
+            f"the texts of at least {max(n)} tokens.",
+        )
 
-def _mean_score(n: tuple[int, ...], values: Float[np.ndarray, "N"]) -> Score:
-    measure = Measure(
-        title="Diversity (mean)",
-        group=metric.DIVERSITY,
-        unit=f"fraction of n-grams of a text (mean over n = {_listed(n)})",
-        goal="human",
-        decimals=1,
-        meaning=f"Diversity (mean): different n-grams over n-grams within each text, averaged over n = {_listed(n)} "
-        f"and over the texts of at least {max(n)} tokens.",
-    )
-    return Score.mean(measure, values)
-
-
-def _product_score(n: tuple[int, ...], counted: Float[np.ndarray, "N K2"]) -> Score:
-    measure = Measure(
-        title="Diversity (product)",
-        group=metric.DIVERSITY,
-        unit=f"fraction (product of 1 - rep-n over n = {_listed(n)}; last n-gram of a text counted, nothing rounded)",
-        goal="human",
-        decimals=1,
-        meaning="Diversity (product): different n-grams of each text, summed over texts, over all n-grams, multiplied "
-        f"over n = {_listed(n)}.",
-    )
-    return Score.of(measure, Statistic(counted, _product), int((counted[:, 1] > 0).sum()))
-
-
-def _listed(n: tuple[int, ...]) -> str:
-    return ", ".join(map(str, n))
-
-
-def _by_length(texts: Texts, n: Sequence[int], tokenize: Tokenize = "words") -> list[Int[np.ndarray, "N 2"]]:
-    """Different n-grams and n-grams of each text, for n = 1, 2, ... up to the longest wanted."""
-    if not n or min(n) < 1:
-        raise ValueError(f"n-gram diversity: lengths must be from 1 ({list(n)} given)")
-    (found,) = token_texts(texts, tokenize=tokenize)
-    return [np.stack(distinct_and_all(grams), axis=1) for grams in found.ngrams_up_to(max(n))]
-
-
-def _columns(by_length: list[Int[np.ndarray, "N 2"]], n: Sequence[int]) -> Float[np.ndarray, "N K2"]:
-    """Those of the lengths in ``n``, side by side."""
-    return np.concatenate([by_length[one - 1] for one in n], axis=1).astype(np.float64)
-
-
-def _shares(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "... K"]:
-    found, total = counted[..., 0::2], counted[..., 1::2]
-    with np.errstate(invalid="ignore"):
-        return np.where(total > 0, found / total, np.nan)
-
-
-def _mean(counted: Float[np.ndarray, "N K2"]) -> Float[np.ndarray, "N"]:
-    mean: Float[np.ndarray, "N"] = _shares(counted).mean(axis=-1)
-    return mean
-
-
-def _product(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "..."]:
-    product: Float[np.ndarray, "..."] = _shares(counted).prod(axis=-1)
-    return product
+    def _product_measure(self, n: tuple[int, ...]) -> Measure:
+        lengths = ", ".join(map(str, n))
+        return self.measure(
+            "Diversity (product)",
+            f"fraction (product of 1 - rep-n over n = {lengths}; last n-gram of a text counted, nothing rounded)",
+            "Diversity (product): different n-grams of each text, summed over texts, over all n-grams, multiplied over "
+            f"n = {lengths}.",
+        )

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from pydantic import model_validator
 
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.ngrams import TokenTexts
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import CountedTokens, Words
-from nextword.results.records import Measure
 
 BOUNDARIES = (0.4, 0.7, 0.9)
 NAMES = ("frequent", "medium", "rare", "very rare")
@@ -33,10 +31,6 @@ def frequency_groups(
 
     Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. The cut between
     medium and rare, 70 %, is not stated there.
-
-    Args:
-        counts: How often each token id was counted.
-        boundaries: Shares at which groups end, ascending, within 0 and 1.
 
     >>> frequency_groups([1, 4, 3, 2, 0]).tolist()
     [3, 0, 1, 2, 3]
@@ -58,10 +52,7 @@ def frequency_groups(
 def tokens_per_group(texts: TokenTexts, group_of: Int[np.ndarray, "V"], number: int) -> Int[np.ndarray, "N G"]:
     """How many tokens of each text are in each group.
 
-    Args:
-        texts: Their tokens; an id of V or more is in the last group.
-        group_of: Group of each token id, from ``frequency_groups``.
-        number: G, the number of groups.
+    The groups are those of ``frequency_groups``; an id of V or more is in the last of the G.
 
     >>> tokens_per_group(TokenTexts.of([[0, 1, 1], [9]]), np.array([0, 1]), 3).tolist()
     [[1, 2, 0], [0, 0, 1]]
@@ -98,6 +89,7 @@ class FrequencyGroups(Metric):
     Config = FrequencyGroupsConfig
     needs = ("tokens",)
     votes = ("vr",)
+    group, goal, decimals = metric.FREQUENCY, "human", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -137,37 +129,22 @@ class FrequencyGroups(Metric):
         group_of = np.empty_like(order)
         group_of[order] = frequency_groups(counts.counts[order], self.config.boundaries)
         found = tokens_per_group(places, group_of, len(NAMES)).astype(np.float64)
-        scores = {
-            f"share-{name.replace(' ', '-')}": self._share(number, counts.source, found)
-            for number, name in enumerate(NAMES)
-        }
-        scores["vr"] = self._very_rare(counts.source, found)
-        return scores
-
-    def _share(self, number: int, source: str, found: Float[np.ndarray, "N 4"]) -> Score:
-        ends = (0.0, *self.config.boundaries, 1.0)
-        measure = Measure(
-            title=f"{NAMES[number]} tokens",
-            group=metric.FREQUENCY,
-            unit=f"fraction of generated tokens (frequencies of {source})",
-            goal="human",
-            decimals=1,
-            meaning=f"{NAMES[number].capitalize()} tokens: share of those that make up the part from "
-            f"{100 * ends[number]:g} to {100 * ends[number + 1]:g} % of {source}, most frequent first.",
+        lengths, source, ends = found.sum(axis=1), counts.source, (0.0, *self.config.boundaries, 1.0)
+        scores = {}
+        for number, name in enumerate(NAMES):
+            measure = self.measure(
+                f"{name} tokens",
+                f"fraction of generated tokens (frequencies of {source})",
+                f"{name.capitalize()} tokens: share of those that make up the part from {100 * ends[number]:g} to "
+                f"{100 * ends[number + 1]:g} % of {source}, most frequent first.",
+            )
+            scores[f"share-{name.replace(' ', '-')}"] = Score.ratio(measure, found[:, number], lengths)
+        very_rare = self.measure(
+            "VR",
+            f"fraction of tokens of a text (frequencies of {source})",
+            "VR: share of very rare tokens in a text, averaged over texts; those beyond the first "
+            f"{100 * ends[-2]:g} % of {source}, most frequent first.",
         )
-        lengths = found.sum(axis=1)
-        return Score.of(measure, Statistic.ratio(found[:, number], lengths), int(lengths.sum()))
-
-    def _very_rare(self, source: str, found: Float[np.ndarray, "N 4"]) -> Score:
-        lengths = found.sum(axis=1)
         shares = np.where(lengths > 0, found[:, -1] / np.maximum(lengths, 1), np.nan)
-        measure = Measure(
-            title="VR",
-            group=metric.FREQUENCY,
-            unit=f"fraction of tokens of a text (frequencies of {source})",
-            goal="human",
-            decimals=1,
-            meaning=f"VR: share of very rare tokens in a text, averaged over texts; those beyond the first "
-            f"{100 * self.config.boundaries[-1]:g} % of {source}, most frequent first.",
-        )
-        return Score.of(measure, Statistic.mean(shares), int((lengths > 0).sum()))
+        scores["vr"] = Score.mean(very_rare, shares)
+        return scores

@@ -15,8 +15,7 @@ from jaxtyping import Float
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
-from nextword.evaluation.metrics.statistics import Interval, Statistic, bootstrap_ratio
-from nextword.results.records import Measure
+from nextword.evaluation.metrics.statistics import Interval, bootstrap_ratio
 
 ABOVE_ZERO = 1e-6
 """What rounding may add to a log-probability; one further above 0 is none."""
@@ -28,10 +27,6 @@ def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -
     NaN without tokens, inf where it is too large for a float. Their mean is the "average perplexities of all
     article-summary pairs" of He, Chen and Kim 2020, section 4.3. It is never below the perplexity of the same texts
     taken together where all are of one length, and a few texts of high perplexity decide it.
-
-    Args:
-        nats: Summed negative log-likelihood of each text.
-        tokens: Scored tokens of each.
 
     >>> perplexities(np.log([8.0, 9.0]), np.array([3.0, 2.0])).round(6).tolist()
     [2.0, 3.0]
@@ -114,15 +109,15 @@ class LikelihoodSum:
 
     def nll_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
-        return bootstrap_ratio(np.array(self._nats), np.array(self._tokens, dtype=np.float64))
+        return bootstrap_ratio(self._nats, self._tokens)
 
     def perplexity_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
-        return bootstrap_ratio(np.array(self._nats), np.array(self._tokens, dtype=np.float64), np.exp)
+        return bootstrap_ratio(self._nats, self._tokens, np.exp)
 
     def bits_per_byte_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
-        return bootstrap_ratio(np.array(self._nats) / math.log(2), np.array(self._bytes, dtype=np.float64))
+        return bootstrap_ratio(np.array(self._nats) / math.log(2), self._bytes)
 
 
 class LikelihoodMetricConfig(MetricConfig):
@@ -150,6 +145,7 @@ class LikelihoodMetric(Metric):
     Config = LikelihoodMetricConfig
     needs = ("log_probs",)
     votes = ("perplexity",)
+    group, goal, decimals = metric.LIKELIHOOD, "lower", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -184,51 +180,34 @@ class LikelihoodMetric(Metric):
             raise UndefinedError(
                 f"perplexity: {self._impossible} of {tokens} targets have probability 0, so it is infinite"
             )
-        nats, counts = np.array(self._nats, dtype=np.float64), np.array(self._tokens, dtype=np.float64)
-        nll = Score.of(_NLL, Statistic.ratio(nats, counts), tokens)
-        if nll.value > math.log(np.finfo(np.float64).max):
-            raise UndefinedError(f"perplexity: exp({nll.value:g}) is too large for a number")
-        found = {"perplexity": Score.of(_PERPLEXITY, Statistic.ratio(nats, counts, np.exp), tokens), "nll": nll}
+        token = "per token (of the model's tokenizer)"
+        nll = self.measure("NLL", f"nats {token}", "NLL: negative log-likelihood per token.")
+        perplexity = self.measure(
+            "perplexity",
+            token,
+            "Perplexity: exp of the negative log-likelihood per token; only comparable with the same tokenizer.",
+            decimals=2,
+        )
+        mean_perplexity = self.measure(
+            "mean perplexity",
+            f"{token}, mean over texts",
+            "Mean perplexity: the mean of the texts' own perplexities; texts that surprise most decide it.",
+            decimals=2,
+        )
+        bits_per_byte = self.measure(
+            "bits per byte",
+            "bits per byte (UTF-8, of the targets)",
+            "Bits per byte: negative log-likelihood over the bytes of the text; comparable between tokenizers.",
+        )
+        of_nll = Score.ratio(nll, self._nats, self._tokens)
+        if of_nll.value > math.log(np.finfo(np.float64).max):
+            raise UndefinedError(f"perplexity: exp({of_nll.value:g}) is too large for a number")
+        found = {"perplexity": Score.ratio(perplexity, self._nats, self._tokens, np.exp), "nll": of_nll}
+        nats = np.array(self._nats, dtype=np.float64)
         if self.config.mean:
-            each = perplexities(nats, counts)
+            each = perplexities(nats, np.array(self._tokens, dtype=np.float64))
             if np.isfinite(each[~np.isnan(each)]).all():  # else one is too large for a number, which nll is not
-                found["mean_perplexity"] = Score.mean(_MEAN_PERPLEXITY, each)
+                found["mean_perplexity"] = Score.mean(mean_perplexity, each)
         if self._bytes:
-            text_bytes = np.array(self._bytes, dtype=np.float64)
-            bits = Statistic.ratio(nats / math.log(2), text_bytes)
-            found["bits_per_byte"] = Score.of(_BITS_PER_BYTE, bits, sum(self._bytes))
+            found["bits_per_byte"] = Score.ratio(bits_per_byte, nats / math.log(2), self._bytes)
         return found
-
-
-_PERPLEXITY = Measure(
-    title="perplexity",
-    group=metric.LIKELIHOOD,
-    unit="per token (of the model's tokenizer)",
-    goal="lower",
-    decimals=2,
-    meaning="Perplexity: exp of the negative log-likelihood per token; only comparable with the same tokenizer.",
-)
-_MEAN_PERPLEXITY = Measure(
-    title="mean perplexity",
-    group=metric.LIKELIHOOD,
-    unit="per token (of the model's tokenizer), mean over texts",
-    goal="lower",
-    decimals=2,
-    meaning="Mean perplexity: the mean of the texts' own perplexities; texts that surprise most decide it.",
-)
-_NLL = Measure(
-    title="NLL",
-    group=metric.LIKELIHOOD,
-    unit="nats per token (of the model's tokenizer)",
-    goal="lower",
-    decimals=3,
-    meaning="NLL: negative log-likelihood per token.",
-)
-_BITS_PER_BYTE = Measure(
-    title="bits per byte",
-    group=metric.LIKELIHOOD,
-    unit="bits per byte (UTF-8, of the targets)",
-    goal="lower",
-    decimals=3,
-    meaning="Bits per byte: negative log-likelihood over the bytes of the text; comparable between tokenizers.",
-)

@@ -14,9 +14,9 @@ from pydantic import Field, model_validator
 
 from nextword.evaluation.metrics.ngrams import LONGEST, TokenTexts
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.statistics import Numbers, Statistic, Transform
 from nextword.evaluation.metrics.tokens import Unit, Words
-from nextword.results.records import Measure
+from nextword.results.records import Goal, Measure
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
 
@@ -94,6 +94,15 @@ class Score:
         return cls(measure, value, n, statistic, note)
 
     @classmethod
+    def ratio(cls, measure: Measure, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Score:
+        """``transform(sum of sums / sum of counts)``, of as many cases as the counts add up to.
+
+        Raises:
+            UndefinedError: They add up to 0.
+        """
+        return cls.of(measure, Statistic.ratio(sums, counts, transform), int(np.sum(counts)))
+
+    @classmethod
     def mean(cls, measure: Measure, values: Float[np.ndarray, "N"], note: str | None = None) -> Score:
         """The mean of a value a sample; a NaN stands for a sample without one, which counts neither there nor in ``n``.
 
@@ -104,12 +113,7 @@ class Score:
 
 
 class Metric(ABC):
-    """Reads the samples of one system once, in order, and keeps no more of them than its definition asks for.
-
-    Args:
-        config: The metric's settings.
-        setup: Unit of counting, cache, device.
-    """
+    """Reads the samples of one system once, in order, and keeps no more of them than its definition asks for."""
 
     Config: ClassVar[type[MetricConfig]]
     needs: ClassVar[tuple[str, ...]]
@@ -121,6 +125,12 @@ class Metric(ABC):
     """Whether the human row has it; not where people would be asked what they predict."""
     votes: ClassVar[tuple[str, ...]] = ()
     """Keys of ``result`` that count in a table of wins, if they are there; none: the first key."""
+    group: ClassVar[str]
+    """Heading over its measures, such as ``DIVERSITY``; this and the next two are what ``measure`` goes by."""
+    goal: ClassVar[Goal | None] = None
+    """Which way is good, unless a measure says otherwise."""
+    decimals: ClassVar[int | None] = None
+    """Digits after the point, unless a measure says otherwise."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         self.config: Any = config
@@ -130,6 +140,19 @@ class Metric(ABC):
     def on_request(cls) -> str | None:
         """Why this metric is measured only where it is named, for instance because it asks a large model; else None."""
         return None
+
+    def measure(
+        self, title: str, unit: str, meaning: str, goal: Goal | None = None, decimals: int | None = None
+    ) -> Measure:
+        """What one of its values is."""
+        return Measure(
+            title=title,
+            group=self.group,
+            unit=unit,
+            goal=goal or self.goal,
+            decimals=self.decimals if decimals is None else decimals,
+            meaning=meaning,
+        )
 
     @abstractmethod
     def add(self, sample: Sample) -> None:
@@ -180,11 +203,9 @@ class _MetricGrammar(Grammar[MetricConfig]):
     """Specs of metrics. Several are measured at once, so a message names the one whose setting it is about."""
 
     def place(self, name: str) -> str:
-        """The metric's own name, as in ``rouge.kinds``."""
         return name
 
     def expect_known(self, name: str) -> None:
-        """Where there is no such metric but a measure of one is called so, the error says which."""
         if name not in registry and (owner := metric_of(name)) is not None:
             raise ValueError(f"unknown metric '{name}': it is measured by '{owner}'")
         super().expect_known(name)
@@ -206,22 +227,34 @@ Order = Annotated[int, Field(ge=1, le=LONGEST)]
 """A length n of n-grams."""
 
 
-class OrdersConfig(MetricConfig):
-    """Settings of a metric over n-grams: a spec such as ``distinct:1,2`` names the orders."""
+class NumbersConfig(MetricConfig):
+    """Settings of a metric whose spec names whole numbers."""
 
-    n: tuple[Order, ...] = Field(min_length=1)
-    """The lengths n of the n-grams."""
+    numbers: ClassVar[str]
+    """The setting that they are."""
+    meaning: ClassVar[str]
+    """What they are called."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``distinct:1,2`` asks for n = 1 and n = 2."""
         if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"lengths of n-grams must be whole numbers from 1 ({','.join(arguments)!r} given)")
-        return {"n": tuple(int(argument) for argument in arguments)} if arguments else {}
+            raise ValueError(f"{cls.meaning} must be whole numbers from 1 ({','.join(arguments)!r} given)")
+        return {cls.numbers: tuple(map(int, arguments))} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The lengths."""
-        return [str(n) for n in self.n]
+        """The numbers."""
+        return [str(number) for number in getattr(self, self.numbers) or ()]
+
+
+class OrdersConfig(NumbersConfig):
+    """Settings of a metric over n-grams."""
+
+    numbers = "n"
+    meaning = "lengths of n-grams"
+
+    n: tuple[Order, ...] = Field(min_length=1)
+    """The lengths n of the n-grams."""
 
 
 # -- Headings over metrics that belong together, in reading order.

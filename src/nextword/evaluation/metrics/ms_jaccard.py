@@ -22,7 +22,6 @@ from nextword.evaluation.metrics.metric import (
 from nextword.evaluation.metrics.ngrams import TokenTexts
 from nextword.evaluation.metrics.sample import MissingFieldError, Sample
 from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
-from nextword.results.records import Measure
 
 
 def ms_jaccard(
@@ -35,15 +34,10 @@ def ms_jaccard(
 
     With c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts),
     J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
-    MS-Jaccard-n = (J_1 ... J_n)^(1/n). NaN where neither side has n-grams. Symmetric.
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n), S1 being the generated texts and S2 the references, of which there may be
+    another number. NaN where neither side has n-grams. Symmetric.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
-
-    Args:
-        generated: S1, at least one text; texts, or their token ids.
-        references: S2, given as S1 is; its number of texts may differ.
-        n: Longest n-grams, each a value of its own.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: A side has no text, or a length is below 1.
@@ -82,6 +76,7 @@ class MsJaccard(Metric):
     Config = MsJaccardConfig
     needs = ("tokens", "reference_tokens")
     votes = ("ms-jaccard-3",)
+    group, goal, decimals = metric.CLOSENESS, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -103,15 +98,13 @@ class MsJaccard(Metric):
         known = {n: float(value) for n, value in zip(self.config.n, found, strict=True) if not np.isnan(value)}
         if not known:
             raise UndefinedError(f"MS-Jaccard: no text or reference has {min(self.config.n)} tokens")
-        return {f"ms-jaccard-{n}": Score(self._measure(n), value, len(self._generated)) for n, value in known.items()}
-
-    def _measure(self, n: int) -> Measure:
-        return Measure(
-            title=f"MS-Jaccard-{n}",
-            group=metric.CLOSENESS,
-            unit=f"fraction (geometric mean up to {n}-grams, counts per text, first reference)",
-            goal="higher",
-            decimals=1,
-            meaning=f"MS-Jaccard-{n}: n-grams up to {n} that texts and references have in common, as often as both "
-            "have them, over those that either has.",
-        )
+        scores = {}
+        for n, value in known.items():
+            measure = self.measure(
+                f"MS-Jaccard-{n}",
+                f"fraction (geometric mean up to {n}-grams, counts per text, first reference)",
+                f"MS-Jaccard-{n}: n-grams up to {n} that texts and references have in common, as often as both have "
+                "them, over those that either has.",
+            )
+            scores[f"ms-jaccard-{n}"] = Score(measure, value, len(self._generated))
+        return scores

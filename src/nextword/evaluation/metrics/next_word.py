@@ -11,9 +11,7 @@ from pydantic import Field
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import as_ids
-from nextword.results.records import Measure
 
 
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
@@ -21,9 +19,7 @@ def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.
 
     Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 
-    Args:
-        ranks: How many tokens are more probable than each target.
-        k: From 1; for 1 this is accuracy.
+    For k = 1, this is accuracy.
 
     >>> among_first([0, 3, 0, 12], 1).tolist(), among_first([0, 3, 0, 12], 10).tolist()
     ([True, False, True, False], [True, True, True, False])
@@ -48,6 +44,7 @@ class Accuracy(Metric):
     Config = AccuracyConfig
     needs = ("target_token_ids", "predictions")
     scores_people = False
+    group, goal, decimals = metric.NEXT_WORD, "higher", 2
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -83,13 +80,4 @@ class Accuracy(Metric):
         return found
 
     def _score(self, title: str, meaning: str, right: list[int]) -> Score:
-        measure = Measure(
-            title=title,
-            group=metric.NEXT_WORD,
-            unit="fraction of target tokens",
-            goal="higher",
-            decimals=2,
-            meaning=meaning,
-        )
-        sums, counts = np.array(right, dtype=np.float64), np.array(self._tokens, dtype=np.float64)
-        return Score.of(measure, Statistic.ratio(sums, counts), sum(self._tokens))
+        return Score.ratio(self.measure(title, "fraction of target tokens", meaning), right, self._tokens)

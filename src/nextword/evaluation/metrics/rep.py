@@ -10,7 +10,6 @@ from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import Text, Tokenize, token_ids
-from nextword.results.records import Measure
 
 LONGEST_PHRASE = 90
 SHORTEST_LOOP = 3
@@ -23,11 +22,6 @@ def copies_at_end(
     text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
 ) -> Int[np.ndarray, "P"]:
     """How often the last n tokens stand back-to-back at the end, for n = 1, 2, ...; 1 where they do not repeat.
-
-    Args:
-        text: A text, or its token ids.
-        longest_phrase: The largest n.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
@@ -44,11 +38,6 @@ def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tok
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), as F2-Softmax (Choi et
     al., 2020) uses it. Time is linear in the tokens, whatever the longest phrase.
-
-    Args:
-        text: A text, or its token ids.
-        longest_phrase: Longest phrase that is looked for, in tokens.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     >>> ends_in_loop("we saw a cat, a cat, a cat,"), ends_in_loop("we saw a cat")
     (True, False)
@@ -75,6 +64,7 @@ class Rep(Metric):
 
     Config = RepConfig
     needs = ("tokens",)
+    group, goal, decimals = metric.REPETITION, "human", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -88,13 +78,10 @@ class Rep(Metric):
     def result(self) -> dict[str, Score]:
         """``rep``."""
         loops = np.array(self._loops, dtype=np.float64)
-        measure = Measure(
-            title="Rep",
-            group=metric.REPETITION,
-            unit=f"fraction of texts (phrases of up to {self.config.longest_phrase} tokens)",
-            goal="human",
-            decimals=1,
-            meaning="Rep: texts that end in a loop: two copies of a phrase of three tokens or more, or over 50 of a "
+        measure = self.measure(
+            "Rep",
+            f"fraction of texts (phrases of up to {self.config.longest_phrase} tokens)",
+            "Rep: texts that end in a loop: two copies of a phrase of three tokens or more, or over 50 of a "
             "shorter one.",
         )
         return {"rep": Score.mean(measure, loops)}

@@ -80,11 +80,7 @@ def rouge(
     Source: Lin (2004), in the reading of google's rouge-score. ROUGE-1 and -2 are asked of that package; ROUGE-L and
     -Lsum equal it exactly and are counted here, with bits instead of a table of lists.
 
-    Args:
-        text: What is judged.
-        references: What it is compared with; at least one.
-        kinds: Which of "1", "2", "l" and "lsum".
-        tokenizer: How texts are cut; None: as rouge-score does with its stemmer.
+    The default ``tokenizer`` cuts as rouge-score does with its stemmer.
 
     >>> {kind: round(score.fmeasure, 3) for kind, score in rouge("the cat sat", ["the cat was sitting"]).items()}
     {'1': 0.571, '2': 0.4, 'l': 0.571, 'lsum': 0.571}
@@ -181,6 +177,7 @@ class Rouge(Metric):
     needs = ("text", "references")
     packages = ("rouge_score",)
     votes = ("rouge-l",)
+    group, goal, decimals = metric.SUMMARY, "higher", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -194,7 +191,10 @@ class Rouge(Metric):
         """Reads text and references; a sample without a word in its references has no value."""
         cut = self._tokenizer = self._tokenizer or RougeTokenizer(self.config.stemmer, self.config.unicode)
         text, references = sample.need("text", "rouge"), sample.need("references", "rouge")
-        self._count_letters(references)
+        for reference in references:
+            kept = len(re.findall("[A-Za-z]", reference))
+            self._kept += kept
+            self._letters += kept if reference.isascii() else sum(map(str.isalpha, reference))
         if self.config.split_sentences:
             text, references = split_sentences(text), [split_sentences(reference) for reference in references]
         references = [reference for reference in references if cut.tokenize(reference)]
@@ -203,44 +203,29 @@ class Rouge(Metric):
         for kind, values in self._values.items():
             values.append(getattr(scores[kind], name) if scores else np.nan)
 
-    def _count_letters(self, references: list[str]) -> None:
-        for reference in references:
-            kept = len(re.findall("[A-Za-z]", reference))
-            self._kept += kept
-            self._letters += kept if reference.isascii() else sum(map(str.isalpha, reference))
-
     def result(self) -> dict[str, Score]:
-        """``rouge-1``, ``rouge-2``, ``rouge-l``, ``rouge-lsum``.
-
-        Raises:
-            UndefinedError: No reference has a word; or most letters would be dropped.
-        """
+        """``rouge-1``, ``rouge-2``, ``rouge-l``, ``rouge-lsum``."""
         dropped = 1 - self._kept / max(self._letters, 1)
         if self._letters and dropped > 0.5 and not self.config.unicode:
             raise UndefinedError(
                 f"rouge: {dropped:.0%} of the references' letters are outside a-z, which rouge-score drops; "
                 "unicode=true keeps them"
             )
-        return {f"rouge-{kind}": self._score(kind, np.array(values)) for kind, values in self._values.items()}
+        return {f"rouge-{kind}": Score.mean(self._measure(kind), np.array(v)) for kind, v in self._values.items()}
 
-    def _score(self, kind: Kind, values: Any) -> Score:
+    def _measure(self, kind: Kind) -> Measure:
         title, counted = _TITLES[kind]
         config: RougeConfig = self.config
         name = "F1" if config.value == "f1" else config.value
-        choices = [name, "Porter stems" if config.stemmer else "no stems", "a-z and 0-9"]
-        if config.unicode:
-            choices[2] = "all letters"
+        alphabet = "all letters" if config.unicode else "a-z and 0-9"
+        choices = [name, "Porter stems" if config.stemmer else "no stems", alphabet]
         if kind == "lsum":
             choices.append("a line for each sentence" if config.split_sentences else "lines as given")
-        measure = Measure(
-            title=title,
-            group=metric.SUMMARY,
-            unit=f"fraction ({', '.join(choices)})",
-            goal="higher",
-            decimals=1,
-            meaning=f"{title}: {counted}, {name} with the reference that gives the best F1, averaged over texts.",
+        return self.measure(
+            title,
+            f"fraction ({', '.join(choices)})",
+            f"{title}: {counted}, {name} with the reference that gives the best F1, averaged over texts.",
         )
-        return Score.mean(measure, values)
 
 
 # -- Longest common subsequences, with rows of the table as bits of an integer: a hundred tokens at a time.

@@ -131,11 +131,7 @@ class Sample(BaseModel):
         return self._unit
 
     def need(self, field: str, why: str) -> Any:
-        """The value of a field.
-
-        Args:
-            field: Its name.
-            why: What asks for it, for the message.
+        """The value of a field; ``why`` is what asks for it.
 
         Raises:
             MissingFieldError: It is absent; the message names the line and the nearest key the line has.
@@ -229,7 +225,6 @@ def before_special(tokens: Int[np.ndarray, "T"], special: AbstractSet[int]) -> I
 
 
 def _run_of(marks: Bool[np.ndarray, "T"]) -> int:
-    """How many of the first marks are set."""
     return len(marks) if marks.all() else int(np.argmin(marks))
 
 
@@ -237,22 +232,14 @@ def _run_of(marks: Bool[np.ndarray, "T"]) -> int:
 
 
 class AllOrNone:
-    """Watches a field that may be absent. The first sample decides, so that no value is of a part of the samples only.
-
-    Args:
-        field: Its name, for the message.
-    """
+    """Watches a field that may be absent: the first sample decides, so that no value is of some of the samples only."""
 
     def __init__(self, field: str) -> None:
         self._field = field
         self._first: tuple[bool, str] | None = None
 
     def has(self, sample: Sample, present: bool) -> bool:
-        """Whether the samples have it.
-
-        Args:
-            sample: The next one.
-            present: Whether this one has it.
+        """Whether the samples have it, as the next one, where it is ``present`` or not, shows.
 
         Raises:
             MissingFieldError: It differs from the first sample.

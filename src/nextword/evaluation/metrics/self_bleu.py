@@ -18,9 +18,7 @@ from nextword.evaluation.metrics.metric import (
     registry,
 )
 from nextword.evaluation.metrics.ngrams import NGrams
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
-from nextword.results.records import Measure
 
 EPSILON = 0.1
 """Stands for a number of matches of 0 (method 1 of Chen and Cherry, 2014)."""
@@ -38,11 +36,6 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
     Linear in the texts: for each m-gram, the largest count and the largest without its owner say C(g) for every text.
 
     Source: Texygen (Zhu et al., 2018); equal to ``sentence_bleu`` of nltk with uniform weights and its ``method1``.
-
-    Args:
-        texts: At least two texts, or their token ids.
-        n: Longest n-grams, each a BLEU of its own.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: Fewer than two texts, or a length below 1.
@@ -86,6 +79,7 @@ class SelfBleu(OfAllTexts):
 
     Config = SelfBleuConfig
     votes = ("self-bleu-3",)
+    group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
         """``self-bleu-n`` for every n."""
@@ -94,20 +88,16 @@ class SelfBleu(OfAllTexts):
             raise UndefinedError(f"Self-BLEU: must have two texts to compare with each other ({len(texts)} given)")
         if not texts.lengths.any():
             raise UndefinedError("Self-BLEU: no text has a token")
-        rows = self_bleu(texts, self.config.n)
-        return {f"self-bleu-{n}": self._score(n, row) for n, row in zip(self.config.n, rows, strict=True)}
-
-    def _score(self, n: int, values: Float[np.ndarray, "N"]) -> Score:
-        measure = Measure(
-            title=f"Self-BLEU-{n}",
-            group=metric.DIVERSITY,
-            unit="fraction (BLEU against all other texts, smoothing method 1: 0.1 for no match)",
-            goal="human",
-            decimals=1,
-            meaning=f"Self-BLEU-{n}: BLEU with n-grams up to {n} of each text, all other texts being its references, "
-            "averaged; high where texts are alike.",
-        )
-        return Score.of(measure, Statistic.mean(values), len(values))
+        found = {}
+        for n, values in zip(self.config.n, self_bleu(texts, self.config.n), strict=True):
+            measure = self.measure(
+                f"Self-BLEU-{n}",
+                "fraction (BLEU against all other texts, smoothing method 1: 0.1 for no match)",
+                f"Self-BLEU-{n}: BLEU with n-grams up to {n} of each text, all other texts being its references, "
+                "averaged; high where texts are alike.",
+            )
+            found[f"self-bleu-{n}"] = Score.mean(measure, values)
+        return found
 
 
 def _matches(grams: NGrams) -> Int[np.ndarray, "N"]:

@@ -20,7 +20,6 @@ from nextword.evaluation.metrics.metric import (
 )
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import Texts, Tokenize, Words
-from nextword.results.records import Measure
 
 FEWEST_WORDS = 4
 """Completions of fewer words are left out of the word form."""
@@ -30,11 +29,6 @@ def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndar
     """1 - distinct n-grams / n-grams of each text; NaN for a text without n-grams.
 
     Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
-
-    Args:
-        texts: Texts, or their token ids.
-        n: Length of the n-grams.
-        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: No list of texts, or a length below 1.
@@ -60,6 +54,7 @@ class SeqRep(OfAllTexts):
 
     Config = SeqRepConfig
     votes = ("seq-rep-4",)
+    group, goal, decimals = metric.REPETITION, "human", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -80,15 +75,9 @@ class SeqRep(OfAllTexts):
         if not known:
             fewest = min(self.config.n)
             raise UndefinedError(f"seq-rep-{fewest}: no sample has a value; no text has {fewest} {self._unit}")
-        return {f"seq-rep-{n}": self._score(shares, n) for n, shares in known.items()}
-
-    def _score(self, shares: Float[np.ndarray, "N"], n: int) -> Score:
-        measure = Measure(
-            title=f"seq-rep-{n}",
-            group=metric.REPETITION,
-            unit=f"fraction of {n}-grams of {self._unit} of a text",
-            goal="human",
-            decimals=1,
-            meaning=f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts.",
-        )
-        return Score.mean(measure, shares)
+        found = {}
+        for n, shares in known.items():
+            meaning = f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts."
+            measure = self.measure(f"seq-rep-{n}", f"fraction of {n}-grams of {self._unit} of a text", meaning)
+            found[f"seq-rep-{n}"] = Score.mean(measure, shares)
+        return found

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 Combine = Callable[[Float[np.ndarray, "... K"]], Float[np.ndarray, "..."]]
 Transform = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
+Numbers = Sequence[float | int] | Float[np.ndarray, "N"] | Int[np.ndarray, "N"]
+"""One a sample."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +35,11 @@ class Statistic:
     @classmethod
     def mean(cls, values: Float[np.ndarray, "N"]) -> Statistic:
         """The mean over samples; a NaN stands for a sample without a value, which does not count."""
-        values = np.asarray(values, dtype=np.float64)
         known = ~np.isnan(values)
         return cls.ratio(np.where(known, values, 0.0), known.astype(np.float64))
 
     @classmethod
-    def ratio(
-        cls,
-        sums: Float[np.ndarray, "N"],
-        counts: Float[np.ndarray, "N"],
-        transform: Transform = np.asarray,
-    ) -> Statistic:
+    def ratio(cls, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Statistic:
         """``transform(sum of sums / sum of counts)``; NaN where the counts add up to 0."""
         parts = np.stack([np.asarray(sums, np.float64), np.asarray(counts, np.float64)], axis=1)
         return cls(parts, partial(_ratio, transform=transform))  # no closure: it is sent between processes
@@ -95,14 +91,9 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[floa
 def bootstrap_values(
     statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0
 ) -> Float[np.ndarray, "S R"]:
-    """Each statistic on ``resamples`` draws of the N samples with replacement (Efron & Tibshirani, 1993, ch. 13).
+    """Each of S statistics on R draws of the N samples with replacement (Efron & Tibshirani, 1993, ch. 13).
 
     All statistics see the same draws, so that the difference of two rows is a paired bootstrap (Koehn, 2004).
-
-    Args:
-        statistics: Of one number N of samples each, in the same order.
-        resamples: R.
-        seed: Of the draws.
 
     Returns:
         Their values; NaN where a draw has none.
@@ -119,25 +110,23 @@ def bootstrap_values(
         raise ValueError(f"bootstrap: must have at least 2 samples ({n} given)")
     rng = np.random.default_rng(seed)
     stacked = np.concatenate([statistic.parts for statistic in statistics], axis=1)
-    ends = np.cumsum([statistic.parts.shape[1] for statistic in statistics])
     at_once = max(1, DRAWN_AT_ONCE // n)
     blocks = []
     for start in range(0, resamples, at_once):
         # Drawing n samples with replacement = multinomial counts: one product instead of n gathered values.
         draws = rng.multinomial(n, np.full(n, 1 / n), size=min(at_once, resamples - start)).astype(np.float64)
-        sums = np.split(draws @ stacked, ends[:-1], axis=1)
-        blocks.append([s.combine(total) for s, total in zip(statistics, sums, strict=True)])
-    values: Float[np.ndarray, "S R"] = np.concatenate([np.stack(block) for block in blocks], axis=1)
-    return values
+        blocks.append(_combined(statistics, draws @ stacked))
+    return np.concatenate(blocks, axis=1)
+
+
+def _combined(statistics: Sequence[Statistic], sums: Float[np.ndarray, "R SK"]) -> Float[np.ndarray, "S R"]:
+    """The values of draws, of the sums of all statistics side by side."""
+    ends = np.cumsum([statistic.parts.shape[1] for statistic in statistics])[:-1]
+    return np.stack([s.combine(own) for s, own in zip(statistics, np.split(sums, ends, axis=1), strict=True)])
 
 
 def expect_draws(number: int, name: str) -> None:
-    """Raises ValueError where so many draws would not end, or not fit into memory.
-
-    Args:
-        number: Of draws.
-        name: What they are called.
-    """
+    """Raises ValueError where so many draws, of this name, would not end, or not fit into memory."""
     if not 1 <= number <= MOST_DRAWS:
         size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
         raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} draws ({number:,} given){size}")
@@ -164,9 +153,9 @@ def bootstrap_intervals(statistics: Sequence[Statistic], resamples: int = RESAMP
 
 
 def bootstrap_ratio(
-    sums: Float[np.ndarray, "N"],
-    counts: Float[np.ndarray, "N"],
-    transform: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]] = lambda ratio: ratio,
+    sums: Numbers,
+    counts: Numbers,
+    transform: Transform = np.asarray,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -181,10 +170,9 @@ def bootstrap_ratio(
     >>> bool(1.0 <= low < 2.0 < high <= 3.0)
     True
     """
-    if sums.shape != counts.shape or sums.ndim != 1:
-        raise ValueError(
-            f"bootstrap: sums and counts must be two lists of one length ({sums.shape}, {counts.shape} given)"
-        )
+    shapes = np.shape(sums), np.shape(counts)
+    if shapes[0] != shapes[1] or len(shapes[0]) != 1:
+        raise ValueError(f"bootstrap: sums and counts must be two lists of one length ({shapes[0]}, {shapes[1]} given)")
     if len(sums) < 2:
         return None
     values = bootstrap_values([Statistic.ratio(sums, counts, transform)], resamples, seed)
@@ -212,7 +200,7 @@ def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple
 
 
 def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
-    """As ``over_seeds``, of values of texts of which each model wrote several, with seeds of their own.
+    """As ``over_seeds``, of values of texts of which each model wrote ``draws`` in a row, with seeds of their own.
 
     The texts of a model are alike, so a model counts once, with its mean. Where there is but one, its texts count, and
     the interval speaks of drawing again.
@@ -221,10 +209,6 @@ def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
     True
     >>> over_models([1.0, 3.0], draws=2) == over_seeds([1.0, 3.0])
     True
-
-    Args:
-        values: Those of one model after those of another.
-        draws: Values of each model.
     """
     by_model = np.reshape(values, (-1, draws))
     return over_seeds(by_model.mean(axis=1).tolist() if len(by_model) > 1 else by_model[0].tolist())
@@ -260,12 +244,8 @@ def paired_tests(
 ) -> list[PairedTest | None]:
     """Tests of several statistics of two systems; all use the same draws.
 
-    Args:
-        first: Statistics of one system, each over the same N samples.
-        second: The same statistics of the other system, over the same samples in the same order.
-        resamples: Bootstrap draws.
-        permutations: Swaps drawn; where all 2^N are not more than that, all are taken and the test is exact.
-        seed: Of the draws.
+    Both systems have the same N samples in the same order. Where all 2^N swaps are not more than ``permutations``, all
+    are taken and the test is exact.
 
     Returns:
         One test each; None with fewer than two samples, or where a draw leaves a statistic without a value.
@@ -303,21 +283,17 @@ def _test(difference: float, bootstrap: Float[np.ndarray, "R"], permuted: Float[
 def _swapped_differences(
     first: Sequence[Statistic], second: Sequence[Statistic], permutations: int, seed: int
 ) -> Float[np.ndarray, "S P"]:
-    """Differences with the systems swapped on random samples (or in every possible way); the first swap is none."""
     a = np.concatenate([statistic.parts for statistic in first], axis=1)
     b = np.concatenate([statistic.parts for statistic in second], axis=1)
-    ends = np.cumsum([statistic.parts.shape[1] for statistic in first])[:-1]
     blocks = []
     for swaps in _swaps(len(a), permutations, seed):
         moved = swaps.astype(np.float64) @ (b - a)
-        sums_a = np.split(a.sum(axis=0) + moved, ends, axis=1)
-        sums_b = np.split(b.sum(axis=0) - moved, ends, axis=1)
-        blocks.append([s.combine(x) - s.combine(y) for s, x, y in zip(first, sums_a, sums_b, strict=True)])
-    values: Float[np.ndarray, "S P"] = np.concatenate([np.stack(block) for block in blocks], axis=1)
-    return values
+        blocks.append(_combined(first, a.sum(axis=0) + moved) - _combined(first, b.sum(axis=0) - moved))
+    return np.concatenate(blocks, axis=1)
 
 
 def _swaps(n: int, permutations: int, seed: int) -> Iterator[Bool[np.ndarray, "P N"]]:
+    """Which samples are swapped: every possible way, or as many random ones."""
     if n < 63 and 2**n <= permutations:
         yield (np.arange(2**n)[:, None] >> np.arange(n)) % 2 == 1
         return

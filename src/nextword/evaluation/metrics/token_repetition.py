@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from pydantic import Field
 
 from nextword.evaluation.metrics import metric
-from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, NumbersConfig, Score, Setup, registry
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.statistics import Statistic
 from nextword.evaluation.metrics.tokens import as_ids
-from nextword.results.records import Measure
 
 Ids = Sequence[int] | Int[np.ndarray, "T"]
 
@@ -44,22 +42,13 @@ def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
     return steps
 
 
-class TokenRepetitionConfig(MetricConfig):
+class TokenRepetitionConfig(NumbersConfig):
     """Settings of rep/l and wrep/l."""
+
+    numbers = meaning = "windows"
 
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
     """The numbers l of earlier targets in which a prediction is looked up."""
-
-    @classmethod
-    def from_arguments(cls, arguments: list[str]) -> dict[str, tuple[int, ...]]:
-        """``token-repetition:16,128`` asks for l = 16 and l = 128."""
-        if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"windows must be whole numbers from 1 ({','.join(arguments)!r} given)")
-        return {"windows": tuple(int(argument) for argument in arguments)} if arguments else {}
-
-    def arguments(self) -> list[str]:
-        """The windows."""
-        return [str(window) for window in self.windows]
 
 
 @registry.register("token-repetition")
@@ -69,6 +58,7 @@ class TokenRepetition(Metric):
     Config = TokenRepetitionConfig
     needs = ("target_token_ids", "predicted_token_ids")
     votes = ("rep/128",)
+    group, goal, decimals = metric.REPETITION, "human", 1
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -90,18 +80,8 @@ class TokenRepetition(Metric):
         found = {}
         for kind, (name, which) in enumerate((("rep", ""), ("wrep", " and are wrong"))):
             for number, window in enumerate(self.config.windows):
-                found[f"{name}/{window}"] = self._score(f"{name}/{window}", which, window, counts[:, number, kind])
+                title = f"{name}/{window}"
+                meaning = f"{title}: most probable next tokens that are among the {window} targets before{which}; each "
+                measure = self.measure(title, "fraction of predicted tokens", f"{meaning}sample begins anew.")
+                found[title] = Score.ratio(measure, counts[:, number, kind], self._tokens)
         return found
-
-    def _score(self, title: str, which: str, window: int, repeated: Float[np.ndarray, "N"]) -> Score:
-        measure = Measure(
-            title=title,
-            group=metric.REPETITION,
-            unit="fraction of predicted tokens",
-            goal="human",
-            decimals=1,
-            meaning=f"{title}: most probable next tokens that are among the {window} targets before{which}; each "
-            "sample begins anew.",
-        )
-        tokens = np.array(self._tokens, dtype=np.float64)
-        return Score.of(measure, Statistic.ratio(repeated, tokens), sum(self._tokens))

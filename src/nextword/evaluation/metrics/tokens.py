@@ -62,13 +62,13 @@ class Words(Unit):
     name = "words"
     takes_ids = False
 
-    def __init__(self) -> None:
+    def __init__(self, cut: Callable[[str], list[str]] | None = None) -> None:
+        self._cut = cut or split
         self._numbers: dict[str, int] = {}
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The numbers of the words of ``text``."""
-        numbers = self._numbers
-        return np.array([numbers.setdefault(word, len(numbers)) for word in split(text)], dtype=np.int64)
+        return _numbered(self._cut(text), self._numbers)
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
         """Places of the ids by alphabet, since words are numbered as they are read."""
@@ -85,11 +85,7 @@ MIXED = (
 
 
 class GivenIds(Unit):
-    """The token ids that the samples bring along; a text without ids is an error.
-
-    Args:
-        special: Ids that are no text.
-    """
+    """The token ids that the samples bring along; a text without ids is an error."""
 
     name = "token ids of the samples"
 
@@ -97,11 +93,7 @@ class GivenIds(Unit):
         self.special = frozenset(special)
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
-        """There is no way from text to ids here.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raises ValueError: there is no way from text to ids here."""
         raise ValueError(f"has a text without token ids, others have them: {MIXED}")
 
 
@@ -137,10 +129,7 @@ _CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": st
 def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts") -> list[TokenTexts]:
     """Groups of texts as token ids; equal tokens have equal ids, in whichever group they stand.
 
-    Args:
-        groups: Texts, or token ids, which are taken as they are. ``TokenTexts`` are handed through.
-        tokenize: How texts are cut.
-        of: What they are called in messages.
+    Token ids are taken as they are, and ``TokenTexts`` handed through. ``of`` is what texts are called in messages.
 
     Raises:
         ValueError: A single text in place of a list, a list without texts, texts beside token ids, or something else
@@ -189,12 +178,7 @@ def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
 
 
 def expect_references(references: Iterable[Any], of: str) -> None:
-    """Raises ValueError where a text's references are not a list of texts, which would be read letter by letter.
-
-    Args:
-        references: For each text, what it is compared with.
-        of: What asks, for the message.
-    """
+    """Raises ValueError where a text's references are not a list of texts, which would be read letter by letter."""
     if isinstance(references, str) or any(isinstance(found, str) for found in references):
         raise ValueError(
             f"{of}: references are a list of texts for each text, such as [['one reference'], ['one', 'another']]; a "
@@ -212,12 +196,17 @@ def _cut(tokenize: Tokenize) -> Callable[[str], Sequence[Any]]:
 
 def _ids(text: Any, cut: Callable[[str], Sequence[Any]], numbers: dict[Any, int], place: str) -> Int[np.ndarray, "T"]:
     if isinstance(text, str):
-        return np.array([numbers.setdefault(token, len(numbers)) for token in cut(text)], dtype=np.int64)
+        return _numbered(cut(text), numbers)
     if isinstance(text, Iterable):
         given = np.asarray(text if hasattr(text, "__array__") else list(text))
         if given.ndim == 1 and (not len(given) or np.issubdtype(given.dtype, np.integer)):
             return given.astype(np.int64)
     raise ValueError(f"{place}: must be a text or a list of token ids, whole numbers ({_short(text)} given)")
+
+
+def _numbered(tokens: Iterable[Any], numbers: dict[Any, int]) -> Int[np.ndarray, "T"]:
+    """A number for each token, the next one for a new one."""
+    return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
 
 
 def _short(given: Any) -> str:
@@ -251,12 +240,7 @@ class CountedTokens:
 
     @classmethod
     def load(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """From what ``nextword count`` wrote, or a .npy file of one whole number for each token id.
-
-        Args:
-            path: The file.
-            unit: What is counted in the texts.
-            where: The setting that names it, for messages.
+        """From what ``nextword count`` wrote, or a .npy file of one whole number for each token id; ``where`` names it.
 
         Raises:
             ValueError: There is no such file, it holds something else, or the counts are those of another tokenizer.
@@ -267,12 +251,7 @@ class CountedTokens:
 
     @classmethod
     def of_corpus(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """From a text file, cut line by line by the unit.
-
-        Args:
-            path: The file, UTF-8.
-            unit: How lines are cut into tokens.
-            where: The setting that names it, for messages.
+        """From a text file, UTF-8, cut line by line by the unit; ``where`` is the setting that names it.
 
         Raises:
             ValueError: There is no such file, no token in it, or the unit cannot cut text.
@@ -295,7 +274,7 @@ class CountedTokens:
 
 @functools.lru_cache(maxsize=1)
 def _of_corpus(path: Path, unit: Unit, size: int, changed: int) -> CountedTokens:
-    """Kept, so that a long corpus is read once for all systems of an evaluation; ``size`` and ``changed`` renew it."""
+    # Kept, so that a long corpus is read once for all systems of an evaluation; size and changed renew it.
     counted: Counter[int] = Counter()
     with path.open(encoding="utf-8") as file:
         for line in file:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +14,6 @@ from pydantic import Field
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.sample import Sample
-from nextword.results.records import Measure
 from nextword.settings.config import Seed
 
 
@@ -42,14 +40,6 @@ class Topics:
 
     Words are what scikit-learn's ``CountVectorizer`` finds: runs of two or more letters, digits or underscores of any
     script, in lower case, none left out as too common.
-
-    Args:
-        documents: What the topics are fitted on.
-        topics: How many there are, K.
-        seed: Of the random start.
-        min_df: In how many documents a word must occur to count.
-        iterations: Passes over the documents.
-        jobs: Processes that fit; each has a random start of its own.
 
     Raises:
         ValueError: No word occurs in ``min_df`` documents.
@@ -93,7 +83,7 @@ class Topics:
 
 @lru_cache(maxsize=2)
 def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, iterations: int, jobs: int) -> Topics:
-    """Kept, since all systems of an evaluation are measured by the topics of the same references."""
+    # Kept, since all systems of an evaluation are measured by the topics of the same references.
     return Topics(documents, topics, seed, min_df, iterations, jobs)
 
 
@@ -152,6 +142,7 @@ class TopicMatch(Metric):
     Config = TopicsConfig
     needs = ("text", "references")
     packages = ("sklearn",)
+    group, goal, decimals = metric.TOPICS, "lower", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -165,11 +156,7 @@ class TopicMatch(Metric):
         self._references.append(sample.need("references", "topics"))
 
     def result(self) -> dict[str, Score]:
-        """``topics-jsd``.
-
-        Raises:
-            UndefinedError: No word occurs in enough documents, or no text and reference have known words.
-        """
+        """``topics-jsd``."""
         config: TopicsConfig = self.config
         references = [reference for found in self._references for reference in found]
         documents = references if self._corpus is None else self._corpus
@@ -179,31 +166,20 @@ class TopicMatch(Metric):
             )
         except ValueError as fault:
             raise UndefinedError(str(fault)) from None
-        values = self._divergences(topics, references)
-        return {"topics-jsd": Score.mean(self._measure(), values)}
-
-    def _divergences(self, topics: Topics, references: list[str]) -> Any:
-        """Of each text from its references with known words, averaged; NaN where there are none."""
+        # of each text from its references with known words, averaged; NaN where there are none
         owner = np.repeat(np.arange(len(self._texts)), [len(found) for found in self._references])
         each = jensen_shannon(topics.of(self._texts)[owner], topics.of(references))
-        each = np.sqrt(each) if self.config.root else each
-        known = ~np.isnan(each)
+        each = np.sqrt(each) if config.root else each
+        known, size = ~np.isnan(each), len(self._texts)
         with np.errstate(invalid="ignore"):
-            return np.bincount(owner[known], each[known], len(self._texts)) / np.bincount(
-                owner[known], minlength=len(self._texts)
-            )
-
-    def _measure(self) -> Measure:
-        config: TopicsConfig = self.config
+            values = np.bincount(owner[known], each[known], size) / np.bincount(owner[known], minlength=size)
         name = "distance" if config.root else "divergence"
         fitted = "the references" if config.corpus is None else Path(config.corpus).name
-        return Measure(
-            title="Topic divergence" if not config.root else "Topic distance",
-            group=metric.TOPICS,
-            unit=f"{'square root of bits' if config.root else 'bits'} ({config.topics} topics, seed {config.seed})",
-            goal="lower",
-            decimals=3,
-            meaning=f"Jensen-Shannon {name} between the topic distributions of a text and of its reference, averaged "
+        measure = self.measure(
+            f"Topic {name}",
+            f"{'square root of bits' if config.root else 'bits'} ({config.topics} topics, seed {config.seed})",
+            f"Jensen-Shannon {name} between the topic distributions of a text and of its reference, averaged "
             f"over texts; topics by latent Dirichlet allocation fitted on {fitted}, words in at least {config.min_df} "
             f"documents, {config.iterations} passes.",
         )
+        return {"topics-jsd": Score.mean(measure, values)}

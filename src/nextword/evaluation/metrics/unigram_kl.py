@@ -92,6 +92,7 @@ class UnigramKl(Metric):
 
     Config = UnigramKlConfig
     needs = ("tokens", "reference_tokens")
+    group, goal, decimals = metric.CLOSENESS, "lower", 3
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -132,14 +133,10 @@ class UnigramKl(Metric):
         # What was seen differs between systems, and a unit stands for all of them.
         tokens = f"{size} tokens of the tokenizer" if self.setup.unit.size else "tokens seen on either side"
         people = "all references" if self._with_references else "the test data (a text as a whole, not the references)"
-        return Measure(
-            title=f"KL({direction})",
-            group=metric.CLOSENESS,
-            unit=f"nats ({self.config.smoothing:g} added to the counts of all {tokens})",
-            goal="lower",
-            decimals=3,
-            meaning=f"KL({direction}): divergence of the frequencies of single tokens in all generated texts and in "
-            f"{people}.",
+        return self.measure(
+            f"KL({direction})",
+            f"nats ({self.config.smoothing:g} added to the counts of all {tokens})",
+            f"KL({direction}): divergence of the frequencies of single tokens in all generated texts and in {people}.",
         )
 
 

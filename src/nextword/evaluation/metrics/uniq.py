@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
@@ -51,47 +52,45 @@ class DistinctTokens:
         return Score(measure, float(self.distinct), self.tokens)
 
 
-@registry.register("uniq-seq")
-class UniqSeq(Metric):
-    """uniq-seq: different tokens of all written texts together (Uniq of F2-Softmax). Example: ``uniq-seq``."""
+class _Different(Metric):
+    """Different tokens of all samples together."""
 
     Config = MetricConfig
-    needs = ("tokens",)
+    title: ClassVar[str]
+    of: ClassVar[str]
+    group, goal, decimals = metric.DIVERSITY, "human", 0
+    meaning: ClassVar[str]
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
         self._seen = DistinctTokens()
+
+    def result(self) -> dict[str, Score]:
+        measure = self.measure(self.title, f"tokens (different, of all {self.of})", f"{self.title}: {self.meaning}.")
+        return {self.title: self._seen.score(measure)}
+
+
+@registry.register("uniq-seq")
+class UniqSeq(_Different):
+    """uniq-seq: different tokens of all written texts together (Uniq of F2-Softmax). Example: ``uniq-seq``."""
+
+    needs = ("tokens",)
+    title, of = "uniq-seq", "texts"
+    meaning = "different tokens of all texts together; more text has more, so compare equal numbers"
 
     def add(self, sample: Sample) -> None:
         """Reads the written text."""
         self._seen.add(sample.tokens.tolist())
 
-    def result(self) -> dict[str, Score]:
-        """``uniq-seq``."""
-        meaning = "uniq-seq: different tokens of all texts together; more text has more, so compare equal numbers."
-        return {"uniq-seq": self._seen.score(_measure("uniq-seq", "tokens (different, of all texts)", meaning))}
-
 
 @registry.register("uniq")
-class Uniq(Metric):
+class Uniq(_Different):
     """uniq: different tokens among the most probable ones at held-out places; of texts: uniq-seq. Example: ``uniq``."""
 
-    Config = MetricConfig
     needs = ("predicted_token_ids",)
-
-    def __init__(self, config: MetricConfig, setup: Setup) -> None:
-        super().__init__(config, setup)
-        self._seen = DistinctTokens()
+    title, of = "uniq", "predictions"
+    meaning = "different tokens among the most probable ones at each held-out token; grows with their number"
 
     def add(self, sample: Sample) -> None:
         """Reads the predictions of one block."""
         self._seen.add(sample.need("predicted_token_ids", "uniq (uniq-seq counts the tokens of texts)"))
-
-    def result(self) -> dict[str, Score]:
-        """``uniq``."""
-        meaning = "uniq: different tokens among the most probable ones at each held-out token; grows with their number."
-        return {"uniq": self._seen.score(_measure("uniq", "tokens (different, of all predictions)", meaning))}
-
-
-def _measure(title: str, unit: str, meaning: str) -> Measure:
-    return Measure(title=title, group=metric.DIVERSITY, unit=unit, goal="human", decimals=0, meaning=meaning)

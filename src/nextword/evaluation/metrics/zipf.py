@@ -12,7 +12,6 @@ from pydantic import Field
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.sample import Sample
-from nextword.results.records import Measure
 
 RANKS = 5000
 
@@ -24,10 +23,6 @@ def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = 
     weight. Exactly proportional to 1 / r makes 1; equal counts make 0.
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), with its 5,000 ranks.
-
-    Args:
-        counts: How often each different token occurs, in any order; each above 0.
-        ranks: How many of the most frequent ones are used.
 
     Raises:
         ValueError: Fewer than two tokens or ranks, or a count below 1.
@@ -58,6 +53,7 @@ class Zipf(Metric):
 
     Config = ZipfConfig
     needs = ("tokens",)
+    group, goal, decimals = metric.FREQUENCY, "human", 2
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -74,13 +70,10 @@ class Zipf(Metric):
                 f"Zipf coefficient: a line needs two different tokens, the texts have {len(self._counts)}"
             )
         value = zipf_coefficient(list(self._counts.values()), self.config.ranks)
-        measure = Measure(
-            title="Zipf coefficient",
-            group=metric.FREQUENCY,
-            unit=f"slope (minus; log frequency on log rank, ranks up to {self.config.ranks})",
-            goal="human",
-            decimals=2,
-            meaning="Zipf coefficient: how steeply token frequencies fall with their rank; about 1 in human text, "
+        measure = self.measure(
+            "Zipf coefficient",
+            f"slope (minus; log frequency on log rank, ranks up to {self.config.ranks})",
+            "Zipf coefficient: how steeply token frequencies fall with their rank; about 1 in human text, "
             "higher where few tokens make up more of it.",
         )
         return {"zipf": Score(measure, value, self._counts.total())}

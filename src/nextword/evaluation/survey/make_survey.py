@@ -6,19 +6,19 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from functools import cache
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from nextword.evaluation.judges.sentence_encoder import SentenceEncoder
 from nextword.evaluation.metrics import Sample, Setup
 from nextword.evaluation.metrics.tokens import Words
 from nextword.evaluation.samples import read_samples
 from nextword.evaluation.survey.kinds import Kind, registry
-from nextword.evaluation.survey.kinds.kind import DraftGroup, DraftItem, DraftUnit
+from nextword.evaluation.survey.kinds.kind import DraftGroup, DraftItem, DraftUnit, Encode
 from nextword.evaluation.survey.survey_settings import SurveyConfig
 from nextword.results.records.survey_files import (
     DIGEST,
@@ -70,12 +70,9 @@ def make_survey(
 ) -> MadeSurvey:
     """Makes a survey of texts.
 
-    Args:
-        asks: "pairwise", "faithfulness" or "rating".
-        systems: By name, a samples file.
-        recipe: Settings of the kind, for example ``{"items": 50}``.
-        fields: Names that the files use for fields of a sample.
-        command: The command line that repeats this, for the key.
+    ``asks`` is a kind such as "pairwise", ``systems`` a samples file by name, ``recipe`` settings of the kind such as
+    ``{"items": 50}``, ``fields`` names that the files use for fields of a sample, and ``command`` the line that repeats
+    this, for the key.
 
     Raises:
         ValueError: No such kind, a wrong setting, files without common prompts, a missing field, too few prompts.
@@ -84,24 +81,33 @@ def make_survey(
     config = validated(kind.Config, recipe or {})
     maker = kind(config)
     maker.check_systems(list(systems))
-    samples = aligned({name: Path(path) for name, path in systems.items()}, fields)
+    prompts, files, lacking = aligned({name: Path(path) for name, path in systems.items()}, fields)
     rng = np.random.default_rng(config.seed)
-    drafts, notes = maker.drafts(samples.prompts, _encoder(config), rng)
-    if samples.lacking:
-        notes.append(f"{samples.lacking:,} prompts left out: not in every file")
+    drafts, notes = maker.drafts(prompts, _encoder(config), rng)
+    if lacking:
+        notes.append(f"{lacking:,} prompts left out: not in every file")
     blocks = blocks_of(len(drafts), config.items_per_form)
     checks, known = _checks(maker, drafts, blocks, rng), maker.known()
-    hidden, ids = _hidden([*drafts, *(item for item, _, _ in checks), *(item for item, _ in known)], rng)
-    first = ids[len(drafts) + len(checks) :]
-    dealt_blocks = [[ids[place] for place in block] for block in blocks]
-    right = {item: answers for (_, answers), item in zip(known, first, strict=True)}
-    for (_, answers, block), item in zip(checks, ids[len(drafts) : len(drafts) + len(checks)], strict=True):
-        dealt_blocks[block].append(item)
-        right[item] = answers
-    items = {one: hidden[one].item for one in sorted(hidden)}
-    forms = dealt(dealt_blocks, config.judges, items, {one: hidden[one].groups for one in hidden}, rng, first)
-    survey = _survey(asks, maker, list(items.values()), forms)
-    key = _key(survey.id, samples, {one: hidden[one].key for one in ids[: len(drafts)]}, right, config, command)
+    hidden = iter(_hidden([*drafts, *(item for item, _, _ in checks), *(item for item, _ in known)], rng))
+    asked = list(islice(hidden, len(drafts)))
+    checking = list(islice(hidden, len(checks)))
+    first = list(hidden)
+    dealt_blocks = [[asked[place] for place in block] for block in blocks]
+    for (_, _, block), one in zip(checks, checking, strict=True):
+        dealt_blocks[block].append(one)
+    right = {one.item.id: answers for (_, answers), one in zip(known, first, strict=True)}
+    right |= {one.item.id: answers for (_, answers, _), one in zip(checks, checking, strict=True)}
+    items = sorted((one.item for one in (*asked, *checking, *first)), key=lambda item: item.id)
+    survey = _survey(asks, maker, items, dealt(dealt_blocks, config.judges, rng, first))
+    key = SurveyKey(
+        survey=survey.id,
+        command=command,
+        seed=config.seed,
+        allowed_failures=config.allowed_failures,
+        files=files,
+        items={one.item.id: one.key for one in sorted(asked, key=lambda one: one.item.id)},
+        checks=dict(sorted(right.items())),
+    )
     return MadeSurvey(survey, key, config.page_url, [*notes, *statement(config, maker.difference)])
 
 
@@ -119,24 +125,23 @@ def _checks(
     return made
 
 
-def _hidden(drafts: Sequence[DraftItem], rng: np.random.Generator) -> tuple[dict[str, _Hidden], list[str]]:
-    """The items by ids that say nothing, and the id of each draft."""
+def _hidden(drafts: Sequence[DraftItem], rng: np.random.Generator) -> list[_Hidden]:
+    """The items with ids that say nothing."""
     width = len(str(len(drafts)))
-    ids = [f"i{number + 1:0{width}}" for number in rng.permutation(len(drafts))]
-    found = {}
-    for name, draft in zip(ids, drafts, strict=True):
+    found = []
+    for number, draft in zip(rng.permutation(len(drafts)), drafts, strict=True):
         groups = [""] * len(draft.groups)
         units: list[SurveyUnit] = []
-        keys: dict[str, dict[str, str]] = {}
+        writers: dict[str, dict[str, str]] = {}
         for place, at in enumerate(rng.permutation(len(draft.groups))):
             groups[at] = f"g{place + 1}"
             for unit in draft.groups[at].units:
-                number = f"u{len(units) + 1}"
-                units.append(SurveyUnit(id=number, group=groups[at], texts=unit.texts, near=unit.near))
-                keys[number] = draft.groups[at].writers
-        item = SurveyItem(id=name, passages=draft.passages, units=units)
-        found[name] = _Hidden(item, KeyItem(prompt=draft.prompt, units=keys), groups)
-    return found, ids
+                name = f"u{len(units) + 1}"
+                units.append(SurveyUnit(id=name, group=groups[at], texts=unit.texts, near=unit.near))
+                writers[name] = draft.groups[at].writers
+        item = SurveyItem(id=f"i{number + 1:0{width}}", passages=draft.passages, units=units)
+        found.append(_Hidden(item, KeyItem(prompt=draft.prompt, units=writers), groups))
+    return found
 
 
 def _survey(asks: str, maker: Kind, items: list[SurveyItem], forms: list[Form]) -> Survey:
@@ -161,58 +166,26 @@ def _survey(asks: str, maker: Kind, items: list[SurveyItem], forms: list[Form]) 
     )
 
 
-def _key(
-    survey: str,
-    samples: AlignedSamples,
-    items: dict[str, KeyItem],
-    right: dict[str, dict[str, str]],
-    config: Any,
-    command: str,
-) -> SurveyKey:
-    return SurveyKey(
-        survey=survey,
-        command=command,
-        seed=config.seed,
-        allowed_failures=config.allowed_failures,
-        files=samples.files,
-        items=dict(sorted(items.items())),
-        checks=dict(sorted(right.items())),
-    )
-
-
-def _encoder(config: Any) -> Any:
+def _encoder(config: Any) -> Encode:
     """Sentence vectors by the recipe's encoder, which is loaded when first asked."""
-    loaded: list[SentenceEncoder] = []
 
-    def encode(texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        if not loaded:
-            loaded.append(SentenceEncoder(config.encoder, None, LONGEST_SENTENCE, Setup(Words())))
-        return loaded[0].embed(texts)
+    @cache
+    def loaded() -> SentenceEncoder:
+        return SentenceEncoder(config.encoder, None, LONGEST_SENTENCE, Setup(Words()))
 
-    return encode
+    return lambda texts: loaded().embed(texts)
 
 
 # -- The same prompts in the samples files of several systems.
 
 
-@dataclass(frozen=True)
-class AlignedSamples:
-    """What several systems wrote after the same prompts."""
-
-    prompts: dict[str, dict[str, Sample]]
-    """By id of the prompt: system to sample; only prompts that every system has."""
-    files: list[KeyFile]
-    """What was read."""
-    lacking: int
-    """Prompts that some system lacks."""
-
-
-def aligned(systems: Mapping[str, Path], fields: Mapping[str, str] | None = None) -> AlignedSamples:
+def aligned(
+    systems: Mapping[str, Path], fields: Mapping[str, str] | None = None
+) -> tuple[dict[str, dict[str, Sample]], list[KeyFile], int]:
     """Reads the files and puts texts after the same prompt together: by ``id``, or by place where samples have none.
 
-    Args:
-        systems: By name, the samples file.
-        fields: Names that the files use for fields of a sample.
+    Returns:
+        By id of each prompt that every system has, the sample of each system; the files; how many prompts some lack.
 
     Raises:
         ValueError: A file cannot be read, a prompt differs between files, or no prompt is in all of them.
@@ -232,7 +205,7 @@ def aligned(systems: Mapping[str, Path], fields: Mapping[str, str] | None = None
         raise ValueError(
             f"samples files: must have prompts in common ({given} given); give texts after the same prompts"
         )
-    return AlignedSamples(complete, files, len(found) - len(complete))
+    return complete, files, len(found) - len(complete)
 
 
 def _expect_same_prompt(sample: Sample, other: Sample) -> None:
@@ -251,17 +224,7 @@ def _expect_same_prompt(sample: Sample, other: Sample) -> None:
 def check_item(
     donor: DraftItem, questions: Sequence[Question], sentence: str, rng: np.random.Generator
 ) -> tuple[DraftItem, dict[str, str]]:
-    """A text that asks for certain answers, among passages of a real item.
-
-    Args:
-        donor: The item whose passages and first text are taken.
-        questions: Of the survey.
-        sentence: What is put behind the text, with ``{answers}`` for the right answers.
-        rng: Draws them.
-
-    Returns:
-        The item, and the right answer to each question.
-    """
+    """The first text of a real item and a sentence that asks for the answers which ``rng`` draws; and these answers."""
     right = {question.name: question.choices[int(rng.integers(len(question.choices)))] for question in questions}
     wanted = " and ".join(f'"{right[one.name].label}" for {one.name}' for one in questions)
     unit = donor.groups[0].units[0]
@@ -285,37 +248,23 @@ def blocks_of(items: int, most: int) -> list[list[int]]:
 
 
 def dealt(
-    blocks: Sequence[Sequence[str]],
-    judges: int,
-    items: Mapping[str, SurveyItem],
-    systems: Mapping[str, Sequence[str]],
-    rng: np.random.Generator,
-    first: Sequence[str] = (),
+    blocks: Sequence[Sequence[_Hidden]], judges: int, rng: np.random.Generator, first: Sequence[_Hidden] = ()
 ) -> list[Form]:
     """A form for each judge of each block.
 
     Each form has its items in an order of its own. The texts of an item stand in the rows of a Latin square over the
     systems, one row after the other, so that each system stands in each place equally often.
-
-    Args:
-        blocks: Ids of the items that one judge gets, checks included.
-        judges: Of each block.
-        items: By id.
-        systems: By id of an item, its groups in the order of the systems.
-        rng: Draws the orders of items.
-        first: Ids of items that stand before the block in every form.
     """
     turn = count()
     forms: list[Form] = []
     for block in blocks:
         for _ in range(judges):
             pages = []
-            for item in [*first, *(block[place] for place in rng.permutation(len(block)))]:
-                groups = systems[item]
-                rows = balanced_orders(len(groups))
-                row = rows[next(turn) % len(rows)] if len(groups) > 1 else rows[0]
-                units = [unit.id for at in row for unit in items[item].units if unit.group == groups[at]]
-                pages.append(FormPage(item=item, order=units))
+            for one in [*first, *(block[place] for place in rng.permutation(len(block)))]:
+                rows = balanced_orders(len(one.groups))
+                row = rows[next(turn) % len(rows)] if len(one.groups) > 1 else rows[0]
+                units = [unit.id for at in row for unit in one.item.units if unit.group == one.groups[at]]
+                pages.append(FormPage(item=one.item.id, order=units))
             forms.append(Form(id=str(len(forms) + 1), pages=pages))
     return forms
 
@@ -353,11 +302,6 @@ def detectable_difference(config: SurveyConfig, items: int | None = None, judges
     One judge's difference on one item varies with the item, which all its judges share, and with the judge. With n
     items of J judges its mean has the variance ``spread^2 (agreement / n + (1 - agreement) / (n J))``.
 
-    Args:
-        config: The survey, with its assumptions.
-        items: n, in place of the planned number.
-        judges: J, in place of the planned number.
-
     >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
     0.205
     """
@@ -375,12 +319,7 @@ def spread_of(config: SurveyConfig) -> float:
 
 
 def statement(config: SurveyConfig, unit: str) -> Iterator[str]:
-    """What can be shown, in sentences.
-
-    Args:
-        config: The survey.
-        unit: What a difference is measured in.
-    """
+    """What can be shown, in sentences; a difference is measured in ``unit``."""
     power = f"{config.power.power:.0%}".replace("%", " %")
     yield (
         f"{config.items} items with {config.judges} judges each can show a difference of "

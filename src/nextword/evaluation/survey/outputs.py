@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from nextword.evaluation.survey.make_survey import MadeSurvey
 from nextword.results.records import write_atomically
-from nextword.results.records.survey_files import Passage, Survey, SurveyItem, SurveyUnit
+from nextword.results.records.survey_files import Passage, Survey
 from nextword.results.report.judge_page import judge_page, mturk_item, mturk_layout
 from nextword.settings.setting_names import named
 
@@ -21,11 +23,7 @@ FOR_JUDGES = "for-judges"
 
 
 def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
-    """Writes the survey and returns the files.
-
-    Args:
-        made: The survey and its key.
-        folder: Made where missing.
+    """Writes the survey and its key into a folder, made where missing, and returns the files.
 
     Raises:
         ValueError: The folder holds another survey.
@@ -75,7 +73,8 @@ def label_studio_tasks(survey: Survey) -> str:
                 "context": _written(item.passages),
                 TEXT: _written(unit.texts),
             }
-            | ({NEAR: _near(item, unit)} if near else {})
+            # a line for each sentence, in the order of the document
+            | ({NEAR: "\n".join(item.passages[0].lines[place] for place in sorted(unit.near))} if near else {})
         }
         for item in survey.items
         for unit in item.units
@@ -113,11 +112,6 @@ def _has_near(survey: Survey) -> bool:
     return any(unit.near for item in survey.items for unit in item.units)
 
 
-def _near(item: SurveyItem, unit: SurveyUnit) -> str:
-    """A line for each sentence, in the order of the document."""
-    return "\n".join(item.passages[0].lines[place] for place in sorted(unit.near))
-
-
 def _written(passages: list[Passage]) -> str:
     """Passages as one text; one without a heading as it is, so that places in it are places in the passage."""
     return "\n\n".join("\n".join([*([f"{one.title}:"] if one.title else []), *one.lines]) for one in passages)
@@ -128,10 +122,12 @@ def _written(passages: list[Passage]) -> str:
 
 def mturk_csv(survey: Survey) -> str:
     """Columns ``survey``, ``item_id`` and ``item``; each line is a task for as many workers as an item has judges."""
+    return _csv([("survey", "item_id", "item"), *((survey.id, item.id, mturk_item(item)) for item in survey.items)])
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["survey", "item_id", "item"])
-    writer.writerows([survey.id, item.id, mturk_item(item)] for item in survey.items)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
@@ -142,18 +138,7 @@ PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID
 
 
 def prolific_links(survey: Survey, page_url: str) -> str:
-    """A CSV with ``form``, ``link`` and ``places``: one person for each form.
-
-    Args:
-        survey: Whose forms are filled in.
-        page_url: Where page.html lies.
-
-    >>> PARAMETERS.startswith("PROLIFIC_PID={{%PROLIFIC_PID%}}")
-    True
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["form", "link", "places"])
+    """A CSV with ``form``, ``link`` to where page.html lies, and ``places``: one person for each form."""
     joint = "&" if "?" in page_url else "?"
-    writer.writerows([form.id, f"{page_url}{joint}form={quote(form.id)}&{PARAMETERS}", 1] for form in survey.forms)
-    return text.getvalue()
+    links = ((form.id, f"{page_url}{joint}form={quote(form.id)}&{PARAMETERS}", 1) for form in survey.forms)
+    return _csv([("form", "link", "places"), *links])

@@ -7,10 +7,9 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -34,11 +33,7 @@ class HandedBack:
 
 
 def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack], list[str]]:
-    """Everything that can be read, and what cannot, by name.
-
-    Args:
-        paths: Files that judges or platforms handed back.
-        survey: The survey, which knows the labels of answers.
+    """Everything that can be read in the files that judges or platforms handed back, and what cannot, by name.
 
     Returns:
         Answers in the order of the files, and a line for each file, and each row of a file, that is none.
@@ -47,63 +42,59 @@ def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack
     left_out = []
     for path in paths:
         try:
-            rows = list(_reader(path)(path, survey))
+            rows = list(_rows(path, survey))
         except (ValueError, OSError, csv.Error) as problem:
-            left_out.append(f"{path.name}: left out, cannot be read: {_in_one_line(problem)}")
-            continue
-        for place, read in rows:
-            try:
-                found.append(HandedBack(path.name, read()))
-            except ValueError as problem:
-                left_out.append(f"{', '.join([path.name, *place])}: left out, cannot be read: {_in_one_line(problem)}")
+            rows = [([], problem)]
+        for place, answers in rows:
+            if isinstance(answers, JudgeAnswers):
+                found.append(HandedBack(path.name, answers))
+            else:
+                why = " ".join(str(answers).splitlines()[:3])
+                left_out.append(f"{', '.join([path.name, *place])}: left out, cannot be read: {why}")
     return found, left_out
 
 
-def _in_one_line(problem: Exception) -> str:
-    return " ".join(str(problem).splitlines()[:3])
+Row = tuple[list[str], JudgeAnswers | Exception]
+"""Where in its file a row is, and its answers or what is wrong with them."""
 
 
-Row = tuple[list[str], Callable[[], JudgeAnswers]]
-"""Where in its file a row is, and what reads it or raises ValueError."""
-
-Reader = Callable[[Path, Survey], Iterable[Row]]
-
-
-def _reader(path: Path) -> Reader:
+def _rows(path: Path, survey: Survey) -> Iterator[Row]:
     if path.suffix == ".csv":
-        return _of_mturk
-    return _of_label_studio if path.read_text(encoding="utf-8-sig").lstrip().startswith("[") else _of_page
+        return _of_mturk(path)
+    text = path.read_text(encoding="utf-8-sig")
+    return _of_label_studio(text, survey) if text.lstrip().startswith("[") else _of_page(text)
 
 
-def _of_page(path: Path, survey: Survey) -> Iterator[Row]:
+def _tried(read: Callable[..., JudgeAnswers], *given: Any) -> JudgeAnswers | ValueError:
+    try:
+        return read(*given)
+    except ValueError as fault:
+        return fault
+
+
+def _of_page(text: str) -> Iterator[Row]:
     """All that one judge answered, without items that are none; each of those is named by itself."""
-    content = _object(json.loads(path.read_text(encoding="utf-8-sig")), "the file")
+    content = _object(json.loads(text), "the file")
     given = content.get("items")
     items = given if isinstance(given, list) else []
-    faults = {at: fault for at, item in enumerate(items) if (fault := _fault(item))}
+    faults = {}
+    for at, item in enumerate(items):
+        try:
+            ItemAnswers.model_validate_json(json.dumps(item))
+        except ValidationError as fault:
+            place = _place(fault)
+            why = f"{place} is wrong" if place else f"{_shown(item)} given"
+            faults[at] = ValueError(f"must have answers to an item ({why})")
     kept = {"items": [item for at, item in enumerate(items) if at not in faults]} if faults else {}
     answers = _judge_answers(content | kept)
-    yield [], lambda: answers
-    for at, fault in faults.items():
+    yield [], answers
+    for at, wrong in faults.items():
         name = items[at].get("id") if isinstance(items[at], dict) else None
-        place = f"item {at + 1} ({name})" if isinstance(name, str) else f"item {at + 1}"
-        yield [answers.judge, place], partial(_refuse, fault)
+        named = f"item {at + 1} ({name})" if isinstance(name, str) else f"item {at + 1}"
+        yield [answers.judge, named], wrong
 
 
-def _fault(item: Any) -> ValueError | None:
-    try:
-        ItemAnswers.model_validate_json(json.dumps(item))
-    except ValidationError as fault:
-        place = _place(fault)
-        return ValueError(f"must have answers to an item ({place or _shown(item)} {'is wrong' if place else 'given'})")
-    return None
-
-
-def _refuse(fault: ValueError) -> NoReturn:
-    raise fault
-
-
-def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
+def _of_mturk(path: Path) -> Iterator[Row]:
     """Rows of a batch's results; rejected ones do not count."""
     with open(path, encoding="utf-8-sig", newline="") as file, cells_up_to(CSV_LIMIT):
         table = csv.DictReader(file)
@@ -113,7 +104,7 @@ def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
         raise ValueError(f"{path}: must have the columns {WORKER} and {ANSWERS} ({', '.join(missing)} missing)")
     for number, row in enumerate(rows, 1):
         if row.get("AssignmentStatus") != "Rejected":
-            yield [f"row {number}"], partial(_assignment, row)
+            yield [f"row {number}"], _tried(_assignment, row)
 
 
 def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:
@@ -124,7 +115,7 @@ def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:
     return _answers(content.get("survey", ""), row[WORKER] or "", [content.get("item")])
 
 
-def _of_label_studio(path: Path, survey: Survey) -> Iterator[Row]:
+def _of_label_studio(text: str, survey: Survey) -> Iterator[Row]:
     """Annotations of an export as JSON; cancelled ones do not count."""
     values = {
         (question.name, said): choice.value
@@ -132,11 +123,11 @@ def _of_label_studio(path: Path, survey: Survey) -> Iterator[Row]:
         for choice in question.choices
         for said in (choice.value, choice.label)
     }
-    for number, task in enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1):
+    for number, task in enumerate(json.loads(text), 1):
         annotations = task.get("annotations") or [] if isinstance(task, dict) else [None]
         for count, annotation in enumerate(annotations, 1):
             if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
-                yield [f"task {number}", f"annotation {count}"], partial(_annotated, task, annotation, values)
+                yield [f"task {number}", f"annotation {count}"], _tried(_annotated, task, annotation, values)
 
 
 def _annotated(task: Any, annotation: Any, values: Mapping[tuple[str, str], str]) -> JudgeAnswers:
@@ -147,12 +138,10 @@ def _annotated(task: Any, annotation: Any, values: Mapping[tuple[str, str], str]
         "id": data.get("item"), "digest": data.get("digest"), "units": [{"id": data.get("unit"), **said}],
         "seconds": annotation.get("lead_time") or 0,
     }  # fmt: skip
-    return _answers(data.get("survey", ""), _person(annotation.get("completed_by")), [item])
-
-
-def _person(completed_by: Any) -> str:
-    person = completed_by.get("email") or completed_by.get("id") if isinstance(completed_by, dict) else completed_by
-    return "" if person is None else str(person)
+    person = annotation.get("completed_by")
+    if isinstance(person, dict):
+        person = person.get("email") or person.get("id")
+    return _answers(data.get("survey", ""), "" if person is None else str(person), [item])
 
 
 def _said(results: Any, text: str, values: Mapping[tuple[str, str], str]) -> dict[str, Any]:
@@ -170,7 +159,7 @@ def _said(results: Any, text: str, values: Mapping[tuple[str, str], str]) -> dic
 
 
 def _characters(text: str, units: Any, end: str) -> int:
-    """Browsers count in units of UTF-16, of which some characters take two."""
+    # Browsers count in units of UTF-16, of which some characters take two.
     if not isinstance(units, int):
         raise ValueError(f"a mark must have its {end} as a whole number ({_shown(units)} given)")
     return len(text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", errors="ignore"))
@@ -187,10 +176,8 @@ def _shown(value: Any) -> str:
 
 
 def _answers(survey: Any, judge: str, items: list[Any]) -> JudgeAnswers:
-    content = {
-        "kind": "survey-answers", "survey": survey, "form": "", "judge": judge, "consent": True, "items": items,
-    }  # fmt: skip
-    return _judge_answers(content)
+    said = {"survey": survey, "form": "", "judge": judge, "consent": True, "items": items}
+    return _judge_answers({"kind": "survey-answers", **said})
 
 
 def _judge_answers(content: dict[str, Any]) -> JudgeAnswers:
@@ -232,26 +219,18 @@ class CountedUnit:
 
 @dataclass
 class Counted:
-    """What counts.
-
-    Attributes:
-        units: Answers, without those of judges who failed checks, and without checks.
-        judges: Everyone who handed something back to this survey.
-        left_out: What does not count, and why.
-    """
+    """What counts."""
 
     units: list[CountedUnit] = field(default_factory=list)
+    """Answers, without those of judges who failed checks, and without checks."""
     judges: list[JudgeRecord] = field(default_factory=list)
+    """Everyone who handed something back to this survey."""
     left_out: list[str] = field(default_factory=list)
+    """What does not count, and why."""
 
 
 def counted(survey: Survey, key: SurveyKey, handed: Sequence[HandedBack]) -> Counted:
     """Sorts out what does not count: each thing is named, and the rest counts.
-
-    Args:
-        survey: As it was made.
-        key: Of the same survey.
-        handed: Everything that came back.
 
     Raises:
         ValueError: The key is of another survey.
@@ -317,7 +296,11 @@ def _take(
 def _count(judge: str, items: dict[str, ItemAnswers], survey: Survey, key: SurveyKey, found: Counted) -> None:
     """A judge's answers, unless too many checks are wrong."""
     checks = [name for name in items if name in key.checks]
-    failed = [name for name in checks if not _right(items[name], key.checks[name])]
+    failed = [
+        name
+        for name in checks
+        if not any(key.checks[name].items() <= unit.answers.items() for unit in items[name].units)
+    ]
     real = [name for name in items if name in key.items]
     counts = len(failed) <= key.allowed_failures
     seconds = [items[name].seconds for name in real if items[name].seconds > 0]
@@ -353,10 +336,6 @@ def _units(judge: str, item: ItemAnswers, survey: Survey, key: SurveyKey, found:
             f"{judge}: {item.id}, {len(writers) - len(answered & set(writers))} of {len(writers)} texts lack answers; "
             "the rest counts"
         )
-
-
-def _right(item: ItemAnswers, right: dict[str, str]) -> bool:
-    return any(right.items() <= unit.answers.items() for unit in item.units)
 
 
 def _listed(ids: Iterable[str]) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from nextword.evaluation.metrics.statistics import CONFIDENCE, RESAMPLES, Combine, Interval, Statistic, bootstrap_values
+from nextword.evaluation.metrics.statistics import CONFIDENCE, RESAMPLES, Interval, Statistic, bootstrap_values
 from nextword.evaluation.survey.kinds.rating import REFERENCE
 from nextword.results.records import EvaluationResults, MetricValue
 from nextword.results.records.survey_files import Correlation, Level
@@ -38,12 +37,7 @@ class TwoLevels:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Which answers of a survey share an item or a judge; values of one crossing can be subtracted.
-
-    Attributes:
-        items: Of each answer, from 0.
-        judges: Of each answer, from 0.
-    """
+    """Which answers of a survey share an item or a judge, from 0; values of one crossing can be subtracted."""
 
     items: Int[np.ndarray, "N"]
     judges: Int[np.ndarray, "N"]
@@ -54,29 +48,13 @@ class Crossing:
         items: Int[np.ndarray, "M"] | None = None,
         judges: Int[np.ndarray, "M"] | None = None,
     ) -> TwoLevels:
-        """A statistic of M answers, summed in the three ways.
-
-        Args:
-            statistic: With the parts of each of them, (M, K).
-            items: Of the M answers; None: they are those of the crossing.
-            judges: Of the M answers.
-        """
+        """A statistic of M answers, by default those of the crossing, summed in the three ways."""
         items, judges = self.items if items is None else items, self.judges if judges is None else judges
-        cells = self._cells()
-        grouped = (
-            _summed(statistic.parts, items, int(self.items.max()) + 1),
-            _summed(statistic.parts, judges, int(self.judges.max()) + 1),
-            _summed(statistic.parts, np.searchsorted(cells, self._pairs(items, judges)), len(cells)),
-        )
-        return TwoLevels(*(replace(statistic, parts=parts) for parts in grouped))
-
-    def _pairs(self, items: Int[np.ndarray, "M"], judges: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        pairs: Int[np.ndarray, "M"] = items * (int(self.judges.max()) + 1) + judges
-        return pairs
-
-    def _cells(self) -> Int[np.ndarray, "C"]:
-        cells: Int[np.ndarray, "C"] = np.unique(self._pairs(self.items, self.judges))
-        return cells
+        number_of_items, number_of_judges = int(self.items.max()) + 1, int(self.judges.max()) + 1
+        cells = np.unique(self.items * number_of_judges + self.judges)
+        cell = np.searchsorted(cells, items * number_of_judges + judges)
+        groups = ((items, number_of_items), (judges, number_of_judges), (cell, len(cells)))
+        return TwoLevels(*(replace(statistic, parts=_summed(statistic.parts, *group)) for group in groups))
 
 
 def two_level_intervals(
@@ -91,24 +69,17 @@ def two_level_intervals(
     With one judge there are only items. Where judges are few and do not differ at all, the interval is somewhat too
     wide: it holds the truth in up to 98 % of surveys.
 
-    Args:
-        values: Over the same items and judges.
-        resamples: Draws of each kind.
-        seed: Of the draws.
-        confidence: Share of such intervals that hold the true value.
-
     Returns:
         Lower and upper end; None with fewer than two items, and where a draw leaves no value.
     """
     if not values or len(values[0].items.parts) < 2:
         return [None for _ in values]
-    several = len(values[0].judges.parts) > 1
     items = bootstrap_values([one.items for one in values], resamples, seed)
-    if not several:
-        judges = cells = np.tile(np.array([[one.value] for one in values]), (1, resamples))
-    else:
+    if len(values[0].judges.parts) > 1:
         judges = bootstrap_values([one.judges for one in values], resamples, seed + 1)
         cells = bootstrap_values([one.cells for one in values], resamples, seed + 2)
+    else:
+        judges = cells = np.tile(np.array([[one.value] for one in values]), (1, resamples))
     sizes = tuple(len(level.parts) for level in (values[0].items, values[0].judges, values[0].cells))
     return [
         _interval(one.value, (items[at], judges[at], cells[at]), sizes, confidence) for at, one in enumerate(values)
@@ -151,14 +122,10 @@ def _summed(parts: Float[np.ndarray, "M K"], groups: Int[np.ndarray, "M"], size:
 
 def _less(first: Statistic, second: Statistic) -> Statistic:
     width = first.parts.shape[1]
-    combine = partial(_difference, first=first.combine, second=second.combine, width=width)
-    return Statistic(np.concatenate([first.parts, second.parts], axis=1), combine)
-
-
-def _difference(
-    totals: Float[np.ndarray, "... K"], first: Combine, second: Combine, width: int
-) -> Float[np.ndarray, "..."]:
-    return first(totals[..., :width]) - second(totals[..., width:])
+    return Statistic(
+        np.concatenate([first.parts, second.parts], axis=1),
+        lambda totals: first.combine(totals[..., :width]) - second.combine(totals[..., width:]),
+    )
 
 
 # -- How far judges agree: Krippendorff's alpha, and the share of pairs of judges who say the same.
@@ -167,9 +134,7 @@ def _difference(
 def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
     """Krippendorff's alpha (Krippendorff, 2004, ch. 11), by the ``krippendorff`` package.
 
-    Args:
-        codes: What each judge said of each unit, as a number; NaN where nothing.
-        level: Scale of the answers.
+    ``codes`` are what each judge said of each unit, as a number; NaN where nothing.
 
     Returns:
         1 for perfect agreement, 0 for that of chance; None where nothing was judged twice or all answers are the same.
@@ -207,10 +172,7 @@ def coded(
 ) -> Float[np.ndarray, "J U"]:
     """Answers as a table of judges and units.
 
-    Args:
-        answers: Judge, unit (with its item) and value.
-        values: All values of the question, in order; their numbers where the scale is that of numbers.
-        level: Scale of the answers.
+    ``values`` are all of the question, in order; their numbers where the scale is that of numbers.
     """
     judges = {name: at for at, name in enumerate(dict.fromkeys(judge for judge, _, _ in answers))}
     units = {name: at for at, name in enumerate(dict.fromkeys(unit for _, unit, _ in answers))}
@@ -233,14 +195,12 @@ def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tup
     Where judges rated the reference too, its automatic measures are those of the human row: it is one system more
     for every measure that the human row has.
 
-    Args:
-        people: What people said.
-        automatic: What ``nextword evaluate`` measured.
-
     Returns:
         A correlation for each two measures, and why there is none.
     """
-    measured = _measured(automatic)
+    # People's own texts have the name that they have in a survey.
+    measured = {} if automatic.human is None else {REFERENCE: automatic.human.values}
+    measured |= {one.name: one.values for one in automatic.systems}
     common = [one.name for one in people.systems if one.name in measured]
     if len(common) < FEWEST:
         return [], (
@@ -248,12 +208,6 @@ def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tup
             f"{FEWEST} or more of the same names"
         )
     return list(_each(people, automatic, measured, common)), None
-
-
-def _measured(automatic: EvaluationResults) -> dict[str, dict[str, MetricValue]]:
-    """What was measured of each system; people's own texts have the name that they have in a survey."""
-    human = {} if automatic.human is None else {REFERENCE: automatic.human.values}
-    return human | {one.name: one.values for one in automatic.systems}
 
 
 def _each(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from nextword.evaluation.metrics.statistics import RESAMPLES, Statistic, holm, paired_tests
-from nextword.evaluation.survey.kinds import registry
+from nextword.evaluation.metrics.statistics import RESAMPLES, Statistic, paired_tests
+from nextword.evaluation.survey.kinds import Kind, registry
 from nextword.evaluation.survey.kinds.kind import ONE_TEXT, AnswerMeasure, Judgements
 from nextword.evaluation.survey.outputs import KEY, SURVEY
 from nextword.evaluation.survey.read_answers import Counted, CountedUnit, counted, read_answers
@@ -22,10 +23,10 @@ from nextword.evaluation.survey.statistics import (
     percent_agreement,
     two_level_intervals,
 )
+from nextword.evaluation.system_statistics import pair_records
 from nextword.results.records import Environment, EvaluationResults, MetricValue, PairRecord, SampleFile, SystemRecord
 from nextword.results.records.survey_files import Agreement, Question, Survey, SurveyKey, SurveyResults, WinTieLose
 
-Score = Callable[[Question, Judgements], list[AnswerMeasure]]
 Levels = dict[str, dict[str, TwoLevels]]
 """By measure and system."""
 
@@ -39,12 +40,8 @@ def survey_results(
 ) -> SurveyResults:
     """The results of a survey.
 
-    Args:
-        folder: Where ``make`` wrote it, with the key.
-        answers: Files that judges or platforms handed back.
-        automatic: ``results.json`` of ``nextword evaluate`` on the same systems.
-        resamples: Draws of the bootstrap.
-        command: The command line that repeats this.
+    ``folder`` is where ``make`` wrote it, with the key, ``answers`` are files that judges or platforms handed back, and
+    ``automatic`` is ``results.json`` of ``nextword evaluate`` on the same systems.
 
     Raises:
         ValueError: No survey or key there, no answer that counts, or a missing package.
@@ -59,9 +56,8 @@ def survey_results(
             f"answers: must have some that count ({why}); give files that judges of this survey handed back"
         )
     kind = registry.get(survey.asks)
-    maker = kind(kind.Config())
-    crossing, scored = _scored(survey, found, maker.scored)
-    judged = _judged(survey, key, crossing, scored, resamples, command)
+    scored = _scored(survey, found, kind(kind.Config()))
+    judged = _judged(survey, key, _rows(found.units, found), scored, resamples, command)
     linked = ([], None) if automatic is None else correlations(judged, EvaluationResults.load(automatic))
     return SurveyResults(
         asks=survey.asks,
@@ -78,26 +74,21 @@ def survey_results(
     )
 
 
-def _indexed(found: Counted) -> tuple[dict[str, int], dict[str, int]]:
+def _rows(units: Sequence[CountedUnit], found: Counted) -> Crossing:
     items = {name: at for at, name in enumerate(dict.fromkeys(one.item for one in found.units))}
     judges = {name: at for at, name in enumerate(dict.fromkeys(one.judge for one in found.units))}
-    return items, judges
-
-
-def _rows(units: Sequence[CountedUnit], found: Counted) -> Crossing:
-    items, judges = _indexed(found)
     return Crossing(np.array([items[one.item] for one in units]), np.array([judges[one.judge] for one in units]))
 
 
-def _scored(survey: Survey, found: Counted, score: Score) -> tuple[Crossing, list[AnswerMeasure]]:
-    crossing = _rows(found.units, found)
+def _scored(survey: Survey, found: Counted, kind: Kind) -> list[AnswerMeasure]:
     scored: list[AnswerMeasure] = []
     for question in survey.questions:
         units = [one for one in found.units if question.name in one.said.answers]
         rows = _rows(units, found)
         values = [one.said.answers[question.name] for one in units]
-        scored += score(question, Judgements(values, [one.writers for one in units], rows.items, rows.judges))
-    return crossing, scored
+        judged = Judgements(values, [one.writers for one in units], rows.items, rows.judges)
+        scored += kind.scored(question, judged)
+    return scored
 
 
 def _judged(
@@ -143,9 +134,7 @@ def _judged(
 
 
 def _value(value: float, unit: str, n: int, interval: tuple[float, float] | None) -> MetricValue:
-    low, high = (None, None) if interval is None else interval
-    if low is not None and high is not None:
-        low, high = _possible((low, high), unit, least=0.0)
+    low, high = (None, None) if interval is None else _possible(interval, unit, least=0.0)
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
 
@@ -169,20 +158,12 @@ def _tests(scored: list[AnswerMeasure], levels: Levels, names: list[str], resamp
     intervals = two_level_intervals([a.less(b) for a, b in zip(one, other, strict=True)], resamples)
     tests = paired_tests([a.items for a in one], [b.items for b in other], resamples)
     units = {each.key: each.measure.unit for each in scored}
-    intervals = [
-        None if ends is None else _possible(ends, units[key], least=-1.0)
-        for (key, _, _), ends in zip(pairs, intervals, strict=True)
-    ]
-    known = [(*pair, test, ends) for pair, test, ends in zip(pairs, tests, intervals, strict=True) if test is not None]
-    corrected = holm([test.p_permutation for *_, test, _ in known])
-    return [
-        PairRecord(
-            measure=key, first=first, second=second, difference=test.difference,
-            low=None if ends is None else ends[0], high=None if ends is None else ends[1],
-            p_bootstrap=test.p_bootstrap, p_permutation=test.p_permutation, p_holm=p,
-        )
-        for (key, first, second, test, ends), p in zip(known, corrected, strict=True)
-    ]  # fmt: skip
+    found = []
+    for pair, test, interval in zip(pairs, tests, intervals, strict=True):
+        if test is not None:
+            ends = None if interval is None else _possible(interval, units[pair[0]], least=-1.0)
+            found.append((*pair, replace(test, interval=ends)))
+    return pair_records(found)
 
 
 def _duels(survey: Survey, judged: EvaluationResults) -> list[WinTieLose]:

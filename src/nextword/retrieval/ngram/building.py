@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int, UInt, UInt8
@@ -28,20 +28,15 @@ UNFINISHED = ".building"
 BETWEEN = 0
 """Stands before, between and after documents; token ``t`` is stored as ``t + 1``."""
 
-_FILES = (STREAM, ORDER, STARTS, NAMES)
 _AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text whose tokens are stored.
-
-    Attributes:
-        name: What reports call it.
-        ids: Its tokens.
-    """
+    """A text whose tokens are stored."""
 
     name: str
+    """What reports call it."""
     ids: Sequence[int] | Int[np.ndarray, "T"]
 
 
@@ -59,13 +54,9 @@ def build_text_memory(
     A build that is stopped leaves nothing that could be read, and begins again. A folder that holds the same corpus is
     left as it is. Sorting takes 5 times the bytes of the tokens in memory (2 or 3 bytes a token).
 
-    Args:
-        documents: Texts as tokens; read once, so they may be more than fit into memory.
-        out: Folder to write.
-        vocab_size: Tokens are below this.
-        tokenizer: Fingerprint of the tokenizer.
-        data: Where the documents are from.
-        command: What the owner of the folder does, for others that want to write to it.
+    Documents are read once, so they may be more than fit into memory; their tokens are below ``vocab_size``.
+    ``tokenizer`` is the fingerprint of what made them, and ``command`` what the owner of the folder does, for others
+    that want to write to it.
 
     Raises:
         ValueError: No token, a token outside the vocabulary, too many tokens, or a folder that holds another corpus.
@@ -81,9 +72,9 @@ def build_text_memory(
         try:
             with disk_full_explained(out):
                 unfinished.mkdir()
-                corpus = _write_stream(documents, unfinished, vocab_size)
-                _write_order(unfinished, corpus, token_bytes(vocab_size))
-                for name in _FILES:
+                tokens, stored, empty = _write_stream(documents, unfinished, vocab_size)
+                _write_order(unfinished, tokens - stored, token_bytes(vocab_size))
+                for name in (STREAM, ORDER, STARTS, NAMES):
                     (unfinished / name).replace(out / name)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -91,17 +82,16 @@ def build_text_memory(
             tokenizer=tokenizer,
             vocab_size=vocab_size,
             data=list(data),
-            documents=corpus.documents,
-            empty=corpus.empty,
-            tokens=corpus.tokens,
-            places=corpus.tokens - corpus.documents,
+            documents=stored,
+            empty=empty,
+            tokens=tokens,
+            places=tokens - stored,
         )
         manifest.save(out / MANIFEST)
     return manifest
 
 
 def _same(found: TextManifest, out: Path, vocab_size: int, tokenizer: str, data: Sequence[str]) -> TextManifest:
-    """What is there already, where it is what was asked for."""
     given = {"tokenizer": tokenizer, "vocab_size": vocab_size, "data": list(data)}
     changed = [name for name, value in given.items() if getattr(found, name) != value]
     if changed:
@@ -110,33 +100,31 @@ def _same(found: TextManifest, out: Path, vocab_size: int, tokenizer: str, data:
     return found
 
 
-@dataclass(frozen=True)
-class _Corpus:
-    tokens: int
-    documents: int
-    empty: int
+def _write_stream(documents: Iterable[Document], folder: Path, vocab_size: int) -> tuple[int, int, int]:
+    """The tokens of all documents, last one first, where each document begins, and what it is called.
 
-    @property
-    def length(self) -> int:
-        return self.tokens + self.documents + 1
-
-
-def _write_stream(documents: Iterable[Document], folder: Path, vocab_size: int) -> _Corpus:
-    """The tokens of all documents, last one first, where each document begins, and what it is called."""
+    Returns:
+        How many tokens, documents that have some, and empty ones.
+    """
     stored = np.dtype(np.uint16 if token_bytes(vocab_size) == 2 else np.uint32)
     starts: list[int] = []
     names: list[str] = []
     empty, length = 0, 1
     forward = folder / "forward"
     with forward.open("wb") as file:
-        _put(file, np.full(1, BETWEEN, dtype=stored))
+        file.write(np.full(1, BETWEEN, dtype=stored).tobytes())
         for document in documents:
             ids = np.asarray(document.ids, dtype=np.int64)
             if not len(ids):
                 empty += 1
                 continue
-            _expect_tokens(ids, vocab_size, document.name)
-            _put(file, np.append(ids + 1, BETWEEN).astype(stored))
+            low, high = int(ids.min()), int(ids.max())
+            if low < 0 or high >= vocab_size:
+                raise ValueError(
+                    f"{document.name}: must have tokens from 0 to {vocab_size - 1} ({low if low < 0 else high} given); "
+                    "is the tokenizer the model's?"
+                )
+            file.write(np.append(ids + 1, BETWEEN).astype(stored).tobytes())
             starts.append(length)
             names.append(document.name)
             length += len(ids) + 1
@@ -149,20 +137,7 @@ def _write_stream(documents: Iterable[Document], folder: Path, vocab_size: int) 
     forward.unlink()
     write_array(folder / STARTS, np.array(starts, dtype=np.int64))
     write_atomically(folder / NAMES, json.dumps(names, ensure_ascii=False))
-    return _Corpus(length - 1 - len(starts), len(starts), empty)
-
-
-def _put(file: IO[bytes], tokens: UInt[np.ndarray, "T"]) -> None:
-    file.write(tokens.tobytes())
-
-
-def _expect_tokens(ids: Int[np.ndarray, "T"], vocab_size: int, name: str) -> None:
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= vocab_size:
-        raise ValueError(
-            f"{name}: must have tokens from 0 to {vocab_size - 1} ({low if low < 0 else high} given); is the tokenizer "
-            "the model's?"
-        )
+    return length - 1 - len(starts), len(starts), empty
 
 
 def _reverse(source: Path, target: Path, stored: np.dtype, length: int) -> None:
@@ -175,7 +150,7 @@ def _reverse(source: Path, target: Path, stored: np.dtype, length: int) -> None:
 
 
 def _on_disk(path: Path, stored: np.dtype, length: int) -> np.memmap:
-    """A new file as an array, with room taken on the disk: where a mapped file finds none, the process is killed."""
+    # Room is taken on the disk at once: where a mapped file finds none, the process is killed.
     array = np.lib.format.open_memmap(path, mode="w+", dtype=stored, shape=(length,))
     if hasattr(os, "posix_fallocate"):  # not on macOS
         with path.open("r+b") as file:
@@ -183,10 +158,9 @@ def _on_disk(path: Path, stored: np.dtype, length: int) -> np.memmap:
     return array
 
 
-def _write_order(folder: Path, corpus: _Corpus, width: int) -> None:
+def _write_order(folder: Path, places: int, width: int) -> None:
     """The places that have a token there and one after it, sorted."""
     stream = np.load(folder / STREAM, mmap_mode="r")
-    places = corpus.tokens - corpus.documents
     order = _on_disk(folder / ORDER, np.dtype(np.uint32), places)
     done = 0
     for part in sorted_places(stream, width):
@@ -202,20 +176,15 @@ def _write_order(folder: Path, corpus: _Corpus, width: int) -> None:
 
 Result = TypeVar("Result")
 
-LIBRARY, EXTRA = "pydivsufsort", "text-memory"
-
 LARGEST = 2**31 - 1
 """Bytes that are sorted with 4-byte places; more would take 8 bytes for each of them in memory."""
 
 
 def expect_sorter() -> None:
-    """Passes where places can be sorted.
-
-    Raises:
-        ValueError: The library that does it is missing.
-    """
-    if missing([LIBRARY]):
-        raise ValueError(f"text memory: must have {LIBRARY} to sort a corpus (not installed); {install(EXTRA)}")
+    """Raises ValueError where the library that sorts places is missing."""
+    if missing(["pydivsufsort"]):
+        how = install("text-memory")
+        raise ValueError(f"text memory: must have pydivsufsort to sort a corpus (not installed); {how}")
 
 
 def token_bytes(vocab_size: int) -> int:
@@ -232,10 +201,6 @@ def sorted_places(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.
 
     The order is that of libdivsufsort over the bytes of the tokens, the most significant one first: among places where
     a token begins it is the order of the tokens.
-
-    Args:
-        stream: Tokens.
-        width: Bytes of each, as ``token_bytes`` says.
 
     Raises:
         ValueError: The stream is too long, or the sorter is missing.
@@ -255,7 +220,7 @@ def sorted_places(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.
 
 
 def _interruptible(work: Callable[[], Result]) -> Result:
-    """What the work gives, in a thread of its own: Ctrl-C is heard while it goes on, and does not wait for it."""
+    # In a thread of its own: Ctrl-C is heard while it goes on, and does not wait for it.
     done: Future[Result] = Future()
 
     def run() -> None:

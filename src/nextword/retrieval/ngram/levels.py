@@ -25,19 +25,16 @@ _AT_ONCE = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What was found for N contexts, at J levels.
-
-    Attributes:
-        length: Tokens of the longest match; 0 where the last token does not occur.
-        level_length: Tokens of each level's match; 0 where there is no such level.
-        low: Where its places begin in the order of the corpus.
-        high: Where they end; ``high - low`` is how often the match occurs with a token after it.
-    """
+    """What was found for N contexts, at J levels."""
 
     length: Int[np.ndarray, "N"]
+    """Tokens of the longest match; 0 where the last token does not occur."""
     level_length: Int[np.ndarray, "N J"]
+    """Tokens of each level's match; 0 where there is no such level."""
     low: Int[np.ndarray, "N J"]
+    """Where its places begin in the order of the corpus."""
     high: Int[np.ndarray, "N J"]
+    """Where they end; ``high - low`` is how often the match occurs with a token after it."""
 
     @classmethod
     def joined(cls, parts: Sequence[Found]) -> Found:
@@ -74,7 +71,7 @@ class Found:
 
 
 def _parts(counts: Int[np.ndarray, "N"]) -> Iterator[slice]:
-    """Rows that have a bounded number of places together."""
+    # rows that have a bounded number of places together
     ends, begin = counts.cumsum(), 0
     while begin < len(counts):
         done = ends[begin - 1] if begin else 0
@@ -101,14 +98,7 @@ def ranks_of(
 def find_levels(
     index: TextIndex, contexts: LastTokens, evidence: tuple[int, ...] = EVIDENCE, limit: int = LIMIT
 ) -> Found:
-    """Looks up the last tokens of contexts, all at once.
-
-    Args:
-        index: The corpus.
-        contexts: What comes before the tokens that are asked for.
-        evidence: How often the match of each level occurs at least, in rising order.
-        limit: How often a match of a level occurs at most.
-    """
+    """Looks up the last tokens of contexts, all at once."""
     count, levels = len(contexts), len(evidence)
     length = np.zeros(count, dtype=np.int64)
     level_length, low, high = (np.zeros((count, levels), dtype=np.int64) for _ in range(3))
@@ -260,13 +250,8 @@ def fit_match_weights(
     The likelihood of a mixture is concave in its weights, so there is one best value, and expectation maximisation from
     even weights goes to it: the same numbers every time.
 
-    Args:
-        log_head: Log-probability of each token by the head alone.
-        levels: Its probability by each level, from ``Found.probabilities``.
-        found: The levels.
-        evidence: Those that ``found`` was looked up with.
-        limit: Likewise.
-        lengths: Shortest match of each group.
+    ``log_head`` has the log-probability of each token by the head alone, and ``levels`` its probability by each level
+    of ``found``, which was looked up with this ``evidence`` and ``limit``.
 
     Raises:
         ValueError: There is no token, or the head says that one is impossible.

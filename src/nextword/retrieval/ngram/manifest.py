@@ -67,11 +67,7 @@ class TextManifest(Record):
 
     @classmethod
     def of(cls, folder: str | Path) -> TextManifest:
-        """That of a folder.
-
-        Raises:
-            ValueError: There is none: the folder holds something else, or was not finished.
-        """
+        """That of a folder; ValueError where it holds something else, or was not finished."""
         path = Path(folder) / MANIFEST
         if not path.is_file():
             raise ValueError(
@@ -81,11 +77,7 @@ class TextManifest(Record):
         return cls.load(path)
 
     def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-        """Passes where the corpus was made with this tokenizer.
-
-        Raises:
-            ValueError: It was made with another.
-        """
+        """Raises ValueError where the corpus was made with another tokenizer."""
         found = tokenizer_fingerprint(tokenizer)
         if found != self.tokenizer:
             name = tokenizer.name_or_path or type(tokenizer).__name__
@@ -95,11 +87,7 @@ class TextManifest(Record):
             )
 
     def expect_vocabulary(self, size: int, folder: str | Path) -> None:
-        """Passes where a model has all tokens that may be stored.
-
-        Raises:
-            ValueError: It has fewer.
-        """
+        """Raises ValueError where a model has fewer tokens than may be stored."""
         if size < self.vocab_size:
             raise ValueError(
                 f"{folder}: must be of a model with {self.vocab_size:,} tokens or more ({size:,} given); build it "

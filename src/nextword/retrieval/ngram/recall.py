@@ -23,25 +23,17 @@ SOURCE = "text"
 
 @dataclass(frozen=True)
 class Origin:
-    """A place of the corpus that a token's probability came from.
-
-    Attributes:
-        place: Where the token stands.
-        share: The part of its probability that came from there.
-    """
+    """A place of the corpus that a token's probability came from."""
 
     place: StoredPlace
+    """Where the token stands."""
     share: float
+    """The part of its probability that came from there."""
 
 
 @dataclass(frozen=True)
 class TextMemory:
-    """A corpus with the weights of its matches.
-
-    Attributes:
-        index: The corpus.
-        weights: How much each level of a match counts.
-    """
+    """A corpus, and how much each level of a match counts."""
 
     index: TextIndex
     weights: MatchWeights
@@ -52,10 +44,7 @@ class TextMemory:
     ) -> TextMemory:
         """A corpus and weights from disk.
 
-        Args:
-            folder: What ``build_text_memory`` wrote.
-            weights: A file of ``MatchWeights``.
-            tokenizer: That of the model which will read it; None to trust that it is the same.
+        Without ``tokenizer``, that of the model which will read it is trusted to be the same.
 
         Raises:
             ValueError: One of them is not there or damaged, or was made with another tokenizer.
@@ -76,13 +65,7 @@ class TextMemory:
         return find_levels(self.index, contexts, self.weights.evidence, self.weights.limit)
 
     def origins(self, context: Int[np.ndarray, "T"], token: int, most: int = 5) -> list[Origin]:
-        """Places of the corpus that a token's mass after a context came from, those with most of it first.
-
-        Args:
-            context: The tokens before it.
-            token: The token.
-            most: Places that are named.
-        """
+        """The ``most`` places of the corpus that most of a token's mass after a context came from."""
         last = len(context) - 1
         if last < 0:
             return []
@@ -96,12 +79,6 @@ class TextMemory:
 
 def recalled(base: NextToken, memory: TextMemory, found: Found, dtype: torch.dtype = torch.float32) -> PointerMixture:
     """A head's distribution mixed with what a corpus says, as tokens that were retrieved.
-
-    Args:
-        base: At N positions.
-        memory: The corpus.
-        found: What it has for the context of each position.
-        dtype: Of the head's log-probabilities.
 
     Raises:
         ValueError: The head has fewer tokens than may be stored.

@@ -24,15 +24,12 @@ ABOVE = 1 << 40
 
 @dataclass(frozen=True)
 class StoredPlace:
-    """Where a token stands in the corpus.
-
-    Attributes:
-        document: Name of its document.
-        offset: Tokens before it there.
-    """
+    """Where a token stands in the corpus."""
 
     document: str
+    """Name of its document."""
     offset: int
+    """Tokens before it there."""
 
 
 class TextIndex:
@@ -41,9 +38,6 @@ class TextIndex:
     Files are mapped into memory, so that only what is looked at is read. A place stands for the token there, as the
     last one of a context; places with the same last tokens are next to each other. The last tokens of a query are given
     last one first, each plus one, and end with ``BELOW`` or ``ABOVE``.
-
-    Args:
-        folder: What ``build_text_memory`` wrote.
 
     Raises:
         ValueError: The folder is no finished memory, or a file of it is missing or cut off.
@@ -67,8 +61,7 @@ class TextIndex:
         return np.asarray(found)
 
     def __len__(self) -> int:
-        """Places that have a token after them."""
-        return len(self._order)
+        return len(self._order)  # places that have a token after them
 
     @cached_property
     def names(self) -> list[str]:
@@ -85,13 +78,7 @@ class TextIndex:
         low: Int[np.ndarray, "M"] | None = None,
         high: Int[np.ndarray, "M"] | None = None,
     ) -> Int[np.ndarray, "M"]:
-        """How many places in the order come before each query.
-
-        Args:
-            queries: Last tokens, last one first.
-            low: It is known to be this or more.
-            high: It is known to be this or less.
-        """
+        """How many places in the order come before each query."""
         low = np.zeros(len(queries), dtype=np.int64) if low is None else low.astype(np.int64)
         high = np.full(len(queries), len(self), dtype=np.int64) if high is None else high.astype(np.int64)
         while len(open_ := np.flatnonzero(low < high)):
@@ -157,10 +144,6 @@ class TextIndex:
 
         Contexts are answered in groups: their numbers, their last tokens as a query that is longer than the match
         (unless the context is not), where the query stands in the order, and the length of the match.
-
-        Args:
-            contexts: What comes before the tokens that are asked for.
-            start: Tokens that are compared at first; four times as many where all of them match.
         """
         groups = []
         rows, length = np.arange(len(contexts)), start
@@ -246,11 +229,6 @@ def expect_held_out(index: TextIndex, name: str, ids: Int[np.ndarray, "T"]) -> N
 
     The text is cut into runs of ``RUN`` tokens, and each is looked up. Names, quotations and headings that a new text
     shares with the corpus are shorter or few.
-
-    Args:
-        index: The corpus.
-        name: What the text is called.
-        ids: Its tokens.
 
     Raises:
         ValueError: More than half of its runs stand in the corpus; says where.

@@ -87,9 +87,6 @@ class Faithfulness(Kind):
     instructions = INSTRUCTIONS
     difference = "share of sentences"
 
-    def check_systems(self, names: Sequence[str]) -> None:
-        """Any number."""
-
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
@@ -101,15 +98,12 @@ class Faithfulness(Kind):
         drawn = self.draw(written, rng, "documents with a summary by every system")
         empty = len(prompts) - len(written)
         notes = [f"{empty} documents left out: a system wrote no summary"] if empty else []
-        cut = [(prompt, *self._sentences(prompts[prompt])) for prompt in drawn]
-        vectors = self._vectors([(document, summaries) for _, document, summaries in cut], encode)
-        return [self._item(prompt, document, summaries, vectors) for prompt, document, summaries in cut], notes
-
-    @staticmethod
-    def _sentences(samples: Mapping[str, Sample]) -> tuple[list[str], dict[str, list[str]]]:
-        """Those of the document, and those of each summary."""
-        document = sentences_of(next(iter(samples.values())).need("source", "a faithfulness survey"))
-        return document, {name: sentences_of(sample.need("text", "a survey")) for name, sample in samples.items()}
+        cut = []
+        for samples in map(prompts.__getitem__, drawn):
+            document = sentences_of(next(iter(samples.values())).need("source", "a faithfulness survey"))
+            cut.append((document, {name: sentences_of(one.need("text", "a survey")) for name, one in samples.items()}))
+        vectors = self._vectors(cut, encode)
+        return [self._item(prompt, *one, vectors) for prompt, one in zip(drawn, cut, strict=True)], notes
 
     def _vectors(self, cut: Sequence[tuple[list[str], dict[str, list[str]]]], encode: Encode) -> Encode:
         """Looks up vectors of sentences, which are all encoded at once; none where every document is shown whole."""
@@ -168,16 +162,7 @@ class Faithfulness(Kind):
 
 
 def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:
-    """Items with their right answers, one for each line of a file of JSON lines.
-
-    Args:
-        path: Lines {"source": ..., "text": ..., "answers": {QUESTION: ANSWER}}; questions that a line leaves out may
-            be answered in any way.
-        questions: Of the survey.
-
-    Raises:
-        ValueError: The file cannot be read, has no line, or one without these keys or with another question or answer.
-    """
+    """Items with their right answers, one a line; questions that a line leaves out may be answered in any way."""
     choices = {question.name: [choice.value for choice in question.choices] for question in questions}
     found = []
     for line in json_lines(path, "qualification"):

@@ -60,9 +60,9 @@ class Kind(ABC):
     def __init__(self, config: Any) -> None:
         self.config = config
 
-    @abstractmethod
     def check_systems(self, names: Sequence[str]) -> None:
-        """Raises ValueError where so many systems cannot be judged in this way."""
+        """Raises ValueError where these systems cannot be judged in this way; here, any number can."""
+        return
 
     @abstractmethod
     def drafts(
@@ -172,12 +172,6 @@ def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, 
 
     Similarity is the cosine of sentence vectors. A document of no more than ``count`` sentences is taken whole, and
     nothing is encoded.
-
-    Args:
-        sentences: Of a summary.
-        document: Its sentences.
-        count: How many are wanted.
-        encode: Gives a vector for each text, (N, D).
     """
     if len(document) <= count:
         return [list(range(len(document))) for _ in sentences]

@@ -86,20 +86,18 @@ class Rating(Kind):
             first = next(iter(samples.values()))
             texts = {name: sample.need("text", "a survey") for name, sample in samples.items()}
             if config.reference:
-                texts[REFERENCE] = first.need(
-                    "references", "a rating with the reference (reference=false leaves it out)"
-                )[0]
+                why = "a rating with the reference (reference=false leaves it out)"
+                texts[REFERENCE] = first.need("references", why)[0]
             groups = [
                 DraftGroup({ONE_TEXT: name}, [DraftUnit([Passage(title="", lines=[text.strip()])])])
                 for name, text in texts.items()
             ]
-            items.append(DraftItem(prompt, [self._topic(first)] if config.show_prompt else [], groups))
+            passages = []
+            if config.show_prompt:
+                why = "a rating that shows the topic (show_prompt=false hides it)"
+                passages.append(Passage(title="Topic", lines=[first.auxiliary or first.need("prompt", why)]))
+            items.append(DraftItem(prompt, passages, groups))
         return items, []
-
-    @staticmethod
-    def _topic(sample: Sample) -> Passage:
-        text = sample.auxiliary or sample.need("prompt", "a rating that shows the topic (show_prompt=false hides it)")
-        return Passage(title="Topic", lines=[text])
 
     def questions(self) -> list[Question]:
         """Fluency and topic coherence."""
