@@ -111,9 +111,6 @@ class SequenceUpdates(nn.Module):
 
     Differs from the published code: the last n-gram of a continuation is looked at too; gradients do not vanish where
     p rounds to 1.
-
-    Args:
-        config: The settings.
     """
 
     step: Int[Tensor, ""]
@@ -146,12 +143,7 @@ class SequenceUpdates(nn.Module):
 
         A token update's sum is divided by the targets of all micro-batches and processes of an optimiser step. A mean
         over a continuation is in no such sum, so it counts once for every target that its micro-batch would have had.
-
-        Args:
-            head: The model's.
-            context: At the positions of ``written.asked``.
-            written: The continuations.
-            targets: How many targets the batch has.
+        The context is at the positions of ``written.asked``.
         """
         asked = written.asked
         complement = head(context).log_complement(written.tokens[asked][:, None])[:, 0]
