@@ -73,15 +73,7 @@ def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512
 
 @contextlib.contextmanager
 def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[int]], int]]:
-    """For the block, the model has an empty store of its own; then what it had before.
-
-    Args:
-        opened: With the head ``knn``.
-        most: As for ``remember_recent``.
-
-    Yields:
-        ``grow_by_tokens`` of this model.
-    """
+    """For the block, the model has an empty store of its own, and yields its ``grow_by_tokens``."""
     head = _knn(opened)
     before = head.recent
     remember_recent(opened, most)
