@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -76,14 +76,7 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Of texts.
-
-        Args:
-            texts: In tokens of a model, N together.
-            log_probs: What it said of each token.
-            unit: That of each token.
-            breakdowns: What tells them apart.
-        """
+        """Of texts with N tokens together, ``unit`` being that of each token."""
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])
@@ -104,10 +97,9 @@ class BlockSums:
         )
 
     def plus(self, other: BlockSums) -> BlockSums:
-        """New sums, so that an interruption finds the old ones or the new ones, never a half.
+        """With those of ``other`` units, which are among these.
 
-        Args:
-            other: Of units that are among these.
+        New sums, so that an interruption finds the old ones or the new ones, never a half.
         """
         rows = slice(other.first - self.first, other.first - self.first + len(other.nats))
         return BlockSums(
@@ -157,11 +149,7 @@ class BlockSums:
 
     def rest(self) -> dict[str, Any]:
         """All that is in no array, as JSON can write it."""
-        return {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name in ("first", "names", "digests", "cut_sources", "prompts")
-        }
+        return {name: getattr(self, name) for name in ("first", "names", "digests", "cut_sources", "prompts")}
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> BlockSums:
@@ -208,8 +196,6 @@ class Units:
     """Texts, pieces of texts, or several of either that stand together.
 
     Attributes:
-        name: What they are, for reports.
-        count: How many there are.
         joined: Texts in a unit, where texts are units.
         piece: Bytes of a piece; None: texts are units.
         begins: Number of the first piece of each text, where pieces are units.
