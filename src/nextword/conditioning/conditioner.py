@@ -109,11 +109,9 @@ class Conditioner(nn.Module, ABC):
 
     @abstractmethod
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """What the steps need of an auxiliary text, by name, (B, ...) each.
+        """What the steps need of an auxiliary text, by name, (B, ...) each, from the encoder's last hidden states.
 
-        Args:
-            states: Last hidden state of the encoder.
-            valid: False at padding; every row has a token.
+        ``valid`` is False at padding; every row has a token.
         """
 
     def place_in(self, backbone: Any) -> None:

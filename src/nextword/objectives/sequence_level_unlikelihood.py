@@ -76,22 +76,15 @@ class SequenceModifier(Modifier):
 
 @dataclass(frozen=True)
 class Written:
-    """What the model wrote after R prefixes.
-
-    Args:
-        tokens: The continuations.
-        repeated: Tokens in an n-gram that stood earlier in the same continuation.
-    """
+    """What the model wrote after R prefixes; repeated are tokens in an n-gram that stood earlier in it."""
 
     tokens: Int[Tensor, "R S"]
     repeated: Bool[Tensor, "R S"]
 
     @property
     def asked(self) -> Bool[Tensor, "R S"]:
-        """Tokens whose probability is needed: the repeated ones, or one where there is none.
-
-        That one counts nothing, but gives every parameter a gradient, which distributed training waits for.
-        """
+        """Tokens whose probability is needed: the repeated ones, or one where there is none."""
+        # that one counts nothing, but gives every parameter a gradient, which distributed training waits for
         first = torch.zeros_like(self.repeated)
         first[:1, :1] = True
         return torch.where(self.repeated.any(), self.repeated, first)

@@ -22,9 +22,7 @@ from nextword.retrieval import RecentKeys
 def remember_recent(model: AnyModel, most: int) -> None:
     """Gives a model with the head ``knn`` an empty store of its own, in memory, beside the one on the disk.
 
-    Args:
-        model: With the head ``knn``.
-        most: Tokens that are remembered; the oldest are forgotten first.
+    Of its ``most`` tokens the oldest are forgotten first.
 
     Raises:
         ValueError: The model has another head.

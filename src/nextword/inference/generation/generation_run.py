@@ -173,12 +173,8 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; what an interrupted run has written already is not written again.
 
-    Args:
-        run: What is to be written.
-        out: A folder, or the one file (``.jsonl``) of a run with one pass.
-        scored: Whether the references are scored.
-        progress: Told the share that is done, first that of an earlier run.
-        command: For the message that another process gets.
+    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` is told the share
+    that is done, first that of an earlier run; the message that another process gets names the command.
 
     Raises:
         ValueError: A file there is of another run, another process writes there, or references are missing.
@@ -293,11 +289,7 @@ RUN = "run"
 
 
 class PartialSamples:
-    """The file of one pass.
-
-    Args:
-        path: Where the samples file is to be.
-        run: What makes its texts what they are: model, prompts, decoding, seed, lengths.
+    """The file of one pass of a run.
 
     Raises:
         ValueError: The file, or its unfinished part, is of another run, with the differences named, or is none of ours.

@@ -84,11 +84,8 @@ class RowSampler(LogitsProcessor):
 class RowwiseLoop:
     """Greedy search and sampling as transformers does them, with what each row draws taken from its own stream.
 
-    An instance is what ``generate`` takes as ``custom_generate``.
-
-    Attributes:
-        uniform: A number for each row and new token; None: nothing is drawn.
-        streamer: Is handed each token as it is chosen, the prompt not.
+    An instance is what ``generate`` takes as ``custom_generate``. Without numbers nothing is drawn; a streamer is
+    handed each token as it is chosen, the prompt not.
     """
 
     uniform: Float[Tensor, "B T"] | None

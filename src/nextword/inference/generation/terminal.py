@@ -213,8 +213,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class ColouredText:
     """Prints pieces of a text as they come, and a legend at the end.
 
-    Args:
-        console: Where to; without colour where it is no terminal or NO_COLOR is set.
+    Without colour where the console is no terminal or NO_COLOR is set.
     """
 
     def __init__(self, console: Console) -> None:

@@ -121,19 +121,9 @@ def traced(
     places: int = 8,
     drafts: Sequence[JudgedDraft] = (),
 ) -> Trace:
-    """The trace of a text that is tokens already.
+    """The trace of a text that is tokens already, ``pieces`` being what each of its target's adds to the text.
 
-    Args:
-        opened: The model, in evaluation.
-        encoded: Context and target.
-        pieces: What each token of the target adds to the text.
-        inputs: Further inputs of the model, such as its auxiliary text.
-        candidates: As of ``trace``.
-        places: Likewise.
-        drafts: What was guessed while the target was written.
-
-    Raises:
-        ValueError: As ``trace``.
+    The model is as in evaluation; ``drafts`` were guessed while the target was written. Errors as of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     numbers = {"candidates": min(candidates, size), "places": places}

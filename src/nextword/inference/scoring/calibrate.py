@@ -37,56 +37,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class TriedSetting(Record):
-    """One point of the curve."""
-
-    settings: dict[str, JsonValue]
-    """The settings."""
-    nll: float
-    """Nats per token under them."""
-
-
-class CalibrationResults(Record):
-    """What was chosen, and what it is worth on the text that it was chosen on."""
-
-    kind: Literal["calibration"] = "calibration"
-    """What the file is."""
-    model: str
-    """What tables call the model."""
-    head: str
-    """Spec of its head before."""
-    data: list[str] = Field(default=[])
-    """The texts, for a report."""
-    tokens: int = Field(ge=1)
-    """Tokens that were read."""
-    impossible: int = Field(default=0, ge=0)
-    """How many of them have probability 0 without the head's part or with it; they count nowhere."""
-    passes: int = Field(default=1, ge=1)
-    """How often the model read each of them."""
-    settings: dict[str, JsonValue]
-    """What was chosen: ``best``, or where that does not help, settings under which the head adds nothing."""
-    best: dict[str, JsonValue]
-    """The settings under which the text is most likely."""
-    nll: float
-    """Nats per token with what was chosen."""
-    nll_without: float
-    """Nats per token of the distribution that the head adds to, such as the softmax."""
-    gain: float
-    """Nats per token that ``best`` takes from ``nll_without``."""
-    low: float | None
-    """Lower end of the 95 % interval of the gain, a paired bootstrap over blocks; None: there are too few tokens."""
-    high: float | None
-    """Upper end."""
-    block: int = Field(ge=1)
-    """Tokens of a block at most: neighbours in one text, which are alike."""
-    helps: bool
-    """Whether the gain's interval is above 0."""
-    seconds: float = Field(ge=0)
-    """Time of the pass and of the choice."""
-    curve: list[TriedSetting]
-    """Settings that were tried."""
-
-
 def calibrate(
     model: AnyModel,
     texts: str | Example | Sequence[str | Example] | Int[Tensor, "B T"],
@@ -195,14 +145,7 @@ def chosen(
     name: str = "model",
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """Reads held-out tokens once and chooses.
-
-    Args:
-        model: An attached model.
-        ask: Asks it, once, for the log-probability of each token.
-        apply: Whether the model is left with what was chosen.
-        name: What tables call it.
-        data: What the tokens are of, for the record.
+    """Reads held-out tokens once, ``ask`` asking the model for the log-probability of each, and chooses.
 
     Raises:
         ValueError: The head has nothing to choose, or no token was asked for.
@@ -347,3 +290,56 @@ class _AskedOnce(NextToken):
         raise TypeError("in a pass that calibrates, a distribution is asked for log_prob alone")
 
     map = shared = _log_probs = _log_prob = _log_sources = _nothing_else
+
+
+# -- What was chosen, as a record.
+
+
+class TriedSetting(Record):
+    """One point of the curve."""
+
+    settings: dict[str, JsonValue]
+    """The settings."""
+    nll: float
+    """Nats per token under them."""
+
+
+class CalibrationResults(Record):
+    """What was chosen, and what it is worth on the text that it was chosen on."""
+
+    kind: Literal["calibration"] = "calibration"
+    """What the file is."""
+    model: str
+    """What tables call the model."""
+    head: str
+    """Spec of its head before."""
+    data: list[str] = Field(default=[])
+    """The texts, for a report."""
+    tokens: int = Field(ge=1)
+    """Tokens that were read."""
+    impossible: int = Field(default=0, ge=0)
+    """How many of them have probability 0 without the head's part or with it; they count nowhere."""
+    passes: int = Field(default=1, ge=1)
+    """How often the model read each of them."""
+    settings: dict[str, JsonValue]
+    """What was chosen: ``best``, or where that does not help, settings under which the head adds nothing."""
+    best: dict[str, JsonValue]
+    """The settings under which the text is most likely."""
+    nll: float
+    """Nats per token with what was chosen."""
+    nll_without: float
+    """Nats per token of the distribution that the head adds to, such as the softmax."""
+    gain: float
+    """Nats per token that ``best`` takes from ``nll_without``."""
+    low: float | None
+    """Lower end of the 95 % interval of the gain, a paired bootstrap over blocks; None: there are too few tokens."""
+    high: float | None
+    """Upper end."""
+    block: int = Field(ge=1)
+    """Tokens of a block at most: neighbours in one text, which are alike."""
+    helps: bool
+    """Whether the gain's interval is above 0."""
+    seconds: float = Field(ge=0)
+    """Time of the pass and of the choice."""
+    curve: list[TriedSetting]
+    """Settings that were tried."""

@@ -92,8 +92,7 @@ class Remembered:
     """Some windows of a text.
 
     Attributes:
-        distribution: Before each of N tokens, those that these windows score.
-        targets: The tokens.
+        distribution: Before each of the N target tokens, those that these windows score.
         counts: How many of them each window scores.
         begin: Index in the text of the first place that is remembered; the places of the distribution count from it.
     """

@@ -37,7 +37,6 @@ class OpenedModel:
     Attributes:
         name: What tables call it.
         model: An attached model; a plain one of transformers has the head ``softmax``, which changes nothing.
-        tokenizer: The model's.
         auxiliary_tokenizer: Makes inputs of auxiliary texts; None where the model has no conditioner.
     """
 

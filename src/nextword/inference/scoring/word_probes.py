@@ -137,12 +137,8 @@ def answers(
 ) -> list[ProbeAnswer]:
     """The probabilities of each probe's words.
 
-    Args:
-        model: A decoder-only model, with a head of ours or without; or its folder or name.
-        probes: What it is asked.
-        tokenizer: Its tokenizer, where ``model`` does not bring one.
-        mode: One of its head's.
-        batch_size: Probes at a time.
+    The model is decoder-only, with a head of ours or without, and brings a tokenizer or is given one; ``mode`` is one
+    of its head's.
 
     Raises:
         ValueError: With its tokenizer two words of a probe begin with the same token, or the model reads a source.

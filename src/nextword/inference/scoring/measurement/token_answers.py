@@ -141,10 +141,9 @@ DIGITS = 6
 
 @dataclass(frozen=True, eq=False)
 class TextFacts:
-    """What was said of the T tokens of a text.
+    """What was said of the T tokens of a text; places count from 1, and in "text" what stands before it has 0 and less.
 
     Attributes:
-        facts: Of each token. Places count from 1; in "text" what stands before the text has 0 and less.
         texts: By component, which text its places are in: "text" (with its prompt), "source", or the documents of a
             "store".
     """

@@ -30,8 +30,7 @@ class BlockSums:
     Attributes:
         first: Number of the first unit.
         nats: Negative log-likelihood.
-        tokens: How many.
-        text_bytes: UTF-8 bytes that they cover.
+        text_bytes: UTF-8 bytes that the tokens cover.
         groups: By key of a breakdown, nats and tokens of each of its G groups.
         impossible: By key of a breakdown, tokens of probability 0 of each group.
         names: By key of a breakdown, the names of its groups.
