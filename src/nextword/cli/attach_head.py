@@ -14,7 +14,7 @@ from nextword.cli.parts.completion import complete_head
 from nextword.cli.parts.errors import plain_errors
 
 if TYPE_CHECKING:
-    from nextword.inference.scoring.calibration_results import CalibrationResults
+    from nextword.inference.scoring.calibrate import CalibrationResults
 
 
 @plain_errors

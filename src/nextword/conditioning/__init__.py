@@ -1,9 +1,4 @@
-"""Conditioners: how an auxiliary text steers a decoder. Importing this package registers all.
-
-``conditioner.py`` is the contract, and the way from a spec to a conditioner. ``auxiliary_encoder.py`` reads
-the text, ``auxiliary_tokenizer.py`` makes its tokens, ``pooling.py`` makes one vector of it. Each other file is a
-conditioner.
-"""
+"""Conditioners: how an auxiliary text steers a decoder, a file for each. Importing this package registers all."""
 
 import importlib
 import pkgutil

@@ -17,7 +17,6 @@ from nextword.settings.registry import did_you_mean
 _SAMPLED = 4096
 """Numbers of each weight that its fingerprint is made of."""
 
-
 POOLER = "pooler."
 """Where BERT and its kin keep what turns their states into one vector; nothing here asks for it."""
 
@@ -89,20 +88,16 @@ def _checked(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
         raise ValueError(
             f"encoder: {name} is a whole encoder-decoder model; give its encoder as a model of its own (T5EncoderModel)"
         )
-    _expect_states(encoder, name)
-    return encoder
-
-
-@torch.no_grad()
-def _expect_states(encoder: PreTrainedModel, name: str) -> None:
-    """Raises ValueError where a trial gives no states, as with a model that has an output layer of its own."""
+    # a trial gives no states where a model has an output layer of its own
     ids = torch.zeros(1, 2, dtype=torch.long, device=encoder.device)
-    states = getattr(encoder(input_ids=ids, attention_mask=torch.ones_like(ids)), "last_hidden_state", None)
+    with torch.no_grad():
+        states = getattr(encoder(input_ids=ids, attention_mask=torch.ones_like(ids)), "last_hidden_state", None)
     if states is None:
         raise ValueError(
             f"encoder: {name} gives no states of its text (last_hidden_state); give the encoder inside it, such as "
             "model.base_model"
         )
+    return encoder
 
 
 def width_of(config: dict[str, Any]) -> int:
@@ -123,12 +118,12 @@ def longest_text(encoder: PreTrainedModel) -> int | None:
 def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
     """What is saved of an encoder beside its weights: name, fingerprint, configuration."""
     name = getattr(encoder.config, "_name_or_path", "") or type(encoder).__name__
-    return {"name": name, "fingerprint": fingerprint(encoder), "config": _plain(encoder.config)}
-
-
-def _plain(config: Any) -> dict[str, Any]:
-    kept: dict[str, Any] = config.to_dict()
-    return {key: value for key, value in kept.items() if key not in ("_name_or_path", "transformers_version")}
+    config = {
+        key: value
+        for key, value in encoder.config.to_dict().items()
+        if key not in ("_name_or_path", "transformers_version")
+    }
+    return {"name": name, "fingerprint": fingerprint(encoder), "config": config}
 
 
 @torch.no_grad()
@@ -159,13 +154,7 @@ def comparable_fingerprint(model: torch.nn.Module) -> str | None:
 
 
 def expect_same(identity: dict[str, Any], encoder: PreTrainedModel, where: str) -> None:
-    """Raises ValueError where an encoder is another one than a model was trained with.
-
-    Args:
-        identity: What was saved.
-        encoder: What is at hand.
-        where: For the message.
-    """
+    """Raises ValueError where an encoder is another one than that which was saved with a model."""
     width, theirs = width_of(identity["config"]), encoder.config.hidden_size
     if width != theirs:
         raise ValueError(

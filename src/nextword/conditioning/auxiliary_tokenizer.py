@@ -79,9 +79,6 @@ class AuxiliaryTokenizer:
     def __call__(self, texts: Sequence[str]) -> BatchEncoding:
         """Padded inputs: ``aux_input_ids`` and ``aux_attention_mask``, and ``source_ids`` and ``source_places``.
 
-        Args:
-            texts: One auxiliary text for each row.
-
         Raises:
             ValueError: No text at all, or one that is missing or empty; the rows are named.
         """
@@ -147,10 +144,8 @@ class AuxiliaryTokenizer:
 def _aligned(
     ids: list[int], spans: Int[np.ndarray, "S 2"], theirs: Int[np.ndarray, "A 2"], special: np.ndarray
 ) -> tuple[list[int], list[int]]:
-    """Decoder tokens of what the encoder has seen, and for each the encoder's token that covers its beginning.
-
-    Where none does (white space, characters that the encoder leaves out) it is the next one.
-    """
+    """Decoder tokens of what the encoder has seen, and for each the encoder's token that covers its beginning."""
+    # where none does (white space, characters that the encoder leaves out) it is the next one
     places = np.flatnonzero(~special)
     ends = theirs[places, 1]
     seen = spans[:, 0] < ends[-1] if len(ends) else np.zeros(len(spans), dtype=bool)

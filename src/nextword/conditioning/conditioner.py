@@ -37,13 +37,19 @@ class ConditionerConfig(SpecSettings):
         return False
 
 
+def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
+    """The arguments of a spec such as ``prefix:8`` as settings; ``what`` says in a message what the number is."""
+    if not arguments:
+        return {}
+    if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
+        raise ValueError(f"must be followed by a number of {what} ({','.join(arguments)!r} given)")
+    return {setting: int(arguments[0])}
+
+
 class OutputProjection(nn.Linear):
     """The last linear map of a conditioner, whose output is added to something of the decoder.
 
-    Args:
-        inputs: Width of what it reads.
-        outputs: Width of what it is added to.
-        start: ``unchanged`` begins with zeros, so that nothing is added, ``random`` with small random weights.
+    With the ``start`` ``unchanged`` it begins with zeros, so that nothing is added, else with small random weights.
     """
 
     def __init__(self, inputs: int, outputs: int, start: str) -> None:
@@ -103,11 +109,9 @@ class Conditioner(nn.Module, ABC):
 
     @abstractmethod
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """What the steps need of an auxiliary text, by name, (B, ...) each.
+        """What the steps need of an auxiliary text, by name, (B, ...) each, from the encoder's last hidden states.
 
-        Args:
-            states: Last hidden state of the encoder.
-            valid: False at padding; every row has a token.
+        ``valid`` is False at padding; every row has a token.
         """
 
     def place_in(self, backbone: Any) -> None:
@@ -123,8 +127,12 @@ class Conditioner(nn.Module, ABC):
         Raises:
             ValueError: The backbone does not do what the conditioner needs.
         """
-        if self.config.unties and self.config.start == "random":
-            _discard(backbone.get_output_embeddings())
+        if self.config.unties and self.config.start == "random":  # as widely spread as the pretrained one
+            layer = backbone.get_output_embeddings()
+            with torch.no_grad():
+                nn.init.normal_(layer.weight, std=layer.weight.float().std().item())
+                if getattr(layer, "bias", None) is not None:
+                    nn.init.zeros_(layer.bias)
 
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
         """Further arguments of the backbone's forward."""
@@ -150,14 +158,6 @@ class Conditioner(nn.Module, ABC):
         """Whether it changes nothing yet: it adds something, and everything that it adds is zero."""
         added = [module for module in self.modules() if isinstance(module, OutputProjection)]
         return bool(added) and all(module.is_zero for module in added)
-
-
-@torch.no_grad()
-def _discard(layer: Any) -> None:
-    """Random weights in place of an output layer's own, as widely spread; no bias."""
-    nn.init.normal_(layer.weight, std=layer.weight.float().std().item())
-    if getattr(layer, "bias", None) is not None:
-        nn.init.zeros_(layer.bias)
 
 
 registry: Registry[type[Conditioner]] = Registry("conditioner", Conditioner)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -13,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, OutputProjection, registry
+from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, OutputProjection, one_number, registry
 from nextword.heads import Dimensions
 from nextword.runtime.devices import device_of
 
@@ -30,24 +29,6 @@ ARGUMENT = "after_self_attention"
 
 _ATTENTION = ("self_attn", "attn", "self_attention", "attention")
 """What models call the self-attention of a layer."""
-
-
-class AfterSelfAttention(ABC):
-    """Something to be run between the self-attention and the feed-forward part of some layers of a backbone.
-
-    Args:
-        residual: Input of the layer that is running, to which its self-attention is going to be added.
-    """
-
-    residual: Tensor | None
-
-    @abstractmethod
-    def with_residual(self, residual: Float[Tensor, "B T D"]) -> AfterSelfAttention:
-        """The same, told the input of a layer."""
-
-    @abstractmethod
-    def __call__(self, layer: int, attended: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """What stands in place of the self-attention's output in this layer."""
 
 
 def decoder_layers(backbone: Any) -> nn.ModuleList:
@@ -87,30 +68,24 @@ def prepare_layers(backbone: Any) -> None:
 
 
 def _before_layer(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    running = kwargs.get(ARGUMENT)
+    running: _Running | None = kwargs.get(ARGUMENT)
     if running is None:
         return None
-    return args, kwargs | {ARGUMENT: running.with_residual(args[0] if args else kwargs["hidden_states"])}
+    return args, kwargs | {ARGUMENT: replace(running, residual=args[0] if args else kwargs["hidden_states"])}
 
 
 def _after_attention(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    running = kwargs.get(ARGUMENT)
+    running: _Running | None = kwargs.get(ARGUMENT)
     if running is None:
         return None
     number: Any = attention._nextword_layer
     if isinstance(output, tuple):
-        return (running(number, output[0]), *output[1:])
-    return running(number, output)
+        return (running.added_to(number, output[0]), *output[1:])
+    return running.added_to(number, output)
 
 
 def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Module]) -> list[nn.Module]:
-    """The modules with parameters that a forward pass of two tokens runs, in order.
-
-    Args:
-        backbone: Its modules are listed.
-        inputs: Further arguments of its forward.
-        further: Modules from elsewhere that are listed where they run.
-    """
+    """The modules of the backbone with parameters, and ``further`` ones, as a forward pass runs them."""
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]
@@ -157,13 +132,7 @@ class CrossAttentionConfig(ConditionerConfig):
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``bergpt:2``."""
-        if not arguments:
-            return {}
-        if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
-            raise ValueError(
-                f"must be followed by a number of last layers such as bergpt:2 ({','.join(arguments)!r} given)"
-            )
-        return {"last": int(arguments[0])}
+        return one_number("last", arguments, "last layers such as bergpt:2")
 
     def arguments(self) -> list[str]:
         """The number of layers where it is not one."""
@@ -194,11 +163,7 @@ class CrossAttentionConfig(ConditionerConfig):
 class CrossAttentionBlock(nn.Module):
     """Attention to the auxiliary text and a feed-forward part, each after a norm and beside a residual connection.
 
-    Args:
-        width: Of the decoder's states (D).
-        source: Of the encoder's states (E).
-        heads: Attention heads.
-        config: Further settings.
+    The decoder's states are of ``width`` D, those of the encoder, the ``source``, of E.
     """
 
     def __init__(self, width: int, source: int, heads: int, config: CrossAttentionConfig) -> None:
@@ -233,22 +198,17 @@ class CrossAttentionBlock(nn.Module):
 
 
 @dataclass(frozen=True)
-class _Running(AfterSelfAttention):
-    """The blocks in one forward pass, with what they keep of the auxiliary texts."""
-
+class _Running:
+    # the blocks in one forward pass, what they keep of the auxiliary texts, and the input of the layer that is running
     blocks: Mapping[int, CrossAttentionBlock]
     kept: Mapping[str, Tensor]
     residual: Tensor | None = None
 
-    def with_residual(self, residual: Float[Tensor, "B T D"]) -> _Running:
-        return replace(self, residual=residual)
-
-    def __call__(self, layer: int, attended: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        block = self.blocks.get(layer)
+    def added_to(self, layer: int, attended: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        block, kept = self.blocks.get(layer), self.kept
         if block is None:
             return attended
         assert self.residual is not None
-        kept = self.kept
         added: Tensor = block(self.residual + attended, kept[f"keys {layer}"], kept[f"values {layer}"], kept["valid"])
         return attended + added.to(attended.dtype)
 
@@ -337,7 +297,7 @@ class CrossAttentionConditioner(Conditioner):
 
     @torch.no_grad()
     def _trial(self, backbone: Any) -> list[nn.Module]:
-        """What runs in a forward pass, in order: the blocks, and the backbone's modules with parameters."""
+        # what runs in a forward pass, in order: the blocks, and the backbone's modules with parameters
         weight = self.blocks[0].key.weight  # type: ignore[union-attr]  # a module, says torch
         nothing = weight.new_zeros(1, 1, self.width)  # type: ignore[operator]
         kept = self.read(nothing, torch.ones(nothing.shape[:2], dtype=torch.bool, device=nothing.device))

@@ -40,13 +40,7 @@ class PooledConfig(ConditionerConfig):
 
 
 def pooled(states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"], pooling: Pooling) -> Float[Tensor, "B E"]:
-    """Mean or maximum over the tokens that are there; special tokens count, padding never does.
-
-    Args:
-        states: Of every token.
-        valid: False at padding; every row has a token.
-        pooling: Which of the two.
-    """
+    """Mean or maximum over the tokens that are ``valid``; special tokens count, padding never does."""
     if pooling == "max":
         return states.masked_fill(~valid[..., None], -torch.inf).amax(1)
     return states.masked_fill(~valid[..., None], 0.0).sum(1) / valid.sum(1, keepdim=True)

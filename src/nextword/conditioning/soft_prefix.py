@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, registry
+from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, one_number, registry
 from nextword.heads import Dimensions
 
 _DEFAULT_LENGTH = 8
@@ -29,13 +29,7 @@ class SoftPrefixConfig(ConditionerConfig):
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``prefix:8``."""
-        if not arguments:
-            return {}
-        if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
-            raise ValueError(
-                f"must be followed by a number of vectors such as prefix:8 ({','.join(arguments)!r} given)"
-            )
-        return {"length": int(arguments[0])}
+        return one_number("length", arguments, "vectors such as prefix:8")
 
     def arguments(self) -> list[str]:
         """The length where it is not the default."""

@@ -1,8 +1,4 @@
-"""Objectives: from a distribution and targets to a loss. Importing this package registers all.
-
-``objective.py`` is the contract, and the way from a spec to an objective; ``loss.py`` is what an objective returns.
-Each other file is an objective, or a modifier of objectives.
-"""
+"""Objectives: from a distribution and targets to a loss, a file for each. Importing this package registers all."""
 
 import importlib
 import pkgutil

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -13,7 +11,6 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.distribution import NextToken
 from nextword.heads import Dimensions
 from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
@@ -28,31 +25,13 @@ _LEAST_ENTROPY = 1e-6
 """Nats below which an entropy that something is divided by counts as this much."""
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What a model is asked and what it says: the distribution at N positions and their targets."""
-
-    distribution: NextToken
-    targets: Int[Tensor, "N"]
-
-    @cached_property
-    @torch.no_grad()
-    def predictions(self) -> Int[Tensor, "N"]:
-        """The most probable token at each position; computed where somebody asks."""
-        return self.distribution.top_k(1)[1][:, 0]
-
-
 def occurrences(
     tokens: Int[Tensor, "N"], layout: Layout, vocab_size: int, *, start: int | None = None, end: int | None = None
 ) -> Int[Tensor, "V"]:
     """How often each token occurs.
 
-    Args:
-        tokens: One at each position.
-        layout: Which row each position belongs to.
-        vocab_size: V.
-        start: Token that does not count where a row begins with it.
-        end: Token that does not count, nor does what follows the first one of a row.
+    The token ``start`` does not count where a row begins with it, nor does ``end`` and what follows the first one of a
+    row.
     """
     counted = torch.ones_like(tokens, dtype=torch.bool)
     if start is not None:
@@ -66,7 +45,7 @@ def occurrences(
 
 
 def class_weights(counts: Int[Tensor, "V"]) -> Float[Tensor, "V"]:
-    """``1 - f / max f`` divided by its mean over the vocabulary, so that the mean weight is 1.
+    """``1 - f / max f`` divided by its mean over the vocabulary, so that the mean weight is 1 (FACE, eq. 10).
 
     The most frequent token has weight 0. Where no token stands out (nothing counted yet, or all alike) all weights
     are 1.
@@ -80,60 +59,28 @@ def class_weights(counts: Int[Tensor, "V"]) -> Float[Tensor, "V"]:
     return torch.where(flat, 1.0, weights / torch.where(flat, 1.0, mean))
 
 
-def pre_weights(counts: Int[Tensor, "V"], answers: Answers) -> Float[Tensor, "N"]:
-    """Weight of each target's token (FACE, eq. 10)."""
-    return class_weights(counts)[answers.targets]
-
-
-def post_weights(counts: Int[Tensor, "V"], answers: Answers) -> Float[Tensor, "N"]:
+def post_weights(
+    counts: Int[Tensor, "V"], predictions: Int[Tensor, "N"], targets: Int[Tensor, "N"]
+) -> Float[Tensor, "N"]:
     """1, and more where the model says a token that is more frequent than the target, by their difference (eq. 11)."""
-    excess = (counts[answers.predictions] - counts[answers.targets]).clamp_min(0)
+    excess = (counts[predictions] - counts[targets]).clamp_min(0)
     return 1 + excess.double() / counts.sum().clamp_min(1)
 
 
-COUNTED: dict[str, Callable[[Answers], Tensor]] = {
-    "output": lambda answers: answers.predictions,
-    "gold": lambda answers: answers.targets,
+PENALTIES: dict[str, Callable[[Tensor, Tensor, float, float], Tensor]] = {
+    "cp": lambda loss, entropy, largest, beta: loss - beta * entropy,
+    "cpf": lambda loss, entropy, largest, beta: loss + 1 / entropy.clamp_min(_LEAST_ENTROPY),
+    "cpfw": lambda loss, entropy, largest, beta: loss * (1 + 1 / entropy.clamp_min(_LEAST_ENTROPY)),
+    "cpfwn": lambda loss, entropy, largest, beta: loss * largest / entropy.clamp_min(_LEAST_ENTROPY),
 }
-"""Which tokens are counted, by the name that the config gives them."""
-
-WEIGHTS: dict[str, Callable[[Tensor, Answers], Tensor]] = {"pre": pre_weights, "post": post_weights}
-"""Weights of the positions, by the name that the config gives them."""
-
-
-@dataclass(frozen=True)
-class Confidence:
-    """How sure a model is, for penalties.
-
-    Args:
-        entropy: Mean entropy of the positions, in nats.
-        largest: Entropy of the uniform distribution, ``log V``.
-        beta: Weight of the entropy in ``cp``.
-    """
-
-    entropy: Float[Tensor, ""]
-    largest: float
-    beta: float
-
-    @property
-    def divisor(self) -> Float[Tensor, ""]:
-        """The entropy, kept from 0."""
-        return self.entropy.clamp_min(_LEAST_ENTROPY)
-
-
-PENALTIES: dict[str, Callable[[Tensor, Confidence], Tensor]] = {
-    "cp": lambda loss, sure: loss - sure.beta * sure.entropy,
-    "cpf": lambda loss, sure: loss + 1 / sure.divisor,
-    "cpfw": lambda loss, sure: loss * (1 + 1 / sure.divisor),
-    "cpfwn": lambda loss, sure: loss * sure.largest / sure.divisor,
-}
-"""The loss of a batch with a penalty on confidence, by the name that the config gives it."""
+"""The loss of a batch with a penalty on confidence, by the name that the config gives it; of the mean entropy of the
+positions in nats, that of the uniform distribution (``log V``), and the weight of the entropy in ``cp``."""
 
 
 # -- FACE.
 
-
-_VARIANTS = {f"{counts[0]}p{weight[1]}": (counts, weight) for counts in COUNTED for weight in WEIGHTS}
+_VARIANTS = {"opr": ("output", "pre"), "opo": ("output", "post"), "gpr": ("gold", "pre"), "gpo": ("gold", "post")}
+"""What is counted and how it weighs, by the name in a spec."""
 
 
 class FaceConfig(ObjectiveConfig):
@@ -231,19 +178,23 @@ class Face(Objective):
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
         """Summed weighted negative log-likelihood; in training the counts go on first."""
-        answers, config = Answers(head(context), targets), self.config
-        tokens = len(targets)
-        each = -answers.distribution.log_prob(targets[:, None])[:, 0]
+        distribution, config, tokens = head(context), self.config, len(targets)
+        each = -distribution.log_prob(targets[:, None])[:, 0]
         if not self.training:
             return Loss.of(each.sum(), tokens, token_loss=each.sum())
-        seen = COUNTED[config.counts](answers)
-        new = occurrences(seen, context.layout, len(self.counts), start=config.start, end=config.end)
+        said = targets
+        if config.counts == "output" or config.weight == "post":
+            with torch.no_grad():
+                said = distribution.top_k(1)[1][:, 0]
+        counted = said if config.counts == "output" else targets
+        new = occurrences(counted, context.layout, len(self.counts), start=config.start, end=config.end)
         self.counts += summed_over_processes(new)
-        total = (WEIGHTS[config.weight](self.counts, answers).to(each.dtype) * each).sum()
+        pre = config.weight == "pre"
+        weights = class_weights(self.counts)[targets] if pre else post_weights(self.counts, said, targets)
+        total = (weights.to(each.dtype) * each).sum()
         parts = {"token_loss": each.sum(), "weighted_loss": total}
         if config.penalty is not None and tokens:
-            entropies = answers.distribution.entropy()
-            sure = Confidence(entropies.mean(), math.log(answers.distribution.vocab_size), config.beta)
-            total = PENALTIES[config.penalty](total, sure)
+            entropies, largest = distribution.entropy(), math.log(distribution.vocab_size)
+            total = PENALTIES[config.penalty](total, entropies.mean(), largest, config.beta)
             parts["entropy"] = entropies.sum()
         return Loss.of(total, tokens, **parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -32,10 +32,8 @@ from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 class RankedMemory:
     """Stored entries as seen from N positions, in the order of their ranks; every positive before every negative.
 
-    Args:
-        heights: ``s + margin * rank`` of each entry, less any number that its position's entries share.
-        positive: Visible entries that hold the target.
-        negative: Visible entries that do not.
+    A height is ``s + margin * rank``, less any number that its position's entries share; positives are the visible
+    entries that hold the target, negatives those that do not.
     """
 
     heights: Float[Tensor, "N S"]
@@ -103,30 +101,13 @@ def offset_weights(memory: RankedMemory, by_offset: Float[Tensor, "S"]) -> Float
     return torch.empty_like(weights).index_copy_(0, order, weights)
 
 
-def position_mean(memories: Iterable[RankedMemory]) -> Weigh:
-    """Mean over the pairs of each position, summed over positions."""
+def _position_mean(memories: Iterable[RankedMemory]) -> Weigh:
     return lambda memory: pair_weights(memory) / memory.pairs.clamp_min(1)[:, None].to(memory.heights.dtype)
 
 
-def pair_sum(memories: Iterable[RankedMemory]) -> Weigh:
-    """Sum over all pairs (HistAlign, eq. 5)."""
-    return pair_weights
-
-
-def pair_mean(memories: Iterable[RankedMemory]) -> Weigh:
-    """Mean over all pairs of the batch."""
+def _pair_mean(memories: Iterable[RankedMemory]) -> Weigh:
     pairs = sum(float(memory.pairs.sum()) for memory in memories)
     return lambda memory: pair_weights(memory) / max(1.0, pairs)
-
-
-def offset_sum(memories: Iterable[RankedMemory]) -> Weigh:
-    """Sum over rank differences of the mean over all pairs of the batch that differ by it (released BART code)."""
-    return _by_offset(memories, mean=False)
-
-
-def offset_mean(memories: Iterable[RankedMemory]) -> Weigh:
-    """The same means, and their mean over the rank differences that occur (released GPT-2 code)."""
-    return _by_offset(memories, mean=True)
 
 
 def _by_offset(memories: Iterable[RankedMemory], *, mean: bool) -> Weigh:
@@ -139,11 +120,13 @@ def _by_offset(memories: Iterable[RankedMemory], *, mean: bool) -> Weigh:
 
 
 REDUCTIONS: dict[str, Callable[[Iterable[RankedMemory]], Weigh]] = {
-    "position_mean": position_mean,
-    "pair_sum": pair_sum,
-    "pair_mean": pair_mean,
-    "offset_mean": offset_mean,
-    "offset_sum": offset_sum,
+    "position_mean": _position_mean,  # over the pairs of each position, summed over positions
+    "pair_sum": lambda memories: pair_weights,  # over all pairs (HistAlign, eq. 5)
+    "pair_mean": _pair_mean,  # over all pairs of the batch
+    # of the means over all pairs of the batch that differ by one rank difference: over those that occur (released GPT-2
+    # code), and their sum (released BART code)
+    "offset_mean": partial(_by_offset, mean=True),
+    "offset_sum": partial(_by_offset, mean=False),
 }
 """The reductions by the name that the config gives them. Each is given the memories of the whole batch, which those
 that count over the batch go through once."""
@@ -158,8 +141,9 @@ _FORMS: dict[str, dict[str, str]] = {
     "released-bart": {"reduction": "offset_sum", "ranks": "all"},
 }
 """What the published forms set otherwise than the default, by the name in a spec."""
-# -- HistAlign.
 
+
+# -- HistAlign.
 
 _VALUES = ("inputs", "labels")
 
@@ -284,8 +268,7 @@ class HistAlign(Objective):
 
 
 class _LaidOut(NamedTuple):
-    """What some positions see of their memory in the order of its ranks; those without a pair are left out."""
-
+    # what some positions see of their memory in the order of its ranks; those without a pair are left out
     used: Int[Tensor, "M"]
     order: Int[Tensor, "M S"]
     memory: RankedMemory
@@ -293,14 +276,7 @@ class _LaidOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """The ranking loss of a batch, made chunk by chunk: of what has a number for each position and entry nothing stays.
-
-    Args:
-        config: The objective's settings.
-        head: Gives the stored entries.
-        context: At the N positions.
-        targets: One at each.
-    """
+    """The ranking loss of a batch, made in chunks: of what has a number for each position and entry nothing stays."""
 
     config: HistAlignConfig
     head: Any
@@ -333,7 +309,6 @@ class Alignment:
         return sum_with_gradient(hinges, self._chunks, rows, self._shared())
 
     def _memories(self) -> Iterator[RankedMemory]:
-        """Those of all chunks, one after another."""
         with torch.no_grad():
             for chunk in self._chunks:
                 found = self._laid_out(chunk, self.head.entries(self._context(chunk)))
@@ -342,7 +317,7 @@ class Alignment:
 
     @cached_property
     def _positions(self) -> Int[Tensor, "N"]:
-        """Row after row, those with one target next to each other: their entries have one order."""
+        # row after row, those with one target next to each other: their entries have one order
         return (self.context.row * (self.targets.max() + 1) + self.targets).argsort(stable=True)
 
     @cached_property
@@ -353,7 +328,7 @@ class Alignment:
         return row_chunks(len(self.targets), _BYTES * stored.ids.shape[1], context.states.device)
 
     def _shared(self) -> list[Tensor]:
-        """What entries may depend on beside the position."""
+        # what entries may depend on beside the position
         memory, source = self.context.memory, self.context.source
         found = list(self.head.parameters())
         found += [] if memory is None else memory.streams.values()
@@ -398,11 +373,9 @@ class Alignment:
 
 
 class Nearness:
-    """Orders stored entries by the cosine of their token's embedding to a target's.
+    """Orders stored entries by the cosine of their token's embedding, which gets no gradient, to a target's.
 
-    Args:
-        embedding: Of all tokens; gets no gradient.
-        ids: The stored tokens. An id outside the embedding may stand at entries that are never ranked.
+    An id outside the embedding may stand at entries that are never ranked.
     """
 
     def __init__(self, embedding: Float[Tensor, "V _D"], ids: Int[Tensor, "B S"]) -> None:
@@ -416,12 +389,8 @@ class Nearness:
         """The entries of each position's sequence: those of the target, the others nearest first, those not ranked.
 
         Equal cosines are ordered by place. Entries that hold the target come first whatever rounding does to theirs.
-
-        Args:
-            row: The sequence of each position.
-            targets: One at each position; positions next to each other with one target share the work.
-            ranked: Which entries have a rank.
         """
+        # positions next to each other with one target share the work
         other = torch.ones_like(row, dtype=torch.bool)
         other[1:] = (row[1:] != row[:-1]) | (targets[1:] != targets[:-1])
         row, targets, position = row[other], targets[other], other.cumsum(0) - 1

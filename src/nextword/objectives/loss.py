@@ -15,12 +15,8 @@ from nextword.settings.specs import Modifiers
 class Loss:
     """A loss before division: a sum over tokens and how many they are.
 
-    The division is done once, over all accumulation steps and processes, never as a mean of means.
-
-    Args:
-        total: Sum over the tokens, in nats.
-        tokens: Number of tokens that count.
-        parts: Detached terms for the log, each a mean.
+    The division is done once, over all accumulation steps and processes, never as a mean of means. The sum is in nats;
+    ``parts`` are detached terms for the log, each a mean.
     """
 
     total: Float[Tensor, ""]

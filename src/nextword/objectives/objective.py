@@ -39,10 +39,6 @@ class Objective(nn.Module, ABC):
 
     No loss depends on padding. The loss of a batch is the sum of what its rows give alone, or ``couples_rows`` says why
     not; ``tests/conformance/test_objectives.py`` holds every registered objective to both.
-
-    Args:
-        config: The objective's settings.
-        dimensions: Sizes of the model it trains.
     """
 
     Config: ClassVar[type[ObjectiveConfig]]

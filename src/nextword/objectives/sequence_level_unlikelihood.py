@@ -76,22 +76,15 @@ class SequenceModifier(Modifier):
 
 @dataclass(frozen=True)
 class Written:
-    """What the model wrote after R prefixes.
-
-    Args:
-        tokens: The continuations.
-        repeated: Tokens in an n-gram that stood earlier in the same continuation.
-    """
+    """What the model wrote after R prefixes; repeated are tokens in an n-gram that stood earlier in it."""
 
     tokens: Int[Tensor, "R S"]
     repeated: Bool[Tensor, "R S"]
 
     @property
     def asked(self) -> Bool[Tensor, "R S"]:
-        """Tokens whose probability is needed: the repeated ones, or one where there is none.
-
-        That one counts nothing, but gives every parameter a gradient, which distributed training waits for.
-        """
+        """Tokens whose probability is needed: the repeated ones, or one where there is none."""
+        # that one counts nothing, but gives every parameter a gradient, which distributed training waits for
         first = torch.zeros_like(self.repeated)
         first[:1, :1] = True
         return torch.where(self.repeated.any(), self.repeated, first)
@@ -111,9 +104,6 @@ class SequenceUpdates(nn.Module):
 
     Differs from the published code: the last n-gram of a continuation is looked at too; gradients do not vanish where
     p rounds to 1.
-
-    Args:
-        config: The settings.
     """
 
     step: Int[Tensor, ""]
@@ -146,12 +136,7 @@ class SequenceUpdates(nn.Module):
 
         A token update's sum is divided by the targets of all micro-batches and processes of an optimiser step. A mean
         over a continuation is in no such sum, so it counts once for every target that its micro-batch would have had.
-
-        Args:
-            head: The model's.
-            context: At the positions of ``written.asked``.
-            written: The continuations.
-            targets: How many targets the batch has.
+        The context is at the positions of ``written.asked``.
         """
         asked = written.asked
         complement = head(context).log_complement(written.tokens[asked][:, None])[:, 0]

@@ -9,7 +9,7 @@ import torch
 
 import nextword as nw
 from nextword.experiments.finetuning.added_head import add_head
-from nextword.inference.scoring.calibration_results import CalibrationResults
+from nextword.inference.scoring.calibrate import CalibrationResults
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.opened_model import open_model

@@ -139,17 +139,17 @@ def test_a_start_token_begins_a_document_that_sees_nothing_of_the_one_before() -
 def test_no_text_sees_the_one_before_it_and_places_are_those_of_the_text() -> None:
     opened = opened_models.decoder(text_tokenizers.byte_level(), "cache:temperature=0.1,weight=none,long=80")
     written = ["one two three two one two three " * 8, "three two one " * 9]
-    sight = ScoringWindow.of(opened, ScoreSettings(window=20, stride=8))
+    scoring_window = ScoringWindow.of(opened, ScoreSettings(window=20, stride=8))
     texts = [
-        scored_text(opened, Example(text, "two one " * 20, id=str(number)), sight)
+        scored_text(opened, Example(text, "two one " * 20, id=str(number)), scoring_window)
         for number, text in enumerate(written)
     ]
     with torch.no_grad():
-        together = list(answers(opened, texts, sight, 2, LOG_PROBS))
+        together = list(answers(opened, texts, scoring_window, 2, LOG_PROBS))
         for text, found in zip(texts, together, strict=True):
-            (alone,) = answers(opened, [text], sight, 2, LOG_PROBS)
+            (alone,) = answers(opened, [text], scoring_window, 2, LOG_PROBS)
             assert (found == alone).all()
-        (facts,) = answers(opened, texts[:1], sight, 2, facts_question(places=2))
+        (facts,) = answers(opened, texts[:1], scoring_window, 2, facts_question(places=2))
     places = facts.facts.places["cache"]
     pointed = [
         (texts[0].token_at("text", at), token)

@@ -16,7 +16,7 @@ from nextword.cli.attach_head import calibration_lines
 from nextword.cli.parts.run_and_show import interruptible, print_line
 from nextword.cli.parts.watch import waiting
 from nextword.inference.inspection.trace_example import trace
-from nextword.inference.scoring.calibration_results import CalibrationResults
+from nextword.inference.scoring.calibrate import CalibrationResults
 from nextword.inference.scoring.opened_model import OpenedModel, open_model
 from nextword.model.attach import attach
 from nextword.results.records import Record, write_atomically

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nextword.heads import head_spec
-from nextword.inference.scoring.calibrate import calibrate_on_texts, calibration_of
-from nextword.inference.scoring.calibration_results import CalibrationResults
+from nextword.inference.scoring.calibrate import CalibrationResults, calibrate_on_texts, calibration_of
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel, Progress

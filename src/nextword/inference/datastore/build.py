@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from nextword.conditioning.auxiliary_encoder import comparable_fingerprint
 from nextword.functional.frequency.counts import tokenizer_fingerprint
@@ -101,26 +100,35 @@ def build_datastore(
     """
     chosen, folder = settings or BuildSettings(), Path(out)
     opened = OpenedModel.of(model)
-    _expect_decoder(opened, chosen, model)
+    expect_decoder(opened)
+    if chosen.processes is not None and not isinstance(model, str | Path):
+        raise ValueError("processes: must be left out with a model in memory; give the model's folder")
+    if chosen.shard_keys < 1 or chosen.batch_size < 1:
+        raise ValueError(
+            f"shard_keys and batch_size: must be at least 1 ({chosen.shard_keys} and {chosen.batch_size} given)"
+        )
     corpus = open_corpus(data, "data", text_column=chosen.text_column, split=chosen.split)
     origin = _origin(opened, corpus.identity, chosen)
     documents = Documents(corpus)
     with disk_full_explained(folder), locked(folder, f"nextword datastore build {data}"):
         _begin(folder, origin)
         windows = documents.windows(opened.tokenizer, origin.start, origin.window, origin.stride)
-        first, windows = _first(windows, corpus.source)
-        asked = _workers(opened, model, chosen)
+        first = next(windows, None)
+        if first is None:
+            raise ValueError(f"data: must have a token ('{corpus.source}' has none in any document)")
+        asked: Workers[OpenedModel] = ThisProcess(lambda: opened)
+        if chosen.processes is not None and isinstance(model, str | Path):
+            asked = workers(partial(open_model, model), chosen.processes)
         shards: list[int] = []
 
         def told(keys: int) -> None:
             if progress is not None:
                 progress(sum(shards) + keys)
 
+        here = told if asked.in_this_process else None
         tasks = (
-            ShardTask(
-                folder, number, of_shard, chosen.precision, chosen.batch_size, told if asked.in_this_process else None
-            )
-            for number, of_shard in enumerate(in_shards(windows, chosen.shard_keys))
+            partial(_written_shard, folder, number, of_shard, chosen, here)
+            for number, of_shard in enumerate(in_shards(itertools.chain([first], windows), chosen.shard_keys))
         )
         for facts in asked.answers(tasks):
             shards.append(facts.keys)
@@ -136,16 +144,6 @@ def build_datastore(
         )
         manifest.save(folder / MANIFEST)
     return manifest
-
-
-def _expect_decoder(opened: OpenedModel, settings: BuildSettings, model: AnyModel) -> None:
-    expect_decoder(opened)
-    if settings.processes is not None and not isinstance(model, str | Path):
-        raise ValueError("processes: must be left out with a model in memory; give the model's folder")
-    if settings.shard_keys < 1 or settings.batch_size < 1:
-        raise ValueError(
-            f"shard_keys and batch_size: must be at least 1 ({settings.shard_keys} and {settings.batch_size} given)"
-        )
 
 
 def _origin(opened: OpenedModel, data: str, settings: BuildSettings) -> StoreOrigin:
@@ -172,7 +170,6 @@ def _origin(opened: OpenedModel, data: str, settings: BuildSettings) -> StoreOri
 
 
 def _begin(folder: Path, origin: StoreOrigin) -> None:
-    """Notes down what is built, or refuses a folder where something else is."""
     if not (folder / BEGUN).is_file():
         origin.save(folder / BEGUN)
         return
@@ -184,19 +181,6 @@ def _begin(folder: Path, origin: StoreOrigin) -> None:
                 f"out: must be an empty folder or the same store ('{folder}' was begun with another {name}: {value} "
                 f"there, {now} now); name another folder or delete this one"
             )
-
-
-def _first(windows: Iterator[DocumentWindow], source: str) -> tuple[DocumentWindow, Iterator[DocumentWindow]]:
-    first = next(windows, None)
-    if first is None:
-        raise ValueError(f"data: must have a token ('{source}' has none in any document)")
-    return first, itertools.chain([first], windows)
-
-
-def _workers(opened: OpenedModel, model: AnyModel, settings: BuildSettings) -> Workers[OpenedModel]:
-    if settings.processes is None or not isinstance(model, str | Path):
-        return ThisProcess(lambda: opened)
-    return workers(partial(open_model, model), settings.processes)
 
 
 def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> list[int]:
@@ -232,7 +216,6 @@ class Documents:
     """The documents of a corpus: each row of a table, each file of plain text.
 
     Attributes:
-        corpus: Where they are from.
         count: How many were read so far.
         empty: How many of them have no token.
     """
@@ -287,37 +270,22 @@ def in_shards(windows: Iterator[DocumentWindow], keys: int) -> Iterator[list[Doc
 # -- One shard: the states of some windows, computed and written by whoever is free.
 
 
-@dataclass(frozen=True)
-class ShardTask:
-    """Writes a shard, unless it is there.
-
-    Attributes:
-        folder: Of the store.
-        number: Of the shard.
-        windows: What it holds.
-        precision: Of the keys.
-        batch_size: Windows that go through the model together.
-        told: Told after each batch how many keys of this shard are computed.
-    """
-
-    folder: Path
-    number: int
-    windows: list[DocumentWindow]
-    precision: str
-    batch_size: int
-    told: Callable[[int], None] | None = None
-
-    def __call__(self, opened: OpenedModel) -> ShardFacts:
-        """What the shard says of itself."""
-        there = finished(self.folder, self.number)
-        if there is not None:
-            return there
-        keys = np.concatenate(states_of(opened, self.windows, self.batch_size, self.told))
-        tokens = np.array([token for window in self.windows for token in window.ids[-window.stored :]])
-        places = np.array(
-            [(one.document, one.place + step) for one in self.windows for step in range(one.stored)], dtype=np.int64
-        )
-        return write_shard(self.folder, self.number, keys, tokens, places, self.precision)
+def _written_shard(
+    folder: Path,
+    number: int,
+    windows: list[DocumentWindow],
+    settings: BuildSettings,
+    told: Callable[[int], None] | None,
+    opened: OpenedModel,
+) -> ShardFacts:
+    """What a shard says of itself; it is written unless it is there."""
+    there = finished(folder, number)
+    if there is not None:
+        return there
+    keys = np.concatenate(states_of(opened, windows, settings.batch_size, told))
+    tokens = np.array([token for window in windows for token in window.ids[-window.stored :]])
+    places = np.array([(one.document, one.place + step) for one in windows for step in range(one.stored)], np.int64)
+    return write_shard(folder, number, keys, tokens, places, settings.precision)
 
 
 def expect_decoder(opened: OpenedModel) -> None:
@@ -335,14 +303,16 @@ def states_of(
     batch_size: int,
     told: Callable[[int], None] | None = None,
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """What the output layer reads before each stored token, window by window."""
+    """What the output layer reads before each stored token, window by window; ``told`` how many after each batch."""
+    model, done = opened.model, 0
     found: list[np.ndarray] = [np.empty(0)] * len(windows)
-    done = 0
     order = sorted(range(len(windows)), key=lambda at: len(windows[at].ids))  # of like lengths: little padding
-    with inference_mode_of(opened.model):
+    with inference_mode_of(model):
         for begin in range(0, len(order), batch_size):
             chosen = order[begin : begin + batch_size]
-            states = _states(opened, [windows[at].ids[:-1] for at in chosen])
+            ids, mask = (one.to(model.device) for one in padded([windows[at].ids[:-1] for at in chosen]))
+            context = model.context({"input_ids": ids, "attention_mask": mask, "use_cache": False})
+            states = context.states.view(*ids.shape, -1)
             for row, at in zip(states, chosen, strict=True):
                 length = len(windows[at].ids) - 1
                 found[at] = row[length - windows[at].stored : length].float().cpu().numpy()
@@ -350,10 +320,3 @@ def states_of(
             if told is not None:
                 told(done)
     return found
-
-
-def _states(opened: OpenedModel, rows: list[list[int]]) -> Float[Tensor, "B T D"]:
-    model = opened.model
-    ids, mask = (tensor.to(model.device) for tensor in padded(rows))
-    states: Tensor = model.context({"input_ids": ids, "attention_mask": mask, "use_cache": False}).states
-    return states.view(*ids.shape, -1)

@@ -22,9 +22,7 @@ from nextword.retrieval import RecentKeys
 def remember_recent(model: AnyModel, most: int) -> None:
     """Gives a model with the head ``knn`` an empty store of its own, in memory, beside the one on the disk.
 
-    Args:
-        model: With the head ``knn``.
-        most: Tokens that are remembered; the oldest are forgotten first.
+    Of its ``most`` tokens the oldest are forgotten first.
 
     Raises:
         ValueError: The model has another head.
@@ -73,15 +71,7 @@ def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512
 
 @contextlib.contextmanager
 def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[int]], int]]:
-    """For the block, the model has an empty store of its own; then what it had before.
-
-    Args:
-        opened: With the head ``knn``.
-        most: As for ``remember_recent``.
-
-    Yields:
-        ``grow_by_tokens`` of this model.
-    """
+    """For the block, the model has an empty store of its own, and yields its ``grow_by_tokens``."""
     head = _knn(opened)
     before = head.recent
     remember_recent(opened, most)

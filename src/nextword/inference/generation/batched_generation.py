@@ -12,7 +12,12 @@ from transformers import StoppingCriteria, StoppingCriteriaList, StopStringCrite
 
 from nextword.functional.padding import padded
 from nextword.inference.datastore import remembering
-from nextword.inference.generation.generation_passes import GenerationPass, effective_config, end_ids
+from nextword.inference.generation.generation_passes import (
+    GenerationPass,
+    GenerationSettings,
+    effective_config,
+    end_ids,
+)
 from nextword.inference.generation.row_sampling import RowwiseLoop, batch_seed, text_keys, uniform_numbers
 from nextword.inference.generation.samples_files import DIGITS
 from nextword.inference.scoring.example_encoding import EncodedExample, auxiliary_inputs
@@ -30,7 +35,6 @@ class PromptRow:
 
     Attributes:
         number: Its place in the samples file.
-        prompt: What is read before it.
         sample: Which of the prompt's texts it is, from 0.
         key: Seed of all that is drawn for it.
     """
@@ -46,7 +50,6 @@ class GeneratedText:
     """A text that a model wrote.
 
     Attributes:
-        row: What was asked for.
         token_ids: What it wrote, without the end token.
         text: The same as text, special tokens left out.
         sources: Where each token's probability came from, where that was asked for.
@@ -64,10 +67,7 @@ class GeneratedText:
 
 
 def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[PromptRow]:
-    """The texts of a pass, in the order of the prompts.
-
-    Each has a key of its own (``text_keys``).
-    """
+    """The texts of a pass, in the order of the prompts."""
     keys = text_keys(one.seed, [(prompt.context, prompt.example.auxiliary) for prompt in prompts], one.samples)
     texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
     return [PromptRow(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
@@ -84,44 +84,36 @@ class BatchedGeneration:
     """Writes the rows of a pass.
 
     Attributes:
-        opened: The model.
-        batch_size: Texts written at a time.
-        stop: Strings that end a text.
-        describe: Made of texts with their model inputs: where their tokens came from; None: not asked for.
         streamer: Is handed every token of a single row as it is chosen.
         drafting: Who guesses words that one pass judges; None: they are written one by one.
-        remember: Of the finished texts of a pass and their prompts, so many of the last tokens can be retrieved by
-            those that follow.
     """
 
     opened: OpenedModel
-    batch_size: int
-    stop: Sequence[str] = ()
-    describe: Callable[[Sequence[EncodedExample], Mapping[str, Any]], list[SourceColumns]] | None = None
+    settings: GenerationSettings
     streamer: Any = field(default=None, repr=False)
     drafting: Drafting | None = field(default=None, repr=False)
-    remember: int = 0
 
     def batches(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[list[PromptRow]]:
         """The batches in which the rows are written, the same each time."""
-        if self.remember:  # each may retrieve from all before it
+        if self.settings.remember:  # each may retrieve from all before it
             return [[row] for row in rows]
-        return length_batches(rows, 1 if one.is_single else self.batch_size)
+        return length_batches(rows, 1 if one.is_single else self.settings.batch_size)
 
     def written(
         self, batches: Sequence[Sequence[PromptRow]], one: GenerationPass, said: Iterable[Sequence[int]] = ()
     ) -> Generator[list[GeneratedText]]:
-        """The texts of each batch, in its order. What torch draws elsewhere is not changed.
+        """The texts of each batch of a pass, in its order. What torch draws elsewhere is not changed.
 
-        Args:
-            batches: The rows.
-            one: Their pass.
-            said: Finished prompts and texts of the same pass, in tokens, where texts are remembered.
+        Where texts are remembered, finished prompts and texts of the same pass were ``said`` before, in tokens.
 
         Raises:
             ValueError: ``generate`` refuses its arguments.
         """
-        with inference_mode_of(self.opened.model), self._growing() as grow:
+        most = self.settings.remember
+        growing: contextlib.AbstractContextManager[Callable[[Sequence[int]], int]] = (
+            remembering(self.opened, most) if most else contextlib.nullcontext(len)
+        )
+        with inference_mode_of(self.opened.model), growing as grow:
             for ids in said:
                 grow(ids)
             for batch in batches:
@@ -129,12 +121,6 @@ class BatchedGeneration:
                 yield texts
                 for text in texts:
                     grow(text.said)
-
-    def _growing(self) -> contextlib.AbstractContextManager[Callable[[Sequence[int]], int]]:
-        """What is handed each finished prompt and text."""
-        if self.remember:
-            return remembering(self.opened, self.remember)
-        return contextlib.nullcontext(len)
 
     def _batch(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[GeneratedText]:
         model, tokenizer = self.opened.model, self.opened.tokenizer
@@ -156,15 +142,17 @@ class BatchedGeneration:
                     **self._ends(config, begin),
                 )
             except TypeError as fault:
-                raise ValueError(f"generate: cannot take {_shown(one.arguments)} ({fault})") from fault
+                named = [(name, value) for name, value in one.arguments.items() if value is not None and name.islower()]
+                given = ", ".join(f"{name}={value}" for name, value in named)
+                raise ValueError(f"generate: cannot take {given} ({fault})") from fault
         ends, pad = end_ids(config), one.arguments.get("pad_token_id", config.pad_token_id)
         written = [self._cut(without_end(row, ends, pad)) for row in output[:, begin:].tolist()]
         texts = [str(tokenizer.decode(row, skip_special_tokens=True)) for row in written]
-        if self.describe is None:
-            return [GeneratedText(*found) for found in zip(rows, written, texts, strict=True)]
-        targets = [replace(prompt, target=row) for prompt, row in zip(prompts, written, strict=True)]
-        found = self.describe(targets, inputs)
-        return [GeneratedText(*columns) for columns in zip(rows, written, texts, found, strict=True)]
+        sources: Sequence[SourceColumns | None] = [None] * len(rows)
+        if self.settings.sources:
+            targets = [replace(prompt, target=row) for prompt, row in zip(prompts, written, strict=True)]
+            sources = source_columns(self.opened, targets, inputs, self.settings.places)
+        return [GeneratedText(*columns) for columns in zip(rows, written, texts, sources, strict=True)]
 
     def _loop(self, rows: Sequence[PromptRow], one: GenerationPass) -> dict[str, Any]:
         if not one.is_rowwise:
@@ -175,16 +163,20 @@ class BatchedGeneration:
         return {"custom_generate": RowwiseLoop(drawn, self.streamer)}
 
     def _ends(self, config: Any, begin: int) -> dict[str, Any]:
-        # Made here, because generate loses the tokenizer that it needs for them where it is given a loop.
-        strings = [*self.stop, *_as_list(config.stop_strings)]
+        # made here, because generate loses the tokenizer that it needs for them where it is given a loop
+        strings = self._stop_strings(config)
         if not strings:
             return {}
         criterion = _Written(StopStringCriteria(self.opened.tokenizer, strings), begin)
         return {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([criterion])}
 
+    def _stop_strings(self, config: Any) -> list[str]:
+        own = config.stop_strings
+        return [*self.settings.stop, *([own] if isinstance(own, str) else own or [])]
+
     def _cut(self, ids: list[int]) -> list[int]:
         """The shortest beginning that has a stop string in it; all where none has."""
-        strings = [*self.stop, *_as_list(self.opened.model.generation_config.stop_strings)]
+        strings = self._stop_strings(self.opened.model.generation_config)
 
         def stops(count: int) -> bool:
             text = self.opened.tokenizer.decode(ids[:count], skip_special_tokens=False)
@@ -200,18 +192,12 @@ class BatchedGeneration:
 
 
 class _Written(StoppingCriteria):
-    """Shows another criterion what was written alone: a stop that began in the prompt is none of the text's.
-
-    Args:
-        criterion: The other.
-        begin: Tokens of each row before the first new one.
-    """
+    # shows another criterion what was written alone: a stop that began in the prompt is none of the text's
 
     def __init__(self, criterion: StoppingCriteria, begin: int) -> None:
         self._criterion, self._begin = criterion, begin
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
-        """Whether each text ends."""
         return self._criterion(input_ids[:, self._begin :], scores, **kwargs)
 
 
@@ -228,14 +214,6 @@ def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[in
     while ends and count and ids[count - 1] == pad:
         count -= 1
     return ids[:count]
-
-
-def _as_list(value: Any) -> list[str]:
-    return [] if value is None else [value] if isinstance(value, str) else list(value)
-
-
-def _shown(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in arguments.items() if value is not None and name.islower())
 
 
 # -- Where the tokens of written texts came from, as columns of a samples file.
@@ -264,14 +242,7 @@ class SourceColumns:
 def source_columns(
     opened: OpenedModel, texts: Sequence[EncodedExample], inputs: Mapping[str, Any], places: int
 ) -> list[SourceColumns]:
-    """Of each text, from one pass over all of them.
-
-    Args:
-        opened: The model that wrote them.
-        texts: With what it wrote as their targets; one may be empty.
-        inputs: Further inputs of the model.
-        places: How many are named of each token.
-    """
+    """Of each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, places=places)
     texts_read = distribution.places_in()

@@ -32,6 +32,7 @@ REFUSED = (
     "compile_config",
 )
 """Beginnings of arguments that change what ``generate`` returns, or that it sets itself."""
+ROWWISE = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,6 @@ class GenerationPass:
         arguments: Of ``generate``, what was asked for and what lengths follow from it.
         mode: Which of its loops ``generate`` takes.
         seed: Of what is drawn; None: nothing is.
-        samples: Texts after each prompt.
     """
 
     title: str
@@ -55,7 +55,7 @@ class GenerationPass:
     @property
     def is_rowwise(self) -> bool:
         """Whether rows of a batch have nothing to do with each other: greedy search and sampling."""
-        return self.mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
+        return self.mode in ROWWISE
 
     @property
     def is_single(self) -> bool:
@@ -80,54 +80,62 @@ def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list
         ValueError: An argument that neither ``generate`` nor the model's head knows, or a loop that transformers no
             longer has.
     """
-    extra = _with_assistant(opened, _asked(settings))
+    extra = _arguments(opened, settings)
     passes: list[GenerationPass] = []
-    for title, arguments in _ways(settings):
+    for title, arguments in [(one.title, one.arguments()) for one in settings.decodings] or [(MODEL_DEFAULT, {})]:
         asked = {**arguments, **extra}
         config = effective_config(opened.model, asked)
         mode = config.get_generation_mode(extra.get(ASSISTANT))
-        _expect_in_library(mode)
-        _expect_draftable(opened, settings, title, mode)
-        complete = {**asked, **_lengths(opened, config, settings), **_padding(config)}
+        _expect_possible(opened, settings, title, mode)
+        complete = {**asked, **_lengths(opened, config, settings)}
+        if config.pad_token_id is None:  # masked wherever it is read, so any does
+            complete["pad_token_id"] = next(iter(end_ids(config)), 0)
         draws = bool(config.do_sample)
         for seed in settings.seeds if draws else [None]:
             passes.append(GenerationPass(title, complete, mode, seed, settings.samples if draws else 1))
     return passes
 
 
-def _asked(settings: GenerationSettings) -> dict[str, Any]:
-    """The arguments, with a model that drafts among them."""
-    if settings.draft is None or settings.draft in drafters:
-        return dict(settings.arguments)
-    if ASSISTANT in settings.arguments:
-        raise ValueError(
-            f"{named('draft')}: must be the only model that assists ({_argument(ASSISTANT)} given); leave out one"
-        )
-    if not Path(settings.draft).exists():
-        known = ", ".join(drafters.names())
-        near = did_you_mean(settings.draft, drafters.names())
-        raise ValueError(
-            f"{named('draft')}: must be {known} or the folder of a model ('{settings.draft}' given).{near}"
-        )
-    return {**settings.arguments, ASSISTANT: settings.draft}
+def _arguments(opened: OpenedModel, settings: GenerationSettings) -> dict[str, Any]:
+    """Further arguments of ``generate``, with the model that drafts, opened, among them."""
+    asked: dict[str, Any] = dict(settings.arguments)
+    if settings.draft is not None and settings.draft not in drafters:
+        if ASSISTANT in asked:
+            raise ValueError(
+                f"{named('draft')}: must be the only model that assists ({_argument(ASSISTANT)} given); leave out one"
+            )
+        if not Path(settings.draft).exists():
+            known = ", ".join(drafters.names())
+            near = did_you_mean(settings.draft, drafters.names())
+            raise ValueError(
+                f"{named('draft')}: must be {known} or the folder of a model ('{settings.draft}' given).{near}"
+            )
+        asked[ASSISTANT] = settings.draft
+    if ASSISTANT in asked:
+        assistant = open_model(str(asked[ASSISTANT]), str(opened.model.device))
+        if assistant.tokenizer.get_vocab() != opened.tokenizer.get_vocab():
+            raise ValueError(
+                f"{_argument(ASSISTANT)}: must have the model's tokenizer ('{assistant.name}' has another); give "
+                "another model"
+            )
+        asked[ASSISTANT] = assistant.model
+    return asked
 
 
-def _expect_draftable(opened: OpenedModel, settings: GenerationSettings, title: str, mode: GenerationMode) -> None:
-    """Raises ValueError where a decoding cannot be drafted for, before anything is written."""
-    if settings.draft is None:
-        return
-    rowwise = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
-    if mode not in (*rowwise, GenerationMode.ASSISTED_GENERATION):
+def _expect_possible(opened: OpenedModel, settings: GenerationSettings, title: str, mode: GenerationMode) -> None:
+    place = GENERATION_MODES_MAPPING[mode]
+    if "/" in place:
+        raise ValueError(
+            f"{named('arguments')}: {mode.value.replace('_', ' ')} is no longer part of transformers; it is code to "
+            f"be downloaded from https://hf.co/{place} and run. Choose another decoding"
+        )
+    if settings.draft is not None and mode not in (*ROWWISE, GenerationMode.ASSISTED_GENERATION):
         raise ValueError(
             f"{named('draft')}: must go with greedy search or sampling ('{title}' given), where one word follows "
             "the other; leave out one of the two"
         )
-    if settings.draft in drafters:
+    if settings.draft is not None and settings.draft in drafters:
         drafters.get(settings.draft)().expect_fit(opened.model)
-
-
-def _ways(settings: GenerationSettings) -> list[tuple[str, dict[str, Any]]]:
-    return [(one.title, one.arguments()) for one in settings.decodings] or [(MODEL_DEFAULT, {})]
 
 
 def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
@@ -136,7 +144,9 @@ def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: Nobody knows one of the arguments.
     """
-    known = sorted({*_known_names(), *model.next_word_head.generate_takes, ASSISTANT})
+    config: Any = GenerationConfig()  # type: ignore[no-untyped-call]  # of transformers
+    public = [name for name in vars(config) if not name.startswith(("_", "transformers_version", *REFUSED))]
+    known = sorted({*public, *model.next_word_head.generate_takes, ASSISTANT})
     for name in arguments:
         if name not in known:
             near = did_you_mean(name, known)
@@ -147,39 +157,7 @@ def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _argument(name: str) -> str:
-    """What a message calls an argument of ``generate``."""
     return either(f"--set {name}", f"arguments['{name}']")
-
-
-def _known_names() -> list[str]:
-    public = [name for name in vars(_defaults()) if not name.startswith("_")]
-    return [name for name in public if not name.startswith(REFUSED) and name != "transformers_version"]
-
-
-def _defaults() -> Any:
-    return GenerationConfig()  # type: ignore[no-untyped-call]  # of transformers
-
-
-def _with_assistant(opened: OpenedModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with an assistant that is named by its folder opened; both models must have one vocabulary."""
-    if ASSISTANT not in arguments:
-        return dict(arguments)
-    assistant = open_model(str(arguments[ASSISTANT]), str(opened.model.device))
-    if assistant.tokenizer.get_vocab() != opened.tokenizer.get_vocab():
-        raise ValueError(
-            f"{_argument(ASSISTANT)}: must have the model's tokenizer ('{assistant.name}' has another); give "
-            "another model"
-        )
-    return {**arguments, ASSISTANT: assistant.model}
-
-
-def _expect_in_library(mode: GenerationMode) -> None:
-    place = GENERATION_MODES_MAPPING[mode]
-    if "/" in place:
-        raise ValueError(
-            f"{named('arguments')}: {mode.value.replace('_', ' ')} is no longer part of transformers; it is code to "
-            f"be downloaded from https://hf.co/{place} and run. Choose another decoding"
-        )
 
 
 def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> dict[str, Any]:
@@ -195,14 +173,6 @@ def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> 
             )
         lengths |= {"min_new_tokens": settings.min_new_tokens, "min_length": None}
     return lengths
-
-
-def _padding(config: Any) -> dict[str, Any]:
-    """A token for places behind the end of a text; masked wherever it is read, so any does where a model names none."""
-    if config.pad_token_id is not None:
-        return {}
-    ends = end_ids(config)
-    return {"pad_token_id": ends[0] if ends else 0}
 
 
 def end_ids(config: Any) -> tuple[int, ...]:

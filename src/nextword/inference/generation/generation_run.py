@@ -10,17 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword.conditioning import conditioner_spec
 from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
-from nextword.heads import head_spec
 from nextword.inference.datastore import expect_growing
 from nextword.inference.generation.batched_generation import (
     BatchedGeneration,
     GeneratedText,
-    SourceColumns,
     rows_of,
-    source_columns,
 )
 from nextword.inference.generation.generation_passes import (
     ASSISTANT,
@@ -50,15 +46,7 @@ UNTOLD = ("transformers_version", "_from_model_config")
 
 @dataclass(frozen=True)
 class GenerationRun:
-    """What is to be written, checked before anything is.
-
-    Attributes:
-        opened: The model.
-        prompts: What it reads.
-        settings: How it writes.
-        encoded: The prompts in its tokens.
-        passes: Decodings times seeds.
-    """
+    """What is to be written, checked before anything is: ``passes`` are decodings times seeds."""
 
     opened: OpenedModel
     prompts: Sequence[TextPrompt]
@@ -72,11 +60,7 @@ class GenerationRun:
     ) -> GenerationRun:
         """The run, with everything checked that can be before the model writes.
 
-        Args:
-            opened: The model.
-            prompts: What it reads.
-            settings: How it writes.
-            chat: Whether prompts are put into the tokenizer's chat template.
+        In a ``chat``, prompts are put into the tokenizer's chat template.
 
         Raises:
             ValueError: No prompt, one that is too long or lacks what the model reads, two with one id, or an argument
@@ -97,27 +81,23 @@ class GenerationRun:
 
     def writer(self, streamer: Any = None) -> BatchedGeneration:
         """What writes the rows of a pass."""
-
-        def described(texts: Sequence[EncodedExample], inputs: Mapping[str, Any]) -> list[SourceColumns]:
-            return source_columns(self.opened, texts, inputs, self.settings.places)
-
-        describe = described if self.settings.sources else None
-        settings, draft = self.settings, self.settings.draft
+        draft = self.settings.draft
         drafting = Drafting(draft) if draft is not None and draft in drafters else None
-        return BatchedGeneration(
-            self.opened, settings.batch_size, settings.stop, describe, streamer, drafting, settings.remember
-        )
+        return BatchedGeneration(self.opened, self.settings, streamer, drafting)
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
         """What makes the texts of a pass what they are, as plain values."""
-        settings = self.settings
+        settings, model, parts = self.settings, self.opened.model, self.opened.parts
+        usual = model.generation_config.to_diff_dict()
         content = json.dumps([asdict(prompt) for prompt in self.prompts], ensure_ascii=False)
         read = json.dumps([prompt.context for prompt in self.encoded])
         return {
             "model": self.opened.name,
-            "weights": fingerprint(self.opened.model),
-            **_settings_of(self.opened.model),
-            "dtype": str(self.opened.model.dtype).removeprefix("torch."),
+            "weights": fingerprint(model),
+            "head": parts["head"],
+            "conditioner": parts["conditioner"],
+            "generation_config": {key: value for key, value in usual.items() if key not in UNTOLD},
+            "dtype": str(model.dtype).removeprefix("torch."),
             "prompts": f"{len(self.prompts)}, checksum {hashlib.sha256((content + read).encode()).hexdigest()[:16]}",
             "decoding": one.title,
             "arguments": {
@@ -132,17 +112,6 @@ class GenerationRun:
             "batch_size": settings.batch_size,
             "places": settings.places if settings.sources else None,
         }
-
-
-def _settings_of(model: Any) -> dict[str, Any]:
-    """What of a model decides its texts and is no weight: its parts, and what it writes by where nobody asks else."""
-    conditioner = model.conditioner
-    usual = model.generation_config.to_diff_dict()
-    return {
-        "head": head_spec(model.next_word_head.config),
-        "conditioner": None if conditioner is None else conditioner_spec(conditioner.config),
-        "generation_config": {key: value for key, value in usual.items() if key not in UNTOLD},
-    }
 
 
 def generate(
@@ -178,8 +147,8 @@ def generate(
     asked = [TextPrompt(one, id=number) if isinstance(one, str) else one for number, one in enumerate(given)]
     opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
     run = GenerationRun.planned(opened, asked, validated(GenerationSettings, settings))
-    lines = SampleLines(opened, reference_columns(opened, asked, False, run.settings.batch_size))
-    return [lines.line(text, one) for one, text in in_order(run)]
+    references = reference_columns(opened, asked, False, run.settings.batch_size)
+    return [_sample_line(text, one, references) for one, text in in_order(run)]
 
 
 def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
@@ -190,9 +159,7 @@ def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
 def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:
     """Every text of a run with its pass, in the order in which they are written: the longest prompts first.
 
-    Args:
-        run: What is to be written.
-        streamer: A streamer of transformers, handed each token of the only row; the prompt is not handed to it.
+    A ``streamer`` of transformers is handed each token of the only row, and not the prompt.
     """
     writer = run.writer(streamer)
     for one in run.passes:
@@ -206,12 +173,8 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; what an interrupted run has written already is not written again.
 
-    Args:
-        run: What is to be written.
-        out: A folder, or the one file (``.jsonl``) of a run with one pass.
-        scored: Whether the references are scored.
-        progress: Told the share that is done, first that of an earlier run.
-        command: For the message that another process gets.
+    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` is told the share
+    that is done, first that of an earlier run; the message that another process gets names the command.
 
     Raises:
         ValueError: A file there is of another run, another process writes there, or references are missing.
@@ -220,6 +183,7 @@ def write_samples_files(
     folder = out if out.suffix != ".jsonl" else out.parent
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{named('out', out)}: {folder} is a file; give a folder")
+    tell = progress or (lambda share: None)
     with locked(folder, command):
         files = [
             PartialSamples(path, {**run.identity(one), "references scored": scored})
@@ -230,62 +194,49 @@ def write_samples_files(
         finished = sum(
             len(part) if file.is_finished else len(file.done) for file, part in zip(files, rows, strict=True)
         )
-        _report(progress, finished / every)
+        tell(finished / every)
         if all(file.is_finished for file in files):
             return paths
         columns = reference_columns(run.opened, run.prompts, scored, run.settings.batch_size)
-        lines, writer = SampleLines(run.opened, columns), run.writer()
+        writer = run.writer()
         for file, part, one in zip(files, rows, run.passes, strict=True):
             if file.is_finished:
                 continue
-            batches = unfinished(writer.batches(part, one), file.done)
-            said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in file.done]
+            done = file.done
+            # whole batches: what is drawn for a batch together comes out the same
+            batches = [some for some in writer.batches(part, one) if any(row.number not in done for row in some)]
+            said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in done]
             with contextlib.closing(writer.written(batches, one, said)) as written:
                 for texts in written:
-                    finished += sum(text.row.number not in file.done for text in texts)
-                    file.append((text.row.number, lines.line(text, one)) for text in texts)
-                    _report(progress, finished / every)
+                    finished += sum(text.row.number not in done for text in texts)
+                    file.append((text.row.number, _sample_line(text, one, columns)) for text in texts)
+                    tell(finished / every)
             file.finish()
     return paths
-
-
-def _report(progress: Progress | None, share: float) -> None:
-    if progress is not None:
-        progress(share)
 
 
 # -- What a written text is as a line of a samples file (docs/generate.md).
 
 
-@dataclass(frozen=True)
-class SampleLines:
-    """Makes lines.
-
-    Attributes:
-        opened: The model.
-        references: By the prompt's id, columns about its references; see ``reference_columns``.
-    """
-
-    opened: OpenedModel
-    references: Mapping[str | int, Mapping[str, Any]]
-
-    def line(self, text: GeneratedText, one: GenerationPass) -> dict[str, Any]:
-        """The columns of one text. Of several after one prompt, each but the first has its number in the ``id``."""
-        row, example = text.row, text.row.prompt.example
-        beside = {"source": example.source, "auxiliary": example.auxiliary}
-        return {
-            "id": f"{example.id}#{row.sample}" if row.sample else example.id,
-            "prompt": example.prompt if example.source is None else example.source,
-            **{name: value for name, value in beside.items() if value is not None},
-            "prompt_token_ids": row.prompt.context[row.prompt.specials :],
-            "text": text.text,
-            "token_ids": text.token_ids,
-            "decoding": one.title,
-            "seed": one.seed,
-            "sample": row.sample,
-            **({} if text.sources is None else text.sources.columns()),
-            **self.references.get(example.id, {}),
-        }
+def _sample_line(
+    text: GeneratedText, one: GenerationPass, references: Mapping[str | int, Mapping[str, Any]]
+) -> dict[str, Any]:
+    # of several texts after one prompt, each but the first has its number in the id
+    row, example = text.row, text.row.prompt.example
+    beside = {"source": example.source, "auxiliary": example.auxiliary}
+    return {
+        "id": f"{example.id}#{row.sample}" if row.sample else example.id,
+        "prompt": example.prompt if example.source is None else example.source,
+        **{name: value for name, value in beside.items() if value is not None},
+        "prompt_token_ids": row.prompt.context[row.prompt.specials :],
+        "text": text.text,
+        "token_ids": text.token_ids,
+        "decoding": one.title,
+        "seed": one.seed,
+        "sample": row.sample,
+        **({} if text.sources is None else text.sources.columns()),
+        **references.get(example.id, {}),
+    }
 
 
 def reference_columns(
@@ -293,11 +244,7 @@ def reference_columns(
 ) -> dict[str | int, dict[str, Any]]:
     """By the prompt's id: the references as they came, and in tokens of the model; empty where there are none.
 
-    Args:
-        opened: The model.
-        prompts: With their references.
-        scored: Whether the log-probability of each token of the first reference is to stand beside it.
-        batch_size: References scored at a time.
+    Where they are ``scored``, the log-probability of each token of the first one stands beside it.
 
     Raises:
         ValueError: References are to be scored and some prompt has none, or some prompts have some and others none.
@@ -342,11 +289,7 @@ RUN = "run"
 
 
 class PartialSamples:
-    """The file of one pass.
-
-    Args:
-        path: Where the samples file is to be.
-        run: What makes its texts what they are: model, prompts, decoding, seed, lengths.
+    """The file of one pass of a run.
 
     Raises:
         ValueError: The file, or its unfinished part, is of another run, with the differences named, or is none of ours.
@@ -440,8 +383,3 @@ def _first_run(path: Path) -> Any:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def unfinished(batches: Sequence[Sequence[Any]], done: frozenset[int]) -> list[Sequence[Any]]:
-    """The batches with a row that is not written yet, whole: what is drawn for a batch together comes out the same."""
-    return [batch for batch in batches if any(row.number not in done for row in batch)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,11 +52,6 @@ def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: 
 
     F2-Softmax, section 4.1.5, has 50 tokens of each block as prompt and 100 as target.
 
-    Args:
-        ids: Tokens of the text.
-        text_bytes: Bytes that each of them covers.
-        config: How many, and how long.
-
     Raises:
         ValueError: The text is shorter than one block.
     """
@@ -89,7 +83,6 @@ class TextPrompt:
         source: What an encoder-decoder model reads.
         auxiliary: What the encoder of a conditioned model reads.
         references: What people wrote in its place, handed through to the samples.
-        id: Tells it from others.
 
     Raises:
         ValueError: One of the texts has half a character (a surrogate without the other).
@@ -126,12 +119,12 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
         ValueError: The file cannot be read, is empty or no text, or a line has nothing that a model could read; the
             message names file and line.
     """
-    if plain_text_of(path, "lines") is not None and whole:
+    is_text = plain_text_of(path, "lines") is not None
+    if is_text and whole:
         text = "".join(line for _, line in numbered_lines(path))
         if not text.strip():
             raise ValueError(f"{path} is empty: it needs the text of a prompt")
         return [TextPrompt(text.removesuffix("\n").removesuffix("\r"))]
-    is_text = plain_text_of(path, "lines") is not None
     prompts = []
     for number, sample in enumerate(read_samples(path, Words(), fields, plain_text="lines")):
         if is_text:
@@ -146,18 +139,13 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 def piped_prompts(text: str, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
     """The prompts of a text that came from elsewhere than a file; arguments and errors as in ``read_prompts``."""
     expect_whole_characters(text, "standard input")
-    with tempfile.TemporaryDirectory() as folder, _named(file := Path(folder) / "text", "standard input"):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "text"
         file.write_text(text, encoding="utf-8", newline="")
-        return read_prompts(file, whole, fields)
-
-
-@contextlib.contextmanager
-def _named(file: Path, name: str) -> Iterator[None]:
-    """Errors about the file call it by another name."""
-    try:
-        yield
-    except ValueError as fault:
-        raise ValueError(str(fault).replace(str(file), name)) from None
+        try:
+            return read_prompts(file, whole, fields)
+        except ValueError as fault:
+            raise ValueError(str(fault).replace(str(file), "standard input")) from None
 
 
 def _of_sample(sample: Sample, number: int) -> TextPrompt:
@@ -186,12 +174,7 @@ def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: boo
     """The prompts in tokens of a model, with nothing written yet.
 
     A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source, or the prompt
-    where there is no source.
-
-    Args:
-        opened: The model.
-        prompts: What it is to read.
-        chat: Whether a prompt is what a user says, put into the chat template of the tokenizer.
+    where there is no source. In a ``chat``, a prompt is what a user says, put into the tokenizer's chat template.
 
     Raises:
         ValueError: Something is missing that the model reads, or the tokenizer has no chat template.
@@ -200,8 +183,7 @@ def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: boo
 
 
 def _as_read(opened: OpenedModel, prompt: TextPrompt) -> TextPrompt:
-    """The prompt with its text where the model reads it."""
-    if opened.has_encoder and prompt.source is None:
+    if opened.has_encoder and prompt.source is None:  # the text is where the model reads it
         return replace(prompt, source=prompt.prompt, prompt="")
     if opened.has_encoder and prompt.prompt:
         raise ValueError(
@@ -242,7 +224,16 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
     """Raises ValueError where a prompt and the new tokens, or a source, are more than the model has positions for."""
     if not opened.has_encoder:
         for one in encoded:
-            _expect_length(one, new, opened)
+            length, limit = len(one.context), opened.longest
+            if limit is not None and length + new - 1 > limit:  # the last new token is written, not read
+                room = limit - length + 1
+                advice = f"set {named('max_new_tokens')} to at most {room}, or shorten it" if room > 0 else "shorten it"
+                if looks_beyond_windows(opened.model):
+                    advice += ", or let nextword.inference.scoring.long_text.remember read its beginning"
+                raise ValueError(
+                    f"prompt {one.example.id}: its {length} tokens and {new} new ones are more than the {limit} that "
+                    f"the model has positions for; {advice}"
+                )
         return
     config = opened.model.config
     limit = getattr(encoder_config(config), "max_position_embeddings", None)
@@ -252,24 +243,8 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
                 f"prompt {one.example.id}: its {len(one.context)} tokens are more than the {limit} that the encoder "
                 "has positions for; shorten it"
             )
-    # The decoder begins with one token of its own.
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
-    if limit is not None and new + 1 > limit:
+    if limit is not None and new + 1 > limit:  # the decoder begins with one token of its own
         raise ValueError(
             f"{named('max_new_tokens')}: must be at most {limit - 1}, the decoder has {limit} positions ({new} given)"
         )
-
-
-def _expect_length(one: EncodedExample, new: int, opened: OpenedModel) -> None:
-    length, limit = len(one.context), opened.longest
-    # The last new token is written, not read.
-    if limit is None or length + new - 1 <= limit:
-        return
-    room = limit - length + 1
-    advice = f"set {named('max_new_tokens')} to at most {room}, or shorten it" if room > 0 else "shorten it"
-    if looks_beyond_windows(opened.model):
-        advice += ", or let nextword.inference.scoring.long_text.remember read its beginning"
-    raise ValueError(
-        f"prompt {one.example.id}: its {length} tokens and {new} new ones are more than the {limit} that the model has "
-        f"positions for; {advice}"
-    )

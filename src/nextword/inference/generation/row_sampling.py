@@ -40,10 +40,7 @@ def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples:
     A key is made of seed, sample and what the prompt says, not of its place: it stays the same where prompts are added,
     taken away or put into another order. Of equal prompts each has keys of its own.
 
-    Args:
-        seed: Of what is drawn.
-        contents: What each prompt says: its tokens, and its auxiliary text or None.
-        samples: Texts after each.
+    What each prompt says (``contents``) are its tokens, and its auxiliary text or None.
     """
     seen: Counter[int] = Counter()
     keys: list[int] = []
@@ -69,9 +66,7 @@ class RowSampler(LogitsProcessor):
 
     It must be the last processor: what comes before it (temperature, top-k, top-p, ...) shapes what is drawn from.
 
-    Args:
-        uniform: A number for each row and each new token.
-        begin: Tokens of each row before the first new one.
+    Each row has ``begin`` tokens before the first new one.
     """
 
     def __init__(self, uniform: Float[Tensor, "B T"], begin: int) -> None:
@@ -89,11 +84,8 @@ class RowSampler(LogitsProcessor):
 class RowwiseLoop:
     """Greedy search and sampling as transformers does them, with what each row draws taken from its own stream.
 
-    An instance is what ``generate`` takes as ``custom_generate``.
-
-    Attributes:
-        uniform: A number for each row and new token; None: nothing is drawn.
-        streamer: Is handed each token as it is chosen, the prompt not.
+    An instance is what ``generate`` takes as ``custom_generate``. Without numbers nothing is drawn; a streamer is
+    handed each token as it is chosen, the prompt not.
     """
 
     uniform: Float[Tensor, "B T"] | None

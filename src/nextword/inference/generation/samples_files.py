@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nextword.functional.padding import padded
+from nextword.inference.generation.generation_passes import end_ids
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.strategies import Decoding, SeededDecoding
 from nextword.inference.scoring.opened_model import Progress, batches, progress_within
@@ -39,24 +40,22 @@ def write_samples(
 ) -> None:
     """Writes each file as a whole or not at all; each starts from its seed anew.
 
-    The log-probabilities of what people wrote after a prompt stand beside each text.
+    The log-probabilities of what people wrote after a prompt stand beside each text; ``score_batch`` of them are
+    computed at a time. Prompts are given by the kind that a decoding names.
 
-    Args:
-        writer: Of the model.
-        tokenizer: The model's.
-        prompts: By the kind that a decoding names.
-        files: What goes where.
-        score_batch: Targets scored at a time.
-        progress: Told the share that is done.
-        longest: The model may end a text, which has at most so many tokens; special tokens are no part of texts and
-            references then. ``None``: every text has as many tokens as the targets, which are all of one length.
+    Where there is a ``longest``, the model may end a text, which has at most so many tokens; special tokens are no part
+    of texts and references then. Where there is none, every text has as many tokens as the targets, which are all of
+    one length.
     """
     with inference_mode_of(writer.model):
         scored = {
             kind: target_log_probs(writer.model, prompts[kind], score_batch, writer.inputs)
             for kind in dict.fromkeys(drawn.way.prompts for drawn in files.values())
         }
-        left_out = frozenset() if longest is None else _marks(tokenizer)
+        left_out: Set[int] = frozenset()
+        if longest is not None:
+            # an unknown word is a word, unless its token also ends texts, as in GPT-2
+            left_out = set(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - {tokenizer.eos_token_id})
         for number, (path, drawn) in enumerate(files.items()):
             contexts = prompts[drawn.way.prompts]
             share = progress_within(progress, number / len(files), (number + 1) / len(files))
@@ -74,18 +73,21 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     return str(text)
 
 
-def _marks(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Special tokens that say nothing; an unknown word is a word, unless its token also ends texts, as in GPT-2."""
-    words = {tokenizer.unk_token_id} - {tokenizer.eos_token_id}
-    return frozenset(tokenizer.all_special_ids) - words
-
-
 def _line(
-    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: list[int], log_probs: list[float], left_out: Set[int]
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Prompt,
+    text: list[int],
+    log_probs: list[float],
+    left_out: Set[int],
 ) -> str:
     shown = prompt.context[prompt.start :]
     text, reference = ([token for token in ids if token not in left_out] for ids in (text, prompt.target))
     source = {} if prompt.source is None else {"source": prompt.source}
+    if prompt.references:
+        people = list(prompt.references)
+        their_ids = tokenizer(people, add_special_tokens=False, verbose=False)["input_ids"]
+    else:
+        people, their_ids = [decoded(tokenizer, reference)], [reference]
     content = {
         "id": prompt.number,
         "prompt": decoded(tokenizer, shown) if prompt.source is None else prompt.source,
@@ -93,7 +95,8 @@ def _line(
         "prompt_token_ids": shown,
         "text": decoded(tokenizer, text),
         "token_ids": text,
-        **_references(tokenizer, prompt, reference),
+        "references": people,
+        "reference_token_ids": their_ids,
         "target_token_ids": prompt.target,
         "target_bytes": prompt.target_bytes,
         "log_probs": [round(value, DIGITS) for value in log_probs],
@@ -102,27 +105,12 @@ def _line(
     return json.dumps(content, ensure_ascii=False) + "\n"
 
 
-def _references(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, target: list[int]) -> dict[str, list[Any]]:
-    """All that people wrote there; ``target`` is what was scored, without special tokens."""
-    if not prompt.references:
-        return {"references": [decoded(tokenizer, target)], "reference_token_ids": [target]}
-    ids = tokenizer(list(prompt.references), add_special_tokens=False, verbose=False)["input_ids"]
-    return {"references": list(prompt.references), "reference_token_ids": ids}
-
-
 # -- Prompts in batches through ``generate``, without any constraint that a model's own settings ask for.
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes token ids with a model.
-
-    Attributes:
-        model: An attached model.
-        batch_size: Texts written at a time.
-        inputs: Further inputs of the model for a batch.
-        arguments: Further arguments of ``generate``.
-    """
+    """Writes token ids with an attached model; ``arguments`` are further ones of ``generate``."""
 
     model: Any
     batch_size: int
@@ -139,13 +127,8 @@ class Writer:
     ) -> list[list[int]]:
         """What the model writes after each context, or from each source.
 
-        Args:
-            pairs: Their contexts are read.
-            decoding: How it writes.
-            length: Tokens to write.
-            ends: Whether the end token ends a text, which then has at most ``length`` tokens, the end token left out.
-                Otherwise every text has exactly so many.
-            progress: Told the share that is done.
+        Where it ``ends`` a text by the end token, which is left out, this has at most ``length`` tokens; otherwise
+        every text has exactly so many.
 
         Raises:
             ValueError: Texts are to be of one length and are not, because ``arguments`` ask for another.
@@ -159,20 +142,15 @@ class Writer:
         model, has_encoder = self.model, self.model.config.is_encoder_decoder
         contexts = [pair.context for pair in pairs]
         ids, mask = padded(contexts, fill_id(model), side="right" if has_encoder else "left")
-        # A decoder of its own begins with one token. max_new_tokens would give one more where a model has a default.
+        # a decoder of its own begins with one token; max_new_tokens would give one more where a model has a default
         longest = {"max_length": length + 1} if has_encoder else {"max_new_tokens": length}
         arguments = {**self.inputs(pairs), **self.arguments}
         with unconstrained_generation(model, stops=ends, **longest, **decoding.arguments()):
             written = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **arguments)
         rows: list[list[int]] = written[:, 1 if has_encoder else ids.shape[1] :].tolist()
         if ends:
-            end_ids = _end_ids(model)
-            return [list(takewhile(lambda token: token not in end_ids, row)) for row in rows]
+            ends_with = end_ids(model.generation_config)
+            return [list(takewhile(lambda token: token not in ends_with, row)) for row in rows]
         if len(rows[0]) != length:
             raise ValueError(f"decoding '{decoding.title}' wrote {len(rows[0])} tokens instead of {length}")
         return rows
-
-
-def _end_ids(model: Any) -> tuple[int, ...]:
-    end = model.generation_config.eos_token_id
-    return () if end is None else tuple(end) if isinstance(end, list | tuple) else (int(end),)

@@ -81,7 +81,6 @@ class PromptedDecoding:
     'top-k 40, with prompt'
 
     Attributes:
-        decoding: How tokens are chosen.
         prompts: Names the prompts, as the end of a title; empty where a task has prompts of one kind.
     """
 
@@ -107,39 +106,18 @@ class SeededDecoding:
     seed: int
 
 
-def _greedy(arguments: list[str]) -> dict[str, Any]:
-    _expect(arguments, 0, 0)
-    return {}
+def _temperature(value: str | None = None) -> dict[str, float]:
+    return {} if value is None else {"temperature": float(value)}
 
 
-def _sample(arguments: list[str]) -> dict[str, Any]:
-    _expect(arguments, 0, 1)
-    return {"sample": True, **_temperature(arguments)}
-
-
-def _top_k(arguments: list[str]) -> dict[str, Any]:
-    _expect(arguments, 1, 2)
-    return {"top_k": int(arguments[0]), **_temperature(arguments[1:])}
-
-
-def _top_p(arguments: list[str]) -> dict[str, Any]:
-    _expect(arguments, 1, 2)
-    return {"top_p": float(arguments[0]), **_temperature(arguments[1:])}
-
-
-def _beam(arguments: list[str]) -> dict[str, Any]:
-    _expect(arguments, 1, 1)
-    return {"beams": int(arguments[0])}
-
-
-_SHORT: dict[str, tuple[str, Callable[[list[str]], dict[str, Any]]]] = {
-    "greedy": ("greedy", _greedy),
-    "sample": ("sample[:TEMPERATURE]", _sample),
-    "top-k": ("top-k:K[,TEMPERATURE]", _top_k),
-    "top-p": ("top-p:P[,TEMPERATURE]", _top_p),
-    "beam": ("beam:BEAMS", _beam),
+_SHORT: dict[str, tuple[str, Callable[..., dict[str, Any]]]] = {
+    "greedy": ("greedy", lambda: {}),
+    "sample": ("sample[:TEMPERATURE]", lambda *temperature: {"sample": True, **_temperature(*temperature)}),
+    "top-k": ("top-k:K[,TEMPERATURE]", lambda k, *temperature: {"top_k": int(k), **_temperature(*temperature)}),
+    "top-p": ("top-p:P[,TEMPERATURE]", lambda p, *temperature: {"top_p": float(p), **_temperature(*temperature)}),
+    "beam": ("beam:BEAMS", lambda beams: {"beams": int(beams)}),
 }
-"""How each short form is written, and what reads its arguments."""
+"""How each short form is written, and the settings that its arguments are."""
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -149,18 +127,9 @@ def _read(text: str) -> dict[str, Any]:
         raise ValueError(f"'{text}' is no decoding.{did_you_mean(name, _SHORT)} Known: {forms}.")
     usage, read = _SHORT[name]
     try:
-        return read(arguments)
-    except ValueError:
+        return read(*arguments)
+    except (TypeError, ValueError):  # too few or too many; no numbers
         raise ValueError(f"'{text}' cannot be read as {usage}") from None
-
-
-def _temperature(arguments: list[str]) -> dict[str, float]:
-    return {"temperature": float(arguments[0])} if arguments else {}
-
-
-def _expect(arguments: list[str], least: int, most: int) -> None:
-    if not least <= len(arguments) <= most:
-        raise ValueError(f"from {least} to {most} arguments")
 
 
 # -- What can be set of the texts that a task has every method write, and how they are measured.
@@ -179,13 +148,7 @@ WINS = ("perplexity", "kl-human-generated", "ms-jaccard-3", "self-bleu-3", "dist
 class Texts:
     """What texts every method writes for a task, and how they are measured.
 
-    Attributes:
-        decodings: Ways to write, one samples file each; their titles tell them apart.
-        metrics: What is measured of them, as for ``nextword.evaluation``.
-        wins: Keys that vote in the table of wins; None: one of each metric.
-        examples: How many prompts a report shows with what everybody wrote.
-        draws: Seeds with which every trained model draws its tokens, a samples file each; None: once, with the seed
-            that it was trained with.
+    ``decodings`` are written a samples file each, and told apart by their titles; the rest is as in ``WritingConfig``.
     """
 
     decodings: tuple[PromptedDecoding, ...]

@@ -29,10 +29,6 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
 
     Greedy search and sampling are shown token by token. What beams, an assistant or drafts write is shown when it is
     finished; its tokens are then asked about in one more pass.
-
-    Args:
-        run: Of one prompt, one decoding, one seed and one sample.
-        screen: Where to.
     """
     (one,), model = run.passes, run.opened.model
     if not run.opened.has_encoder:
@@ -51,12 +47,7 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
 
 
 def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
-    """A text after its prompt, as a terminal shows both; what an encoder-decoder model wrote stands alone.
-
-    Args:
-        opened: The model that wrote it.
-        text: What it wrote.
-    """
+    """A text after its prompt, as a terminal shows both; what an encoder-decoder model wrote stands alone."""
     prompt = text.row.prompt
     pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
     written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
@@ -64,7 +55,7 @@ def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
 
 
 def _before(opened: OpenedModel, prompt: EncodedExample) -> list[int]:
-    """Tokens that a text goes on after."""
+    # tokens that the text goes on after
     return [] if opened.has_encoder else list(prompt.context)
 
 
@@ -100,12 +91,7 @@ def strongest(shares: Sequence[float]) -> int:
 class TextPieces:
     """What each further token adds to a text; a character whose bytes come in several tokens comes with the last.
 
-    Only the tokens since the last piece but one are decoded again, so a long text costs no more a token than a short
-    one.
-
-    Args:
-        tokenizer: The model's.
-        before: Tokens that the text goes on after; some tokenizers write the first word of a text without its space.
+    The text goes on after the tokens ``before`` it: some tokenizers write the first word of a text without its space.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, before: Sequence[int] = ()) -> None:
@@ -123,6 +109,7 @@ class TextPieces:
         return self._rest(True)
 
     def _rest(self, is_last: bool) -> str:
+        # tokens since the last piece but one: a long text costs no more a token than a short one
         before = self._decoded(self._ids[self._before : self._shown])
         now = self._decoded(self._ids[self._before :])
         if len(now) <= len(before) or (now.endswith("\N{REPLACEMENT CHARACTER}") and not is_last):
@@ -137,12 +124,7 @@ class TextPieces:
 class SourceStreamer(BaseStreamer):
     """What ``generate`` hands each token of one row to.
 
-    Args:
-        tokenizer: The model's.
-        ends: Tokens that end a text and are not shown.
-        show: Is handed the pieces.
-        source: Says from which component a token came that was chosen just now; None: nobody asks.
-        before: Tokens that the text goes on after.
+    Tokens that end a text are not shown; ``source`` says from which component a token came that was chosen just now.
     """
 
     def __init__(
@@ -173,9 +155,6 @@ class LatestDistribution:
 
     The question which component a token came from needs the product of the state with the vocabulary, which is a good
     part of a step. So the hook makes it once: ``generate`` and the question take their answers from the same numbers.
-
-    Args:
-        head: Of the model.
 
     Attributes:
         names: The components, once a token was asked about.
@@ -209,7 +188,7 @@ class LatestDistribution:
         """Within this block the head's distributions are seen."""
 
         def see(head: Any, inputs: Any, distribution: NextToken) -> NextToken:
-            # Not before it is known that there are several components: of one, nothing is asked.
+            # not before it is known that there are several components: of one, nothing is asked
             self._latest = distribution.computed() if self.names else distribution
             return self._latest
 
@@ -234,8 +213,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class ColouredText:
     """Prints pieces of a text as they come, and a legend at the end.
 
-    Args:
-        console: Where to; without colour where it is no terminal or NO_COLOR is set.
+    Without colour where the console is no terminal or NO_COLOR is set.
     """
 
     def __init__(self, console: Console) -> None:

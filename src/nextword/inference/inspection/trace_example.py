@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nextword.conditioning import conditioner_spec
 from nextword.distribution import NextToken
-from nextword.heads import head_spec
 from nextword.inference.inspection.trace import Trace
 from nextword.inference.scoring.example_encoding import (
     EncodedExample,
@@ -33,7 +31,6 @@ from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
 from nextword.model.drafting.drafting import JudgedDraft, drafting_of
 from nextword.model.training_modes import inference_mode_of
-from nextword.objectives import objective_spec
 from nextword.results.records.token_trace import (
     Candidates,
     Places,
@@ -96,18 +93,22 @@ def trace(
     """
     opened = OpenedModel.of(model, tokenizer)
     example = Example(text or "", prompt, source, auxiliary, id="text")
-    numbers: dict[str, Any] = {"candidates": candidates, "places": places}
+    drafts: list[JudgedDraft] = []
     with inference_mode_of(opened.model):
         if text is None:
-            inputs = auxiliary_inputs(opened)([_unread(example)])
+            unread = EncodedExample([], [], 0, example, [], 0)
+            inputs = auxiliary_inputs(opened)([unread])
             encoded, pieces, drafts = written_example(opened, example, inputs, generation)
-            numbers["drafts"] = drafts
         else:
-            _expect_none(generation)
+            if generation:
+                raise ValueError(
+                    f"trace: '{next(iter(generation))}' is an argument of generate, and the text is given; leave the "
+                    "text out to let the model write it"
+                )
             encoded = encode_example(opened, example)
             inputs = auxiliary_inputs(opened)([encoded])
             pieces = pieces_of_spans(example.text, encoded.spans)
-        return traced(opened, encoded, pieces, inputs, **numbers)
+        return traced(opened, encoded, pieces, inputs, candidates=candidates, places=places, drafts=drafts)
 
 
 def traced(
@@ -120,24 +121,18 @@ def traced(
     places: int = 8,
     drafts: Sequence[JudgedDraft] = (),
 ) -> Trace:
-    """The trace of a text that is tokens already.
+    """The trace of a text that is tokens already, ``pieces`` being what each of its target's adds to the text.
 
-    Args:
-        opened: The model, in evaluation.
-        encoded: Context and target.
-        pieces: What each token of the target adds to the text.
-        inputs: Further inputs of the model, such as its auxiliary text.
-        candidates: As of ``trace``.
-        places: Likewise.
-        drafts: What was guessed while the target was written.
-
-    Raises:
-        ValueError: As ``trace``.
+    The model is as in evaluation; ``drafts`` were guessed while the target was written. Errors as of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     numbers = {"candidates": min(candidates, size), "places": places}
     facts, places_in = facts_in_windows(opened, encoded, inputs, window, **numbers)
-    _expect_numbers(facts)
+    wrong = np.flatnonzero(np.isnan(facts.log_prob) | np.isnan(facts.entropy))
+    if len(wrong):
+        raise ValueError(
+            f"token {wrong[0] + 1} of the text: its probability is no number (NaN); are the model's weights damaged?"
+        )
     beside: Role = "source" if opened.has_encoder else "auxiliary"
     texts = _texts(opened, encoded, pieces, inputs)
     excerpts, facts = store_excerpts(opened, facts)
@@ -145,11 +140,12 @@ def traced(
         texts["store"] = excerpts
     tokens, first = _columns(facts), len(texts["text"].ids) - len(encoded.target)
     guessed = [TracedDraft(begin=first + one.begin, ids=list(one.words), accepted=one.accepted) for one in drafts]
+    roles: dict[str, Role] = {"text": "text", "store": "store"}
     return Trace(
         nextword=__version__,
-        model=_facts_of(opened),
+        model=TracedModel(name=opened.name, **opened.parts),
         texts=texts,
-        places_in={name: _role(of, beside) for name, of in places_in.items() if name in tokens.places},
+        places_in={name: roles.get(of, beside) for name, of in places_in.items() if name in tokens.places},
         first=first,
         window=window,
         vocabulary=_labels(opened.tokenizer, texts, [*tokens.candidates.ids, *(one.ids for one in guessed)]),
@@ -158,47 +154,10 @@ def traced(
     )
 
 
-def _role(of: str, beside: Role) -> Role:
-    return cast("Role", of) if of in ("text", "store") else beside
-
-
-def _unread(example: Example) -> EncodedExample:
-    """An example before it has tokens, to be asked for its auxiliary text."""
-    return EncodedExample([], [], 0, example, [], 0)
-
-
-def _expect_none(generation: Mapping[str, Any]) -> None:
-    if generation:
-        raise ValueError(
-            f"trace: '{next(iter(generation))}' is an argument of generate, and the text is given; leave the text out "
-            "to let the model write it"
-        )
-
-
-def _expect_numbers(facts: TokenFacts) -> None:
-    wrong = np.flatnonzero(np.isnan(facts.log_prob) | np.isnan(facts.entropy))
-    if len(wrong):
-        raise ValueError(
-            f"token {wrong[0] + 1} of the text: its probability is no number (NaN); are the model's weights damaged?"
-        )
-
-
-def _facts_of(opened: OpenedModel) -> TracedModel:
-    model = opened.model
-    return TracedModel(
-        name=opened.name,
-        head=head_spec(model.next_word_head.config),
-        objective=objective_spec(model.objective.config),
-        conditioner=None if model.conditioner is None else conditioner_spec(model.conditioner.config),
-        backbone=type(model.backbone).__name__,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-    )
-
-
 def _texts(
     opened: OpenedModel, encoded: EncodedExample, pieces: list[str], inputs: Mapping[str, Any]
 ) -> dict[Role, TracedText]:
-    """What the model read and predicted: its own text first, then what it reads beside it."""
+    # what the model read and predicted: its own text first, then what it reads beside it
     example = encoded.example
     read = example.source if opened.has_encoder else example.prompt
     before = TracedText(ids=encoded.context, pieces=pieces_of_spans(read or "", encoded.context_spans))
@@ -259,13 +218,7 @@ def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], beside: Sequence[S
 def written_example(
     opened: OpenedModel, example: Example, inputs: Mapping[str, Any], generation: Mapping[str, Any]
 ) -> tuple[EncodedExample, list[str], list[JudgedDraft]]:
-    """What the model writes, the piece of text of each token, and the drafts on the way.
-
-    Args:
-        opened: The model.
-        example: What it reads; its text is not looked at.
-        inputs: Further inputs of the model, such as its auxiliary text.
-        generation: Arguments of ``generate``.
+    """What the model writes after an example's prompt or source, the piece of text of each token, and the drafts.
 
     Raises:
         ValueError: The model writes nothing, or several texts are asked for.
@@ -322,12 +275,7 @@ def facts_in_windows(
     Each token is predicted once. Every window but the first predicts as many tokens as half of it holds, so that these
     have at least the other half before them, as ``nextword.inference.scoring.long_text`` has it.
 
-    Args:
-        opened: The model, as in evaluation and without gradient.
-        encoded: Context and target.
-        inputs: Further inputs of the model.
-        window: Tokens that it sees at once; None: all.
-        **numbers: ``candidates`` and ``places``, as of ``token_facts``.
+    The model is as in evaluation and without gradient; ``numbers`` are those of ``token_facts``.
     """
     found: list[TokenFacts] = []
     texts: dict[str, Any] = {}
@@ -343,7 +291,7 @@ def facts_in_windows(
 def _in_windows(
     model: Any, encoded: EncodedExample, inputs: Mapping[str, Any], window: int | None
 ) -> Iterator[tuple[int, NextToken, Tensor]]:
-    """Where each window begins, its distribution at the targets, and these."""
+    # where each window begins, its distribution at the targets, and these
     stream, first = [*encoded.context, *encoded.target], len(encoded.context)
     if window is None:
         yield 0, *distribution_at_targets(model, [encoded], inputs)
@@ -369,21 +317,15 @@ def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText |
     """Excerpts of the stores around all retrieved tokens, and the facts with places counted in them.
 
     Excerpts that touch are one. Each begins with the token that stands before a document, whose piece says which
-    document it is and which of its tokens comes first; and of which store, where there are several.
-
-    Args:
-        opened: The model.
-        facts: With places in documents of a store, or in none.
-
-    Returns:
-        The excerpts, None where nothing was retrieved; the facts.
+    document it is and which of its tokens comes first; and of which store, where there are several. Where nothing was
+    retrieved there are none.
     """
     stored = {name: of for name, of in facts.places.items() if of.documents is not None}
     read, start = opened.model.next_word_head.stored_texts(), start_id(opened.tokenizer)
     text, moved = TracedText(ids=[], pieces=[]), {}
     for name, of in stored.items():
         index: dict[tuple[int, int], int] = {}
-        for document, first, last in _stretches(sorted(set(_places(of)))):
+        for document, first, last in _excerpt_bounds(sorted(set(_places(of)))):
             ids, begin = read[name].stretch(document, first, last)
             where = f"[{name}: " if len(stored) > 1 else "["
             where += f"document {document}, from token {begin + 1}] "
@@ -400,7 +342,7 @@ def _places(of: TopPlaces) -> Iterator[tuple[int, int]]:
     return zip(of.documents[there].tolist(), of.at[there].tolist(), strict=True)
 
 
-def _stretches(places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def _excerpt_bounds(places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Document, first and last token of each excerpt, from places in order."""
     if not places:
         return
@@ -447,10 +389,7 @@ def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
 def pieces_of_ids(tokenizer: Any, ids: Sequence[int], before: Sequence[int] = ()) -> list[str]:
     """The piece of each token where the tokens came first, and their text from them.
 
-    Args:
-        tokenizer: Makes text of tokens.
-        ids: The tokens.
-        before: Tokens that stand before them, which decide whether a space is written.
+    Tokens that stand ``before`` them decide whether a space is written.
     """
 
     def decoded(count: int) -> str:

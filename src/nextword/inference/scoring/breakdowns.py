@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from nextword.evaluation.metrics.frequency_groups import BOUNDARIES, NAMES, frequency_groups
-from nextword.functional.frequency.counts import TokenCounts
 from nextword.inference.scoring.measurement.scored_texts import ScoredText
 
 SPECIAL = "special tokens"
@@ -17,14 +16,7 @@ SPECIAL = "special tokens"
 
 
 class Breakdown(ABC):
-    """Tells tokens apart, from the text alone: no model is asked.
-
-    Attributes:
-        key: Name in records, for example "frequency".
-        title: Heading.
-        meaning: Which token is in which group, for a reader.
-        groups: Their names, in reading order.
-    """
+    """Tells tokens apart, from the text alone: no model is asked. Records have its ``key``, such as "frequency"."""
 
     key: str
     title: str
@@ -49,11 +41,7 @@ class Breakdown(ABC):
 
 
 class CopiedSpans(Breakdown):
-    """Whether a token is part of an n-gram that stood in what the model reads.
-
-    Args:
-        n: Tokens that a copied span has at least.
-    """
+    """Whether a token is part of an n-gram that stood in what the model reads."""
 
     key = "copied"
     title = "Copied spans"
@@ -75,32 +63,29 @@ class CopiedSpans(Breakdown):
         begin = len(text.prompt)
         found = np.zeros(begin + len(text.target), dtype=np.int64)
         copied = np.zeros(len(found), dtype=bool)
-        for group, ends in self._copied_ends(text):
-            # A copied n-gram that ends at this place or one of the n - 1 after it has this token in it, and, but for
-            # the last of these places, the token before it too.
+        for group, begins in self._copied_begins(text):
+            ends = np.concatenate([np.zeros(self.n - 1, dtype=bool), begins])
+            # a copied n-gram that ends at this place or one of the n - 1 after it has this token in it, and, but for
+            # the last of these places, the token before it too
             copied |= _any_of_next(ends, self.n)
             found[_any_of_next(ends, self.n - 1)] = group
         return np.where(copied & (found == 0), 1, found)[begin:]
 
-    def _copied_ends(self, text: ScoredText) -> Iterator[tuple[int, Bool[np.ndarray, "M"]]]:
-        """By group, the places of prompt and text at which a copied n-gram ends; groups that go before others last."""
+    def _copied_begins(self, text: ScoredText) -> Iterator[tuple[int, Bool[np.ndarray, "_K"]]]:
+        """By group, where in prompt and text copied n-grams begin; groups that go before others last."""
         stream = np.concatenate([text.prompt, text.target])
         if len(stream) < self.n:
             return
         others = [(group, text.copied_from.get(name, stream[:0])) for group, name in ((4, "auxiliary"), (3, "source"))]
-        # Numbers that no token has keep n-grams from reaching over from one text into the next.
+        # numbers that no token has keep n-grams from reaching over from one text into the next
         parts = [np.append(other, -group) for group, other in others]
         keys = ngram_keys(np.concatenate([*parts, stream]), self.n)
         first = len(parts[0]) + len(parts[1])
         earlier = previous(keys[first:])
         visible = np.concatenate([np.zeros(len(text.prompt), dtype=np.int64), text.visible])[self.n - 1 :]
-        yield 2, self._ends((earlier >= 0) & (earlier >= visible))
-        yield 4, self._ends(np.isin(keys[first:], keys[: len(parts[0])]))
-        yield 3, self._ends(np.isin(keys[first:], keys[len(parts[0]) : first]))
-
-    def _ends(self, begins: Bool[np.ndarray, "K"]) -> Bool[np.ndarray, "M"]:
-        """From the n-grams that begin at each place to those that end there."""
-        return np.concatenate([np.zeros(self.n - 1, dtype=bool), begins])
+        yield 2, (earlier >= 0) & (earlier >= visible)
+        yield 4, np.isin(keys[first:], keys[: len(parts[0])])
+        yield 3, np.isin(keys[first:], keys[len(parts[0]) : first])
 
 
 def _any_of_next(ends: Bool[np.ndarray, "M"], places: int) -> Bool[np.ndarray, "M"]:
@@ -148,12 +133,7 @@ class NewAndRepeated(Breakdown):
 
 
 class FrequencyBands(Breakdown):
-    """The groups of F2-Softmax (Choi et al., 2020), figure 2.
-
-    Args:
-        counts: How often each token id occurs somewhere.
-        source: Where that is, for a report.
-    """
+    """The groups of F2-Softmax (Choi et al., 2020), figure 2, by how often tokens occur in a ``source``."""
 
     key = "frequency"
     title = "Frequent and rare tokens"
@@ -167,11 +147,6 @@ class FrequencyBands(Breakdown):
             f"Tokens sorted by how often they occur in {source}, most frequent first, and cut where they make up "
             f"{ends} % of all: {', '.join(NAMES)}."
         )
-
-    @classmethod
-    def of_counts(cls, counts: TokenCounts) -> FrequencyBands:
-        """Counted before, in another text."""
-        return cls(counts.counts, counts.source)
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
         """The group of each token; one with an id beyond all counted was never counted."""
@@ -226,7 +201,7 @@ def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
     keys = np.unique(ids, return_inverse=True)[1].astype(np.int64)
     single, size = keys, int(keys.max(initial=0)) + 1
     for step in range(1, n):
-        # Numbered anew after each token, so that no product leaves 64 bits.
+        # numbered anew after each token, so that no product leaves 64 bits
         longer = keys[:-1] * size + single[step:]
         keys = np.unique(longer, return_inverse=True)[1].astype(np.int64)
     return keys

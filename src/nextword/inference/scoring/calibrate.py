@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from pydantic import Field, JsonValue
 from torch import Tensor, nn
 
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
@@ -20,7 +21,6 @@ from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.heads.head import registry as heads
-from nextword.inference.scoring.calibration_results import CalibrationResults, TriedSetting
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.all_models import given_examples
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
@@ -30,6 +30,7 @@ from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progr
 from nextword.inference.scoring.target_likelihood import TokenPair, target_log_probs
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import inference_mode_of
+from nextword.runtime.files import Record
 from nextword.settings.config import validated
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def calibrate(
 
 def _asking_rows(
     model: object, ids: Int[Tensor, "B T"], settings: ScoreSettings, progress: Progress | None
-) -> Callable[[], None]:
+) -> Callable[[], object]:
     if not isinstance(model, NextWordModel) or model.config.is_encoder_decoder or model.conditioner is not None:
         raise ValueError(
             "texts: must be texts, not token ids, unless the model is attached, in memory, decoder-only and without a "
@@ -100,11 +101,7 @@ def _asking_rows(
     if {"window", "stride", "limit"} & settings.model_fields_set:
         raise ValueError("texts: of token ids each row is read in one piece; cut them yourself, or give texts")
     pairs = [TokenPair(row[:1], row[1:], 0) for row in ids.tolist()]
-
-    def ask() -> None:
-        target_log_probs(model, pairs, settings.batch_size, progress=progress)
-
-    return ask
+    return partial(target_log_probs, model, pairs, settings.batch_size, progress=progress)
 
 
 def calibrate_on_texts(
@@ -116,16 +113,7 @@ def calibrate_on_texts(
     progress: Progress | None = None,
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """The same for a model that is open, read as ``nextword score`` reads.
-
-    Args:
-        opened: The model.
-        examples: The texts.
-        settings: How they are read.
-        apply: Whether the model is left with what was chosen.
-        progress: Told the share that is done.
-        data: Where the texts are from, for the record.
-    """
+    """The same for a model that is open, read as ``nextword score`` reads; ``data`` says where the texts are from."""
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
 
@@ -133,13 +121,13 @@ def calibrate_on_texts(
 def asking(
     opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings, progress: Progress | None = None
 ) -> Callable[[], None]:
-    """What asks a model, once, for the log-probability of each token of texts; as ``calibrate_on_texts``."""
+    """What asks a model, once, for the log-probability of each token of texts."""
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
-        sight = ScoringWindow.of(opened, settings)
-        texts = [scored_text(opened, example, sight) for example in given]
-        asked = answers(opened, texts, sight, settings.batch_size, LOG_PROBS, progress)
+        scoring_window = ScoringWindow.of(opened, settings)
+        texts = [scored_text(opened, example, scoring_window) for example in given]
+        asked = answers(opened, texts, scoring_window, settings.batch_size, LOG_PROBS, progress)
         for text, log_probs in zip(texts, asked, strict=True):
             expect_numbers(opened, text, log_probs)
 
@@ -157,29 +145,60 @@ def chosen(
     name: str = "model",
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """Reads held-out tokens once and chooses.
-
-    Args:
-        model: An attached model.
-        ask: Asks it, once, for the log-probability of each token.
-        apply: Whether the model is left with what was chosen.
-        name: What tables call it.
-        data: What the tokens are of, for the record.
+    """Reads held-out tokens once, ``ask`` asking the model for the log-probability of each, and chooses.
 
     Raises:
         ValueError: The head has nothing to choose, or no token was asked for.
     """
     began, reading = time.perf_counter(), read(model, ask, name)
-    results = _results(reading, began, model=name, head=head_spec(model.next_word_head.config), data=data or [])
+    best = reading.calibration.optimum()
+    gained = best.log_probs - best.alone
+    counted = np.isfinite(gained)
+    if not counted.any():
+        raise ValueError("texts: must have a token that is possible to the model (all have probability 0); give others")
+    block, size = reading.blocks()
+    sums = np.bincount(block[counted], gained[counted])
+    counts = np.bincount(block[counted]).astype(float)
+    interval = bootstrap_ratio(sums[counts > 0], counts[counts > 0])
+    helps = interval is not None and interval[0] > 0
+    nll, without = (-float(one[counted].mean()) for one in (best.log_probs, best.alone))
+    silent = None if helps else best.silent
+    results = CalibrationResults(
+        model=name,
+        head=head_spec(model.next_word_head.config),
+        data=data or [],
+        tokens=len(gained),
+        impossible=int((~counted).sum()),
+        settings=best.settings if silent is None else silent,
+        best=best.settings,
+        nll=nll if silent is None else without,
+        nll_without=without,
+        gain=without - nll,
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
+        block=size,
+        helps=helps,
+        seconds=time.perf_counter() - began,
+        curve=[TriedSetting(settings=settings, nll=nats) for settings, nats in best.curve],
+    )
     if apply:
         reading.calibration.apply(model, results.settings)
     return results
 
 
 def read(model: Any, ask: Callable[[], object], name: str = "model") -> OnePass:
-    """Reads held-out tokens once; as in ``chosen``."""
-    with inference_mode_of(model), one_pass(model, calibration_of(model, name)) as reading:
-        ask()
+    """Reads held-out tokens once: the model's distributions tell its calibration what ``ask`` asks them.
+
+    So whatever measures held-out tokens can be the pass: windows of a text, targets after prompts or sources. The model
+    has its own head again afterwards.
+    """
+    with inference_mode_of(model):
+        head, reading = model.next_word_head, OnePass(calibration_of(model, name))
+        model.next_word_head = _ReadAlong(head, reading)
+        try:
+            ask()
+        finally:
+            model.next_word_head = head
     return reading
 
 
@@ -205,37 +224,6 @@ def tuned(model: Any, ask: Callable[[], object]) -> dict[str, Any]:
     return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
 
 
-def _results(reading: OnePass, began: float, **about: Any) -> CalibrationResults:
-    best = reading.calibration.optimum()
-    gained = best.log_probs - best.alone
-    counted = np.isfinite(gained)
-    if not counted.any():
-        raise ValueError("texts: must have a token that is possible to the model (all have probability 0); give others")
-    block, size = reading.blocks()
-    sums = np.bincount(block[counted], gained[counted])
-    counts = np.bincount(block[counted]).astype(float)
-    interval = bootstrap_ratio(sums[counts > 0], counts[counts > 0])
-    helps = interval is not None and interval[0] > 0
-    nll, without = (-float(one[counted].mean()) for one in (best.log_probs, best.alone))
-    falls_silent = not helps and best.silent is not None
-    return CalibrationResults(
-        tokens=len(gained),
-        impossible=int((~counted).sum()),
-        settings=best.silent if falls_silent and best.silent is not None else best.settings,
-        best=best.settings,
-        nll=without if falls_silent else nll,
-        nll_without=without,
-        gain=without - nll,
-        low=None if interval is None else interval[0],
-        high=None if interval is None else interval[1],
-        block=size,
-        helps=helps,
-        seconds=time.perf_counter() - began,
-        curve=[TriedSetting(settings=settings, nll=nats) for settings, nats in best.curve],
-        **about,
-    )
-
-
 # -- One pass over held-out tokens, made by whatever asks a model for their log-probabilities.
 
 FEWEST_BLOCKS = 20
@@ -246,11 +234,7 @@ LONGEST_BLOCK = 256
 
 
 class OnePass:
-    """What was asked for, in order.
-
-    Args:
-        calibration: Is told all that it needs of each token.
-    """
+    """What was asked for, in order; ``calibration`` is told all that it needs of each token."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
@@ -273,24 +257,8 @@ class OnePass:
         return np.cumsum(begins | (inside % size == 0)) - 1, size
 
 
-@contextmanager
-def one_pass(model: Any, calibration: Calibration) -> Iterator[OnePass]:
-    """Within this block the model's distributions answer ``log_prob``, and tell the calibration what they were asked.
-
-    So whatever measures held-out tokens can be the pass: windows of a text, targets after prompts or sources. The model
-    has its own head again afterwards.
-    """
-    head, reading = model.next_word_head, OnePass(calibration)
-    model.next_word_head = _ReadAlong(head, reading)
-    try:
-        yield reading
-    finally:
-        model.next_word_head = head
-
-
 class _ReadAlong(nn.Module):
-    """A head in all but its distribution."""
-
+    # a head in all but its distribution
     def __init__(self, head: nn.Module, reading: OnePass) -> None:
         super().__init__()
         self.head = head
@@ -305,8 +273,7 @@ class _ReadAlong(nn.Module):
 
 
 class _AskedOnce(NextToken):
-    """Answers ``log_prob``, and is then read."""
-
+    # answers ``log_prob``, and is then read
     def __init__(self, context: Context, reading: OnePass) -> None:
         self._context, self._reading = context, reading
         self.device, self.vocab_size = context.states.device, context.vocabulary.size
@@ -323,3 +290,56 @@ class _AskedOnce(NextToken):
         raise TypeError("in a pass that calibrates, a distribution is asked for log_prob alone")
 
     map = shared = _log_probs = _log_prob = _log_sources = _nothing_else
+
+
+# -- What was chosen, as a record.
+
+
+class TriedSetting(Record):
+    """One point of the curve."""
+
+    settings: dict[str, JsonValue]
+    """The settings."""
+    nll: float
+    """Nats per token under them."""
+
+
+class CalibrationResults(Record):
+    """What was chosen, and what it is worth on the text that it was chosen on."""
+
+    kind: Literal["calibration"] = "calibration"
+    """What the file is."""
+    model: str
+    """What tables call the model."""
+    head: str
+    """Spec of its head before."""
+    data: list[str] = Field(default=[])
+    """The texts, for a report."""
+    tokens: int = Field(ge=1)
+    """Tokens that were read."""
+    impossible: int = Field(default=0, ge=0)
+    """How many of them have probability 0 without the head's part or with it; they count nowhere."""
+    passes: int = Field(default=1, ge=1)
+    """How often the model read each of them."""
+    settings: dict[str, JsonValue]
+    """What was chosen: ``best``, or where that does not help, settings under which the head adds nothing."""
+    best: dict[str, JsonValue]
+    """The settings under which the text is most likely."""
+    nll: float
+    """Nats per token with what was chosen."""
+    nll_without: float
+    """Nats per token of the distribution that the head adds to, such as the softmax."""
+    gain: float
+    """Nats per token that ``best`` takes from ``nll_without``."""
+    low: float | None
+    """Lower end of the 95 % interval of the gain, a paired bootstrap over blocks; None: there are too few tokens."""
+    high: float | None
+    """Upper end."""
+    block: int = Field(ge=1)
+    """Tokens of a block at most: neighbours in one text, which are alike."""
+    helps: bool
+    """Whether the gain's interval is above 0."""
+    seconds: float = Field(ge=0)
+    """Time of the pass and of the choice."""
+    curve: list[TriedSetting]
+    """Settings that were tried."""

@@ -24,7 +24,6 @@ class Example:
         prompt: What stands before it in the decoder and is not predicted.
         source: What an encoder-decoder model reads.
         auxiliary: What the encoder of a conditioned model reads, such as the summary of the text.
-        id: Tells it from others.
 
     Raises:
         ValueError: One of them has half a character (a surrogate without the other).
@@ -66,13 +65,7 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class ExampleTokens:
-    """An example in tokens of a model.
-
-    Attributes:
-        context: What the model reads first: special tokens and the prompt, or the source.
-        target: The tokens of the text.
-        specials: Special tokens at the beginning of the context, such as a start token.
-    """
+    """An example in tokens of a model; attributes as of ``EncodedExample``."""
 
     context: Tokens
     target: Tokens
@@ -84,7 +77,6 @@ class EncodedExample(TokenPair):
     """An example as token ids.
 
     Attributes:
-        example: The text.
         spans: For each target token, where in ``example.text`` its characters begin and end; (-1, -1) at a special
             token.
         specials: Special tokens at the beginning of the context, such as a start token.
@@ -98,7 +90,7 @@ class EncodedExample(TokenPair):
 
 
 def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
-    """The example in tokens of a model; arguments and errors as of ``example_tokens``."""
+    """The example in tokens of a model; errors as of ``example_tokens``."""
     found = example_tokens(opened, example)
     context, context_spans = found.context.listed
     target, spans = found.target.listed
@@ -116,16 +108,27 @@ def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
         ValueError: The tokenizer cannot say which characters a token covers, the text has no tokens, or something is
             missing that the model reads.
     """
+    tokenizer: Any = opened.tokenizer
     if opened.has_encoder:
-        return _after_source(opened, example)
-    start = encode_context(opened, Example("", id=example.id))
-    joined = _tokens(opened.tokenizer, example.prompt + example.text)
-    before, after = _parted(joined, len(example.prompt))
-    if after is None:
-        before, after = _tokens(opened.tokenizer, example.prompt), _tokens(opened.tokenizer, example.text)
-    if not len(after.ids):
-        raise ValueError(_no_tokens(example))
-    return ExampleTokens(Tokens.joined(start, before), after, len(start.ids))
+        context, specials = encode_context(opened, example), 0
+        target = _with_specials(tokenizer, text_target=example.text)
+        has_text = bool((target.spans[:, 0] >= 0).any())
+    else:
+        start = encode_context(opened, Example("", id=example.id))
+        joined = Tokens(*ids_and_spans(tokenizer, example.prompt + example.text))
+        before, after = _parted(joined, len(example.prompt))
+        if after is None:
+            before, after = (Tokens(*ids_and_spans(tokenizer, text)) for text in (example.prompt, example.text))
+        context, target, specials = Tokens.joined(start, before), after, len(start.ids)
+        has_text = len(target.ids) > 0
+    if not has_text:
+        raise ValueError(
+            f"example {example.id}: the text has no tokens ({example.text[:40]!r} given); give a longer one"
+        )
+    end = tokenizer.eos_token_id
+    if opened.has_encoder and end is not None and target.ids[-1] != end:
+        target = Tokens.joined(target, Tokens.special(end))
+    return ExampleTokens(context, target, specials)
 
 
 def encode_context(opened: OpenedModel, example: Example) -> Tokens:
@@ -141,27 +144,12 @@ def encode_context(opened: OpenedModel, example: Example) -> Tokens:
             "known. Use its fast version."
         )
     if not opened.has_encoder:
-        return Tokens.joined(Tokens.special(start_id(tokenizer)), _tokens(tokenizer, example.prompt))
+        return Tokens.joined(Tokens.special(start_id(tokenizer)), Tokens(*ids_and_spans(tokenizer, example.prompt)))
     if example.source is None:
         raise ValueError(f"example {example.id}: an encoder-decoder model reads a source, and there is none; give one")
     if example.prompt:
         raise ValueError(f"example {example.id}: an encoder-decoder model takes no prompt; give it as the source")
     return _with_specials(tokenizer, example.source)
-
-
-def _after_source(opened: OpenedModel, example: Example) -> ExampleTokens:
-    source = encode_context(opened, example)
-    target = _with_specials(opened.tokenizer, text_target=example.text)
-    if (target.spans[:, 0] < 0).all():
-        raise ValueError(_no_tokens(example))
-    end: Any = opened.tokenizer.eos_token_id
-    if end is not None and target.ids[-1] != end:
-        target = Tokens.joined(target, Tokens.special(end))
-    return ExampleTokens(source, target, 0)
-
-
-def _tokens(tokenizer: Any, text: str) -> Tokens:
-    return Tokens(*ids_and_spans(tokenizer, text))
 
 
 def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
@@ -178,11 +166,9 @@ def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
 
 
 def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
-    """The tokens up to a character and those from it on; None for the second where no clear cut goes through them.
-
-    What a tokenizer leaves out of its spans, such as the space before a word, counts with the token after it. Beside
-    the cut, a token of such a space alone may be of either side.
-    """
+    """The tokens up to a character and those from it on; None for the second where no clear cut goes through them."""
+    # What a tokenizer leaves out of its spans, such as the space before a word, counts with the token after it. Beside
+    # the cut, a token of such a space alone may be of either side.
     ends = np.maximum.accumulate(joined.spans[:, 1])
     count = int(np.searchsorted(ends, cut, side="right"))
     beside = joined.spans[max(count - 1, 0) : count + 1]
@@ -191,10 +177,6 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
     if (done < cut and count < len(joined.ids)) or (beside[:, 0] == beside[:, 1]).any():
         return before, None
     return before, Tokens(joined.ids[count:], joined.spans[count:] - cut)
-
-
-def _no_tokens(example: Example) -> str:
-    return f"example {example.id}: the text has no tokens ({example.text[:40]!r} given); give a longer one"
 
 
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:

@@ -53,14 +53,8 @@ def window_log_probs(
 ) -> Iterator[Float[Tensor, "S"]]:
     """Log-probabilities of the tokens that each window scores, in float64 on the CPU.
 
-    A head that looks back further than a window remembers those before it.
-
-    Args:
-        model: An attached decoder-only model, as in evaluation.
-        ids: The stream that the windows lie in.
-        windows: All of one size.
-        batch_size: Windows at a time.
-        progress: Told the share that is done.
+    A head that looks back further than a window remembers those before it. The model is decoder-only and as in
+    evaluation; all windows of the stream ``ids`` are of one size, and ``batch_size`` of them are read at a time.
     """
     if looks_beyond_windows(model):
         for some in remembered_windows(model, ids, windows, batch_size, progress=progress):
@@ -82,9 +76,8 @@ def stream_likelihood(
 ) -> LikelihoodSum:
     """Nats and bytes of all that the windows score; each window is one block of the interval."""
     total = LikelihoodSum()
-    for window, log_probs in zip(
-        windows, window_log_probs(model, stream.ids, windows, batch_size, progress), strict=True
-    ):
+    found = window_log_probs(model, stream.ids, windows, batch_size, progress)
+    for window, log_probs in zip(windows, found, strict=True):
         # text_bytes[i] belongs to the token at i + 1 of the stream, after the start token.
         covered = stream.text_bytes[window.targets.start - 1 : window.targets.stop - 1]
         total.add(float((-log_probs).sum()), window.scored, int(covered.sum()))
@@ -99,8 +92,7 @@ class Remembered:
     """Some windows of a text.
 
     Attributes:
-        distribution: Before each of N tokens, those that these windows score.
-        targets: The tokens.
+        distribution: Before each of the N target tokens, those that these windows score.
         counts: How many of them each window scores.
         begin: Index in the text of the first place that is remembered; the places of the distribution count from it.
     """
@@ -201,12 +193,6 @@ def windows_after(first: int, length: int, size: int, stride: int) -> list[Windo
     [(0, 4, [3, 4])]
     >>> [(w.begin, list(w.targets)) for w in windows_after(5, 9, size=4, stride=2)]
     [(2, [5, 6]), (4, [7, 8])]
-
-    Args:
-        first: Index in the stream of the first token that is scored, from 1.
-        length: Tokens of the stream.
-        size: Inputs of a window at most.
-        stride: Tokens that each window scores after the first.
     """
     size = min(size, length - 1)
     spans = [Window(0, size, size + 1 - first)] if first <= size else []

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 
+from nextword.conditioning import conditioner_spec
 from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER, AuxiliaryTokenizer
 from nextword.functional.frequency.counts import tokenizer_fingerprint
+from nextword.heads import head_spec
 from nextword.heads.head import registry as heads
 from nextword.model.attach import attach, load
 from nextword.model.modeling import NextWordModel
+from nextword.objectives import objective_spec
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer, model_location
 from nextword.settings.registry import did_you_mean
@@ -34,7 +37,6 @@ class OpenedModel:
     Attributes:
         name: What tables call it.
         model: An attached model; a plain one of transformers has the head ``softmax``, which changes nothing.
-        tokenizer: The model's.
         auxiliary_tokenizer: Makes inputs of auxiliary texts; None where the model has no conditioner.
     """
 
@@ -91,13 +93,25 @@ class OpenedModel:
         return bool(self.model.config.is_encoder_decoder)
 
     @property
+    def parts(self) -> dict[str, Any]:
+        """What records say of it: specs of head, objective and conditioner, class of the backbone, parameters."""
+        model, conditioner = self.model, self.model.conditioner
+        return {
+            "head": head_spec(model.next_word_head.config),
+            "objective": objective_spec(model.objective.config),
+            "conditioner": None if conditioner is None else conditioner_spec(conditioner.config),
+            "backbone": type(model.backbone).__name__,
+            "parameters": sum(weight.numel() for weight in model.parameters()),
+        }
+
+    @property
     def longest(self) -> int | None:
         """Tokens that the decoder can see at once, beside the places of a prefix; None where nothing limits them."""
         return longest_of(self.model)
 
 
 def longest_of(model: Any) -> int | None:
-    """Tokens that the decoder of a model can see at once; as ``OpenedModel.longest``."""
+    """As ``OpenedModel.longest``."""
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     # T5's n_positions limits nothing
     return limit - getattr(model.conditioner, "virtual", 0) if isinstance(limit, int) else None

@@ -48,12 +48,7 @@ def target_log_probs(
 ) -> list[Float[Tensor, "T"]]:
     """Log-probability of each token of each target after all right ones before it, in float64 on the CPU.
 
-    Args:
-        model: An attached model, as in evaluation.
-        pairs: What is asked for.
-        batch_size: Pairs at a time.
-        inputs: Further inputs of the model.
-        progress: Told the share that is done.
+    The model is as in evaluation, and reads ``batch_size`` pairs at a time.
     """
     rows: list[Float[Tensor, "T"]] = []
     for part in batches(pairs, batch_size, progress):
@@ -72,12 +67,7 @@ def distribution_at_targets(
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
-    """The sum of targets, each of which is one block of the interval.
-
-    Args:
-        pairs: What was scored.
-        nats: Summed negative log-likelihood of each target.
-    """
+    """The sum of targets, each of which is one block of the interval; ``nats`` has the sum of each target."""
     total = LikelihoodSum()
     for pair, value in zip(pairs, nats, strict=True):
         total.add(value, len(pair.target), pair.target_bytes)
@@ -115,16 +105,8 @@ def _after_sources(model: Any, pairs: Sequence[TokenPair], inputs: Mapping[str, 
 def ask(
     model: Any, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Bool[Tensor, "B T"]]:
-    """Distribution after each row (or at every real position), and the chosen positions.
-
-    Args:
-        model: An attached model.
-        rows: Ids, padded on the right.
-        pad: What fills; without effect, because the mask leaves it out.
-        mode: One of the head's.
-        everywhere: Whether every real position is asked for, and not only the last of each row.
-    """
-    ids, mask = padded(rows, pad)
+    """Distribution after each row of ids (or at every real position), and the chosen positions."""
+    ids, mask = padded(rows, pad)  # on the right; what fills has no effect, because the mask leaves it out
     positions = mask.bool() if everywhere else last_positions(mask)
     on = model.device
     return model.distribution(ids.to(on), attention_mask=mask.to(on), positions=positions.to(on), mode=mode), positions

@@ -39,13 +39,7 @@ if TYPE_CHECKING:
 def store_texts(
     tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword text-memory build"
 ) -> TextManifest:
-    """Stores texts as the documents of a text memory.
-
-    Args:
-        tokenizer: That of the models that will ask it.
-        given: The texts.
-        out: Folder to write.
-        command: What writes there, for others that want to.
+    """Stores texts as the documents of a text memory, in the folder ``out``, for models with this tokenizer.
 
     Raises:
         ValueError: No text has two tokens, or the folder holds another memory.
@@ -57,12 +51,7 @@ def store_texts(
     return build_text_memory(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)
 
 
-def expect_not_stored(opened: OpenedModel, index: TextIndex, examples: Iterable[Example]) -> None:
-    """Passes where no text is in the memory.
-
-    Raises:
-        ValueError: One is; says where.
-    """
+def _expect_not_stored(opened: OpenedModel, index: TextIndex, examples: Iterable[Example]) -> None:
     for example in examples:
         expect_held_out(index, str(example.id), example_tokens(opened, example).target.ids)
 
@@ -78,25 +67,18 @@ def fit_to_texts(
 ) -> MatchWeights:
     """The weights of a memory's matches that make texts most likely, mixed with a model; the model reads them once.
 
-    Where the gain's 95 % interval does not exclude 0, the head keeps the whole share.
-
-    Args:
-        opened: The model.
-        index: The memory.
-        given: Held-out texts; neither what is stored nor what is to be scored.
-        settings: How they are scored.
-        stored: Whether they may be in the memory.
-        progress: Told the share that is done.
+    Where the gain's 95 % interval does not exclude 0, the head keeps the whole share. The texts are held out: neither
+    what is stored nor what is to be scored.
 
     Raises:
-        ValueError: A text is in the memory, or the memory was made with another tokenizer.
+        ValueError: A text is in the memory and may not (``stored``), or the memory was made with another tokenizer.
     """
     index.manifest.expect_tokenizer(opened.tokenizer, index.folder)
     examples = list(given.examples)
     if settings.limit is not None:
         examples, _ = limited(opened, examples, settings.limit)
     if not stored:
-        expect_not_stored(opened, index, examples)
+        _expect_not_stored(opened, index, examples)
     with recalling(opened.model, TextMemory(index, MatchWeights(shares=head_alone()))):
         results = calibrate_on_texts(opened, examples, settings, progress=progress, data=list(given.data))
         fitted: MatchWeights = opened.model.next_word_head.memory.weights
@@ -117,21 +99,14 @@ def score_with_memory(
 ) -> ScoreResults:
     """How likely texts are to a model, and to the same model with a text memory, compared on the same tokens.
 
-    Args:
-        opened: The model.
-        memory: The corpus and its weights.
-        given: Texts; neither stored nor those that the weights were fitted to.
-        settings: How they are scored.
-        stored: Whether they may be in the memory.
-        progress: Told how far it is.
-        command: What makes these results again.
+    The texts are neither stored nor those that the weights were fitted to.
 
     Raises:
-        ValueError: A text is in the memory, or the memory was made with another tokenizer.
+        ValueError: A text is in the memory and may not (``stored``), or the memory was made with another tokenizer.
     """
     memory.index.manifest.expect_tokenizer(opened.tokenizer, memory.index.folder)
     if not stored:
-        expect_not_stored(opened, memory.index, given.examples)
+        _expect_not_stored(opened, memory.index, given.examples)
     with contextlib.ExitStack() as stack:
 
         def with_memory() -> OpenedModel:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -33,18 +30,6 @@ AGREEING = 8
 """Tokens on which both pieces agree where one is left for the other."""
 
 
-@dataclass(frozen=True)
-class _Tokens:
-    """Tokens of a text as far as it is encoded, as plain numbers: objects of Python take ten times the memory."""
-
-    ids: array[int] = field(default_factory=partial(array, "q"))
-    spans: array[int] = field(default_factory=partial(array, "q"))
-
-    def add(self, ids: Sequence[int], spans: Sequence[Span]) -> None:
-        self.ids.extend(ids)
-        self.spans.extend(chain.from_iterable(spans))
-
-
 def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N 2"]]:
     """Ids of a text that is encoded as a whole, without special tokens, and where the characters of each begin and end.
 
@@ -52,18 +37,21 @@ def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np
     agree on the tokens in the middle of what they share, and there one is left for the other; where they do not, the
     text is encoded as a whole.
     """
-    done = _Tokens()
+    done_ids, done_spans = array("q"), array("q")  # objects of Python take ten times the memory
     ids, spans = _encoded(tokenizer, text[:PIECE], 0)
     for end in range(PIECE, len(text), PIECE):
         more_ids, more_spans = _encoded(tokenizer, text[end - OVERLAP : end + PIECE], end - OVERLAP)
         left, right = _seam(ids, spans, more_ids, more_spans, end - OVERLAP // 2)
         if right is None:
-            done, ids, spans = _Tokens(), *_encoded(tokenizer, text, 0)
+            done_ids, done_spans = array("q"), array("q")
+            ids, spans = _encoded(tokenizer, text, 0)
             break
-        done.add(ids[:left], spans[:left])
+        done_ids.extend(ids[:left])
+        done_spans.extend(chain.from_iterable(spans[:left]))
         ids, spans = more_ids[right:], more_spans[right:]
-    done.add(ids, spans)
-    return np.asarray(done.ids).view(np.int64), np.asarray(done.spans).view(np.int64).reshape(-1, 2)
+    done_ids.extend(ids)
+    done_spans.extend(chain.from_iterable(spans))
+    return np.asarray(done_ids).view(np.int64), np.asarray(done_spans).view(np.int64).reshape(-1, 2)
 
 
 def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[np.ndarray, "N"]:
@@ -129,17 +117,25 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     for lines in gathered(lines_of(text), PIECE):
         encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
         for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-            # ends_of[c]: bytes of the line before character c.
-            ends_of = np.concatenate([[0], np.cumsum([len(character.encode()) for character in line])])
+            before = bytes_before(line)
             ids += line_ids
-            ends += [line_begin + int(ends_of[end]) for _, end in offsets]
-            line_begin += int(ends_of[-1])
+            ends += [line_begin + int(before[end]) for _, end in offsets]
+            line_begin += int(before[-1])
     if not ids:
         raise ValueError(f"tokenizer '{tokenizer.name_or_path}' makes no tokens of the text")
     ends[-1] = line_begin
-    # Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
+    # tokens that are parts of one character all end where it ends: the first of them gets its bytes
     running = np.maximum.accumulate(np.array(ends, dtype=np.int64))
     return ids, np.diff(running, prepend=0)
+
+
+def bytes_before(text: str) -> Int[np.ndarray, "M"]:
+    """UTF-8 bytes before each character of a text, and of all of it."""
+    code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    sizes = sum((code >= first).astype(np.uint8) for first in (0x80, 0x800, 0x10000)) + np.uint8(1)
+    found = np.zeros(len(code) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=found[1:])
+    return found
 
 
 # -- Prompts and answers as token ids.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from nextword.distribution import NextToken
 from nextword.functional.chunked_loss import row_chunks
@@ -16,7 +18,6 @@ from nextword.functional.probability import top_k
 
 _CACHED = 2 * 2**20
 """Bytes of log-probabilities that a CPU looks at together: so many stay in its cache from one question to the next."""
-
 
 _HEAP_SHARE = 6
 """A chunk's scores take a sixth of the budget: what is larger than 32 MiB Linux hands out page by page every time."""
@@ -36,9 +37,6 @@ class TopTokens:
     log_prob: Float[np.ndarray, "N K"]
     shares: dict[str, Float[np.ndarray, "N K"]]
 
-    def __getitem__(self, rows: slice) -> TopTokens:
-        return TopTokens(self.ids[rows], self.log_prob[rows], _rows_of(self.shares, rows))
-
 
 @dataclass(frozen=True)
 class TopPlaces:
@@ -53,10 +51,6 @@ class TopPlaces:
     at: Int[np.ndarray, "N P"]
     share: Float[np.ndarray, "N P"]
     documents: Int[np.ndarray, "N P"] | None = None
-
-    def __getitem__(self, rows: slice) -> TopPlaces:
-        documents = None if self.documents is None else self.documents[rows]
-        return TopPlaces(self.at[rows], self.share[rows], documents)
 
     def moved(self, by: int) -> TopPlaces:
         """Places counted from elsewhere; those that are missing stay -1."""
@@ -85,52 +79,24 @@ class TokenFacts:
     places: dict[str, TopPlaces]
 
     def __getitem__(self, rows: slice) -> TokenFacts:
-        return TokenFacts(
-            log_prob=self.log_prob[rows],
-            rank=self.rank[rows],
-            entropy=self.entropy[rows],
-            shares=_rows_of(self.shares, rows),
-            candidates=self.candidates[rows],
-            places={name: of[rows] for name, of in self.places.items()},
-        )
-
-
-def _rows_of(columns: dict[str, np.ndarray], rows: slice) -> dict[str, np.ndarray]:
-    return {name: of[rows] for name, of in columns.items()}
+        found: TokenFacts = _each(lambda columns: columns[0][rows], self)
+        return found
 
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
-    """Facts about one text from those about its parts in order; all name as many candidates and places.
-
-    Args:
-        parts: At least one.
-    """
-    best, names = [part.candidates for part in parts], parts[0].places
-    return TokenFacts(
-        log_prob=np.concatenate([part.log_prob for part in parts]),
-        rank=np.concatenate([part.rank for part in parts]),
-        entropy=np.concatenate([part.entropy for part in parts]),
-        shares=_joined_columns([part.shares for part in parts]),
-        candidates=TopTokens(
-            ids=np.concatenate([one.ids for one in best]),
-            log_prob=np.concatenate([one.log_prob for one in best]),
-            shares=_joined_columns([one.shares for one in best]),
-        ),
-        places={name: _joined_places([part.places[name] for part in parts]) for name in names},
-    )
+    """Facts about one text from those about its parts in order; all name as many candidates and places."""
+    found: TokenFacts = _each(np.concatenate, *parts)
+    return found
 
 
-def _joined_columns(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _joined_places(parts: Sequence[TopPlaces]) -> TopPlaces:
-    documents = [part.documents for part in parts if part.documents is not None]
-    return TopPlaces(
-        at=np.concatenate([part.at for part in parts]),
-        share=np.concatenate([part.share for part in parts]),
-        documents=np.concatenate(documents) if documents else None,
-    )
+def _each(make: Callable[[Sequence[Any]], Any], *parts: Any) -> Any:
+    """Facts, or a part of them, with every column made of the same column of all ``parts``."""
+    first = parts[0]
+    if isinstance(first, np.ndarray | Tensor):
+        return make(parts)
+    if isinstance(first, dict):
+        return {name: _each(make, *(part[name] for part in parts)) for name in first}
+    return None if first is None else replace(first, **_each(make, *map(vars, parts)))
 
 
 @torch.no_grad()
@@ -138,13 +104,8 @@ def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: i
     """What a distribution says about one token at each position.
 
     Rows are computed in chunks that fit the memory budget (``nextword.score_memory``), each product with the
-    vocabulary once.
-
-    Args:
-        distribution: At N positions.
-        ids: The token of each position.
-        candidates: How many of the most probable tokens are named, at most the vocabulary.
-        places: How many places are named for each component that points at some.
+    vocabulary once. So many of the most probable tokens are named as ``candidates``, and so many ``places`` for each
+    component that points at some.
 
     Raises:
         ValueError: ``ids`` is not a token of the vocabulary for each position, or a number is out of range.
@@ -156,62 +117,63 @@ def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: i
     if places < 0:
         raise ValueError(f"places: must be 0 or more ({places} given)")
     row_bytes = max(distribution.row_bytes(), _HEAP_SHARE * distribution.vocab_size * 4)
-    blocks: list[dict[str, Tensor]] = []
+    blocks: list[dict[str, Any]] = []
     for rows in row_chunks(len(ids), row_bytes, distribution.device) or [slice(0, 0)]:
         chunk, asked = distribution[rows].relative(), ids[rows]
-        blocks += [_facts(chunk[part], asked[part], candidates, places) for part in _blocks(chunk)]
+        length = max(1, len(chunk))
+        step = max(1, _CACHED // (size * 4)) if chunk.device.type == "cpu" else length
+        for begin in range(0, length, step):
+            part = slice(begin, begin + step)
+            blocks.append(_facts(chunk[part], asked[part], candidates, places))
         del chunk  # before the next one is made
-    return _assembled({name: _array([block[name] for block in blocks]) for name in blocks[0]})
+    columns = _each(_array, *blocks)
+    columns["candidates"] = TopTokens(**columns["candidates"])
+    columns["places"] = {name: TopPlaces(**of) for name, of in columns["places"].items()}
+    return TokenFacts(**columns)
 
 
-def _blocks(chunk: NextToken) -> Iterator[slice]:
-    size = max(1, _CACHED // (chunk.vocab_size * 4)) if chunk.device.type == "cpu" else max(1, len(chunk))
-    return (slice(begin, begin + size) for begin in range(0, max(1, len(chunk)), size))
-
-
-def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int) -> dict[str, Tensor]:
-    """Columns by name; ``shares``, ``candidates`` and ``places`` have one for each component, behind a slash.
-
-    The block's numbers are log-probabilities up to a constant of each row, as all that it says of components is.
-    """
+def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int) -> dict[str, Any]:
+    # the block's numbers are log-probabilities up to a constant of each row, as all that it says of components is
     scores = block._log_probs()
     at_ids, best = scores.gather(1, ids[:, None]), top_k(scores, max(candidates, 1))
     normaliser, entropy = _normaliser_and_entropy(scores, peak=best[0][:, :1])
     asked, of_best = torch.cat([at_ids, best[0][:, :candidates]], 1), best[1][:, :candidates]
-    facts = {
+    # comparing into numbers, and not truth values, is what a CPU is fast at
+    rank = torch.gt(scores, at_ids, out=torch.empty_like(scores)).sum(-1).long() + 1
+    tokens = torch.cat([ids[:, None], of_best], 1)
+    shares = {name: _share(log_part, asked) for name, log_part in block._log_sources(tokens).items()}
+    return {
         "log_prob": (at_ids - normaliser)[:, 0],
-        "rank": _count_above(scores, at_ids) + 1,
+        "rank": rank,
         "entropy": entropy,
-        "candidate ids": of_best,
-        "candidate log_prob": asked[:, 1:] - normaliser,
+        "shares": {name: share[:, 0] for name, share in shares.items()},
+        "candidates": {
+            "ids": of_best,
+            "log_prob": asked[:, 1:] - normaliser,
+            "shares": {name: share[:, 1:] for name, share in shares.items()},
+        },
+        "places": _strongest_places(block, ids, at_ids, places) if places else {},
     }
-    for name, log_part in block._log_sources(torch.cat([ids[:, None], of_best], 1)).items():
-        share = _share(log_part, asked)
-        facts[f"shares/{name}"], facts[f"candidates/{name}"] = share[:, 0], share[:, 1:]
-    if places:
-        stored = block.stands_in_store()
-        for name, log_part in block._log_token_places(ids).items():
-            strongest = _share(log_part, at_ids).topk(min(places, log_part.shape[1]))
-            at, lacking = strongest.indices, (0, places - strongest.values.shape[1])
-            facts[f"places/{name}"] = torch.nn.functional.pad(strongest.values, lacking)
-            where = {"at": at}
-            if name in stored:
-                documents, at = stored[name].gather(1, at[:, :, None].expand(-1, -1, 2)).unbind(-1)
-                where = {"at": at, "documents": documents}
-            for key, of in where.items():
-                of = of.masked_fill(strongest.values == 0, -1)
-                facts[f"{key}/{name}"] = torch.nn.functional.pad(of, lacking, value=-1)
-    return facts
+
+
+def _strongest_places(
+    block: NextToken, ids: Int[Tensor, "N"], at_ids: Float[Tensor, "N 1"], count: int
+) -> dict[str, dict[str, Tensor]]:
+    found, stored = {}, block.stands_in_store()
+    for name, log_part in block._log_token_places(ids).items():
+        share, at = _share(log_part, at_ids).topk(min(count, log_part.shape[1]))
+        where = {"at": at}
+        if name in stored:
+            documents, at = stored[name].gather(1, at[:, :, None].expand(-1, -1, 2)).unbind(-1)
+            where = {"at": at, "documents": documents}
+        lacking = (0, count - share.shape[1])
+        found[name] = {key: pad(of.masked_fill(share == 0, -1), lacking, value=-1) for key, of in where.items()}
+        found[name]["share"] = pad(share, lacking)
+    return found
 
 
 def _share(log_part: Float[Tensor, "N K"], log_prob: Float[Tensor, "N #K"]) -> Float[Tensor, "N K"]:
     return (log_part - log_prob.masked_fill(log_prob == -torch.inf, 0.0)).exp()
-
-
-def _count_above(log_probs: Float[Tensor, "N V"], level: Float[Tensor, "N 1"]) -> Int[Tensor, "N"]:
-    # comparing into numbers, and not truth values, is what a CPU is fast at
-    above = torch.gt(log_probs, level, out=torch.empty_like(log_probs))
-    return above.sum(-1).long()
 
 
 def _normaliser_and_entropy(
@@ -227,21 +189,6 @@ def _normaliser_and_entropy(
     return peak + total.log()[:, None], total.log() - moment / total
 
 
-def _array(parts: list[Tensor]) -> np.ndarray:
-    whole = torch.cat(parts).cpu()
+def _array(parts: Sequence[Tensor]) -> np.ndarray:
+    whole = torch.cat(list(parts)).cpu()
     return (whole.double() if whole.is_floating_point() else whole).numpy()
-
-
-def _assembled(columns: dict[str, np.ndarray]) -> TokenFacts:
-    def under(group: str) -> dict[str, np.ndarray]:
-        return {name.removeprefix(f"{group}/"): of for name, of in columns.items() if name.startswith(f"{group}/")}
-
-    at, documents = under("at"), under("documents")
-    return TokenFacts(
-        log_prob=columns["log_prob"],
-        rank=columns["rank"],
-        entropy=columns["entropy"],
-        shares=under("shares"),
-        candidates=TopTokens(columns["candidate ids"], columns["candidate log_prob"], under("candidates")),
-        places={name: TopPlaces(at[name], share, documents.get(name)) for name, share in under("places").items()},
-    )

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -83,7 +83,6 @@ class ProbeFile(Settings):
     """A file of probes."""
 
     probes: list[ProbeTemplate] = Field(min_length=1)
-    """Its entries."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +117,15 @@ def read_probes(path: str | Path | None = None) -> list[WordProbe]:
     Raises:
         ValueError: The file cannot be read, or is no file of probes.
     """
-    if path is None:
-        return _probes_of((resources.files("nextword.inference.scoring") / PAPERS).read_text("utf-8"), PAPERS)
+    file, where = (resources.files(__package__) / PAPERS, PAPERS) if path is None else (Path(path).expanduser(), path)
     try:
-        text = Path(path).expanduser().read_text("utf-8")
+        content = tomllib.loads(file.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as problem:
+        raise ValueError(f"{where}: must be TOML ({problem}); correct it") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ValueError(f"{path}: must be a file of probes ({reason}); give the path of a TOML file") from None
-    return _probes_of(text, str(path))
+        raise ValueError(f"{where}: must be a file of probes ({reason}); give the path of a TOML file") from None
+    return [probe for template in validated(ProbeFile, content, str(where)).probes for probe in template.probes()]
 
 
 def answers(
@@ -137,12 +137,8 @@ def answers(
 ) -> list[ProbeAnswer]:
     """The probabilities of each probe's words.
 
-    Args:
-        model: A decoder-only model, with a head of ours or without; or its folder or name.
-        probes: What it is asked.
-        tokenizer: Its tokenizer, where ``model`` does not bring one.
-        mode: One of its head's.
-        batch_size: Probes at a time.
+    The model is decoder-only, with a head of ours or without, and brings a tokenizer or is given one; ``mode`` is one
+    of its head's.
 
     Raises:
         ValueError: With its tokenizer two words of a probe begin with the same token, or the model reads a source.
@@ -157,15 +153,11 @@ def answers(
             rows = [encode_prompt(opened.tokenizer, probe.prompt) for probe in part]
             dist, _ = ask(opened.model, rows, int(pad or 0), mode)
             tokens = [first_tokens(opened.tokenizer, probe) for probe in part]
-            found += _answers(dist, part, tokens, opened.model.device)
+            most = max(map(len, tokens))
+            asked = torch.tensor([row + row[:1] * (most - len(row)) for row in tokens], device=opened.model.device)
+            said = dist.log_prob(asked).double().exp().tolist()
+            found += [ProbeAnswer(probe, tuple(row[: len(probe.words)])) for probe, row in zip(part, said, strict=True)]
     return found
-
-
-def _answers(dist: Any, probes: Sequence[WordProbe], tokens: list[list[int]], device: Any) -> list[ProbeAnswer]:
-    most = max(len(row) for row in tokens)
-    asked = torch.tensor([row + row[:1] * (most - len(row)) for row in tokens], device=device)
-    rows = dist.log_prob(asked).double().exp().tolist()
-    return [ProbeAnswer(probe, tuple(row[: len(probe.words)])) for probe, row in zip(probes, rows, strict=True)]
 
 
 def first_tokens(tokenizer: PreTrainedTokenizerBase, probe: WordProbe) -> list[int]:
@@ -181,12 +173,3 @@ def first_tokens(tokenizer: PreTrainedTokenizerBase, probe: WordProbe) -> list[i
             f"{', '.join(probe.words)} begin with the same token; use one of words or word parts"
         )
     return firsts
-
-
-def _probes_of(text: str, where: str) -> list[WordProbe]:
-    """The probes of a file's text; ``where`` names the file in messages."""
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise ValueError(f"{where}: must be TOML ({problem}); correct it") from None
-    return [probe for template in validated(ProbeFile, content, where).probes for probe in template.probes()]

@@ -4,7 +4,7 @@ import pytest
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, scored_text, stretches
+from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, scored_spans, scored_text
 from nextword.inference.scoring.opened_model import OpenedModel
 from tests.helpers.word_models import TEXT, word_model, word_tokenizer
 
@@ -17,11 +17,11 @@ def opened() -> OpenedModel:
 
 
 @pytest.mark.parametrize("prompt", ["", "the king sat ", f"{TEXT} "])
-@pytest.mark.parametrize("sight", [ScoringWindow(6, 3), ScoringWindow(5, 5), ScoringWindow(16, 8)])
-def test_what_a_window_holds_is_visible(opened: OpenedModel, prompt: str, sight: ScoringWindow) -> None:
-    text = scored_text(opened, Example(TEXT, prompt=prompt), sight)
+@pytest.mark.parametrize("scoring_window", [ScoringWindow(6, 3), ScoringWindow(5, 5), ScoringWindow(16, 8)])
+def test_what_a_window_holds_is_visible(opened: OpenedModel, prompt: str, scoring_window: ScoringWindow) -> None:
+    text = scored_text(opened, Example(TEXT, prompt=prompt), scoring_window)
     words, number = f"{prompt}{TEXT}".split(), 0
-    for part in stretches(text, sight):
+    for part in scored_spans(text, scoring_window):
         read = TOKENIZER.convert_ids_to_tokens([*part.context, *part.target])
         for place in range(len(part.context), len(read)):
             # without the start token, which is no text

@@ -16,8 +16,6 @@ import numpy as np
 
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.evaluation.metrics.statistics import (
-    Interval,
-    PairedTest,
     Statistic,
     bootstrap_intervals,
     holm,
@@ -26,9 +24,10 @@ from nextword.evaluation.metrics.statistics import (
 from nextword.inference.scoring.breakdowns import Breakdown
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.data_files import ChangedError, GivenTexts
-from nextword.inference.scoring.measurement.model_passes import Cut, Describe, ModelFacts, ModelPasses, Watch
+from nextword.inference.scoring.measurement.model_passes import ModelPasses, Watch, describe
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.unfinished_score import CHUNK_BYTES, NAME, ModelState, Unfinished, chunks
+from nextword.inference.scoring.measurement.scored_texts import limited
+from nextword.inference.scoring.measurement.unfinished_score import CHUNK_BYTES, NAME, ScoreCheckpoint, chunks
 from nextword.inference.scoring.measurement.unit_sums import TOKENS, BlockSums, Units
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.results.records import Environment, locked
@@ -121,19 +120,14 @@ def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Examp
         ValueError: One is the name of a file.
     """
     given = [texts] if isinstance(texts, str | Example) else list(texts)
-    _expect_no_path(given)
-    examples = [one if isinstance(one, Example) else Example(one) for one in given]
-    return [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
-
-
-def _expect_no_path(texts: Sequence[object]) -> None:
-    """The command takes files, this function takes texts: the name of a file would be scored letter by letter."""
-    for text in texts:
+    for text in given:  # the command takes files: here the name of one would be scored letter by letter
         if isinstance(text, str) and 0 < len(text) < LONGEST_PATH and "\n" not in text and os.path.isfile(text):
             raise ValueError(
                 f"texts: must be texts, not files ('{text}' given, which is a file); read it: "
                 f"Path('{text}').read_text(), or use the command: nextword score MODEL {text}"
             )
+    examples = [one if isinstance(one, Example) else Example(one) for one in given]
+    return [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
 
 
 def score_models(
@@ -149,15 +143,8 @@ def score_models(
 ) -> ScoreResults:
     """The same for models that are opened one after the other, so that only one of them is in memory.
 
-    Args:
-        models: Each opens one; where there are processes, each can be pickled.
-        given: The texts.
-        settings: How they are scored.
-        tokens: File for what the models say of every token.
-        out: Folder for score.json and, until it is there, the sums so far.
-        processes: How many share the work; None: this one does it.
-        progress: Told how far it is.
-        command: What makes these results again.
+    Each of ``models`` opens one, and can be pickled where there are processes; ``command`` makes these results again;
+    the rest is as for ``score``.
     """
     began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
     folder = None if out is None else Path(out)
@@ -166,19 +153,23 @@ def score_models(
     breakdowns: tuple[Breakdown, ...] = ()
     with ExitStack() as held:
         file = None if tokens is None else held.enter_context(replacing(tokens))
-        unfinished: Unfinished | None = None
+        checkpoint: ScoreCheckpoint | None = None
         for place, open_one in enumerate(models):
             asked = workers(open_one, processes)
-            (facts,) = asked.answers([Describe(settings)])
-            if unfinished is None:  # not before a model is found to fit: a mistake leaves no folder behind
-                unfinished = held.enter_context(_kept(folder, tokens is None, began, command))
+            ((about, identity),) = asked.answers([partial(describe, settings)])
+            name = about["name"]
+            if checkpoint is None:  # not before a model is found to fit: a mistake leaves no folder behind
+                checkpoint = held.enter_context(_kept(folder, tokens is None, began, command))
                 given = given if settings.limit is None else _limited(asked, given, settings.limit)
-            state = unfinished.of_model(place, facts.identity, facts.name)
-            passes = ModelPasses(asked, facts.name, given, settings, partial(unfinished.put, place), progress)
+            state = checkpoint.of_model(place, identity, name)
+            passes = ModelPasses(asked, name, given, settings, partial(checkpoint.put, place), progress)
             state, breakdowns = passes.breakdowns(state)
-            sums[facts.name] = _sums(passes.scored(state, breakdowns, file))
-            scores.append(_model_score(facts, sums[facts.name]))
+            state = passes.scored(state, breakdowns, file)
+            assert state.sums is not None
+            sums[name] = state.sums
+            scores.append(_model_score(about, state.sums))
             del asked, passes  # before the next model is opened
+        units = Units.of(given)
         results = ScoreResults(
             command=command,
             data=given.data,
@@ -186,8 +177,8 @@ def score_models(
             texts=given.texts,
             bytes=given.bytes,
             empty=given.empty,
-            unit=Units.of(given).name,
-            units=Units.of(given).count,
+            unit=units.name,
+            units=units.count,
             models=scores,
             same_tokens=same_tokens(sums),
             breakdowns={one.key: BreakdownMeaning(title=one.title, meaning=one.meaning) for one in breakdowns},
@@ -198,65 +189,51 @@ def score_models(
         if folder is not None:
             with nullcontext() if tokens is None else locked(folder, command, wait=WRITING_SECONDS):
                 results.save(folder / "score.json")
-        if unfinished is not None:
-            unfinished.remove()
+        if checkpoint is not None:
+            checkpoint.remove()
     return results
 
 
 @contextmanager
-def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: str) -> Iterator[Unfinished]:
+def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: str) -> Iterator[ScoreCheckpoint]:
     """Keeps other processes out of the folder, and what is done in it whenever that ends."""
     if folder is None or not keeps:
-        yield Unfinished(None, began)
+        yield ScoreCheckpoint(None, began)
         return
     with locked(folder, command):
-        unfinished = Unfinished(folder / NAME, began)
+        checkpoint = ScoreCheckpoint(folder / NAME, began)
         try:
-            yield unfinished
+            yield checkpoint
         except ChangedError:
-            unfinished.remove()  # some of what was added up may be of the changed text
+            checkpoint.remove()  # some of what was added up may be of the changed text
             raise
         except BaseException:
-            unfinished.save()
+            checkpoint.save()
             raise
 
 
 def _limited(asked: Workers[OpenedModel], given: GivenTexts, limit: int) -> GivenTexts:
-    """The beginning of the texts, in memory."""
     found: list[Example] = []
     for chunk in chunks(given.examples):
-        ((examples, limit),) = asked.answers([Cut(chunk.examples, limit)])
+        ((examples, limit),) = asked.answers([partial(limited, examples=chunk.examples, limit=limit)])
         found += examples
         if not limit:
             break
     return replace(GivenTexts.of(found, given.data, given.fields), empty=given.empty)
 
 
-def _sums(state: ModelState) -> BlockSums:
-    assert state.sums is not None
-    return state.sums
-
-
-def _model_score(facts: ModelFacts, sums: BlockSums) -> ModelScore:
+def _model_score(about: dict[str, Any], sums: BlockSums) -> ModelScore:
     found, undefined = values(sums)
-    return ModelScore(
-        name=facts.name,
-        location=facts.location,
-        head=facts.head,
-        objective=facts.objective,
-        conditioner=facts.conditioner,
-        backbone=facts.backbone,
-        parameters=facts.parameters,
-        reads=[*["prompt"] * (sums.prompts > 0), *facts.reads],
-        window=facts.window,
-        stride=facts.stride,
-        tokens=int(sums.tokens.sum()),
-        impossible=sums.impossible_tokens,
-        cut_sources=sums.cut_sources,
-        values=found,
-        undefined=undefined,
-        breakdowns=group_scores(sums),
-    )
+    measured = {
+        "reads": [*["prompt"] * (sums.prompts > 0), *about["reads"]],
+        "tokens": int(sums.tokens.sum()),
+        "impossible": sums.impossible_tokens,
+        "cut_sources": sums.cut_sources,
+        "values": found,
+        "undefined": undefined,
+        "breakdowns": group_scores(sums),
+    }
+    return ModelScore(**about | measured)
 
 
 # -- The values of one model, of all tokens and by group, with their intervals.
@@ -284,10 +261,10 @@ def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
     counts = {"perplexity": total, "nll": total, "bits_per_byte": int(sums.text_bytes.sum())}
     with np.errstate(over="ignore"):
         intervals = bootstrap_intervals(list(statistics.values()))
-    found = {
-        key: _value(statistic.value, UNITS[key], counts[key], interval)
-        for (key, statistic), interval in zip(statistics.items(), intervals, strict=True)
-    }
+    found = {}
+    for (key, statistic), interval in zip(statistics.items(), intervals, strict=True):
+        low, high = interval or (None, None)
+        found[key] = MetricValue(value=statistic.value, unit=UNITS[key], n=counts[key], low=low, high=high)
     return found, undefined
 
 
@@ -302,25 +279,19 @@ def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
         nats, count = statistic.parts.sum(axis=0)
         impossible = int(sums.impossible[key][sums.names[key].index(name)])
         low, high = intervals.get((key, name)) or (None, None)
-        possible = not impossible
         found[key].append(
             GroupScore(
                 group=name,
                 tokens=int(count),
-                nats=float(nats) if possible else None,
+                nats=None if impossible else float(nats),
                 share_of_nats=float(nats) / whole if 0 < whole < math.inf else None,
-                nll=float(nats / count) if possible else None,
+                nll=None if impossible else float(nats / count),
                 low=low,
                 high=high,
                 impossible=impossible,
             )
         )
     return found
-
-
-def _value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    low, high = interval or (None, None)
-    return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
 
 # -- Every two models on the same texts: paired differences with intervals and tests.
@@ -342,8 +313,8 @@ def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
     """
     pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]
-    overall = [one for one in found if one.group is None]
-    return [*_corrected(overall), *_corrected([one for one in found if one.group is not None])]
+    by_group = [one for one in found if one.group is not None]
+    return [*_corrected([one for one in found if one.group is None]), *_corrected(by_group)]
 
 
 def _of_pair(first: str, second: str, a: BlockSums, b: BlockSums) -> Iterator[ScoreDifference]:
@@ -359,31 +330,20 @@ def _of_pair(first: str, second: str, a: BlockSums, b: BlockSums) -> Iterator[Sc
     }
     tests = paired_tests([one for one, _ in statistics.values()], [other for _, other in statistics.values()])
     for (place, (one, other)), test in zip(statistics.items(), tests, strict=True):
-        yield _difference(first, second, measure, place, one.value - other.value, test)
-
-
-def _difference(
-    first: str,
-    second: str,
-    measure: Literal["nll", "bits_per_byte"],
-    place: Place,
-    difference: float,
-    test: PairedTest | None,
-) -> ScoreDifference:
-    breakdown, group = place or (None, None)
-    low, high = (test.interval if test is not None else None) or (None, None)
-    return ScoreDifference(
-        first=first,
-        second=second,
-        measure=measure,
-        breakdown=breakdown,
-        group=group,
-        difference=difference,
-        low=low,
-        high=high,
-        p_permutation=None if test is None else test.p_permutation,
-        p_holm=None,
-    )
+        breakdown, group = place or (None, None)
+        low, high = (test.interval if test is not None else None) or (None, None)
+        yield ScoreDifference(
+            first=first,
+            second=second,
+            measure=measure,
+            breakdown=breakdown,
+            group=group,
+            difference=one.value - other.value,
+            low=low,
+            high=high,
+            p_permutation=None if test is None else test.p_permutation,
+            p_holm=None,
+        )
 
 
 def _corrected(found: list[ScoreDifference]) -> list[ScoreDifference]:

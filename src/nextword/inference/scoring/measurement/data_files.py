@@ -125,7 +125,6 @@ class GivenTexts:
 
 
 def _content(example: Example) -> bytes:
-    """What tells an example from others, as bytes."""
     return repr((example.text, example.prompt, example.source, example.auxiliary, example.id)).encode()
 
 
@@ -155,32 +154,30 @@ def read_texts(
     fields = fields or {}
     unknown = next((name for name in fields if name not in FIELDS), None)
     if unknown is not None:
-        raise ValueError(f"{_field(unknown)}: must be one of {', '.join(FIELDS)}.{did_you_mean(unknown, list(FIELDS))}")
-    reading = partial(_read_all, list(data), dict(fields), split, sample_by, named(where))
+        field = either(f"--field {unknown}", f"fields: '{unknown}'")
+        raise ValueError(f"{field}: must be one of {', '.join(FIELDS)}.{did_you_mean(unknown, list(FIELDS))}")
+    reading = partial(_read, list(data), dict(fields), split, sample_by, named(where))
     return GivenTexts.of_reading(reading, data, fields)
 
 
-def _read_all(
+def _read(
     data: Sequence[str], fields: Mapping[str, str], split: str, sample_by: SampleBy | None, where: str
 ) -> Iterator[Example]:
     for one in data:
-        yield from _read(one, fields, split, sample_by, where)
-
-
-def _read(
-    data: str, fields: Mapping[str, str], split: str, sample_by: SampleBy | None, where: str
-) -> Iterator[Example]:
-    path = Path(data).expanduser()
-    if path.is_file():
-        yield from _of_file(path, fields, sample_by, where)
-    elif path.is_dir() and not is_published(path):
-        files = part_files(path, split, where) or text_files(path)
-        if not files:
-            raise ValueError(f"{where}: '{path}' must hold files of text or tables (none found); name the file")
-        for file in files:
-            yield from _of_file(file, fields, sample_by, where)
-    else:
-        yield from _of_hub(data, fields, split, where)
+        path = Path(one).expanduser()
+        if path.is_file():
+            yield from _of_file(path, fields, sample_by, where)
+        elif path.is_dir() and not is_published(path):
+            files = part_files(path, split, where) or text_files(path)
+            if not files:
+                raise ValueError(f"{where}: '{path}' must hold files of text or tables (none found); name the file")
+            for file in files:
+                yield from _of_file(file, fields, sample_by, where)
+        else:
+            corpus = open_corpus(one, where, text_column=_column(fields.get("text", "text")), split=split)
+            with readable(one):
+                for number, row in enumerate(corpus.rows, 1):
+                    yield _of_row(row, fields, f"{one}, row {number}", f"{one}:{number}")
 
 
 def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None, where: str) -> Iterator[Example]:
@@ -191,11 +188,17 @@ def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None, 
     elif sample_by is not None:
         yield from _pieces(path, sample_by, where)
     else:
-        yield Example(_plain(path, where), id=path.name)
+        text = file_text(path, where)
+        if "\0" in text:
+            place = len(text[: text.index("\0")].encode())
+            raise ValueError(f"{path}: must be text (a zero byte at {place}); is it a binary file?")
+        if not text.strip():
+            raise ValueError(f"{path}: must have a text (an empty file given)")
+        yield Example(text, id=path.name)
 
 
 def _pieces(path: Path, sample_by: SampleBy, where: str) -> Iterator[Example]:
-    """The lines or paragraphs of a file of plain text, with their line ends; named by the line in which they begin."""
+    # with their line ends, and named by the line in which they begin
     piece: list[str] = []
     for number, line in numbered_lines(path, where):
         if "\0" in line:
@@ -209,13 +212,6 @@ def _pieces(path: Path, sample_by: SampleBy, where: str) -> Iterator[Example]:
         yield Example("".join(piece), id=f"{path.name}:{number - len(piece) + 1}")
 
 
-def _of_hub(data: str, fields: Mapping[str, str], split: str, where: str) -> Iterator[Example]:
-    corpus = open_corpus(data, where, text_column=_column(fields.get("text", "text")), split=split)
-    with readable(data):
-        for number, row in enumerate(corpus.rows, 1):
-            yield _of_row(row, fields, f"{data}, row {number}", f"{data}:{number}")
-
-
 def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name: str) -> Example:
     found: dict[str, str] = {}
     for field, usual in FIELDS.items():
@@ -227,9 +223,10 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
                 raise ValueError(f"{place}: '{null}' must be text (null given); write a text or leave the row out")
             if field in fields or field == "text":
                 wanted = " or ".join(f"'{key}'" for key in keys)
+                naming = either(f"--field {field}=COLUMN", f"fields={{'{field}': 'COLUMN'}}")
                 raise ValueError(
                     f"{place}: must have {wanted} ({', '.join(map(str, row)) or 'nothing'} given); name the column of "
-                    f"the {field} with {_field(field, 'COLUMN')}"
+                    f"the {field} with {naming}"
                 )
             continue
         if not isinstance(row[key], str):
@@ -238,22 +235,5 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
     return Example(**found, id=name)
 
 
-def _field(name: str, column: str = "") -> str:
-    """How a column is named for a field, or the field alone."""
-    if not column:
-        return either(f"--field {name}", f"fields: '{name}'")
-    return either(f"--field {name}={column}", f"fields={{'{name}': '{column}'}}")
-
-
 def _column(name: str) -> str | int:
     return int(name) if name.isdigit() else name
-
-
-def _plain(path: Path, where: str) -> str:
-    text = file_text(path, where)
-    if "\0" in text:
-        place = len(text[: text.index("\0")].encode())
-        raise ValueError(f"{path}: must be text (a zero byte at {place}); is it a binary file?")
-    if not text.strip():
-        raise ValueError(f"{path}: must have a text (an empty file given)")
-    return text

@@ -14,6 +14,7 @@ from nextword.inference.scoring.long_text import Window, windows_after, windows_
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.text_tokens import bytes_before
 
 LONGEST_DEFAULT = 4096
 """Window by default where a model can see more: a longer one takes memory that nobody asked for."""
@@ -27,10 +28,8 @@ class ScoredText:
     """An example in tokens of a model.
 
     Attributes:
-        example: The text.
         context: What a model reads before the text: start token and prompt, or the source.
         specials: Special tokens at the beginning of the context.
-        target: The tokens that are scored.
         ends: Where in the text, in UTF-8 bytes, each of them ends.
         is_special: Which of them stand for no text, such as an end token.
         visible: Index of the first token that the model sees when it predicts each of them, counted from the beginning
@@ -60,11 +59,9 @@ class ScoredText:
         return np.diff(self.ends, prepend=0)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """The token at a position that ``ScoredSpan`` counts; None for a start token that is in no text.
+        """The token at a position from 1 in "text" or in the "source"; None for a start token that is in no text.
 
-        Args:
-            text: "text", or "source" for what is read besides.
-            position: From 1; less in "text" for what stands before it.
+        In "text", what stands before it has 0 and less.
         """
         if text == "source":
             read = self.context if "source" in self.copied_from else self.copied_from["auxiliary"]
@@ -79,7 +76,6 @@ class ScoredSpan(TokenPair):
     """A part of a text that is scored in one window.
 
     Attributes:
-        example: The text.
         begin: Position in the text of the first token that the decoder reads. The first token of the text has 1; what
             stands before it, a prompt or a start token, has 0 and less.
     """
@@ -121,17 +117,15 @@ class ScoringWindow:
         return cls(window, stride, opened.model.next_word_head.looks_back)
 
     def windows(self, context: int, length: int) -> list[Window]:
-        """The windows of a text of so many tokens, the first of them its context; none where it is read as a whole.
-
-        Where the head looks back further than a window, those that read the context come first.
-        """
+        """The windows of a text of so many tokens, the first of them its context; none where it is read as a whole."""
         if self.window is None or self.stride is None:
             return []
+        # a head that looks back further than a window reads the context first
         cut = windows_after if self.long is None else windows_from_start
         return cut(context, length, self.window, self.stride)
 
 
-def scored_text(opened: OpenedModel, example: Example, sight: ScoringWindow) -> ScoredText:
+def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWindow) -> ScoredText:
     """A text in tokens of a model.
 
     Raises:
@@ -139,8 +133,8 @@ def scored_text(opened: OpenedModel, example: Example, sight: ScoringWindow) -> 
     """
     tokens = example_tokens(opened, example)
     context, target, longest = tokens.context.ids, tokens.target, opened.longest
-    _expect_known(opened, example, context)
-    _expect_known(opened, example, target.ids)
+    for ids in (context, target.ids):
+        _expect_known(opened, example, ids)
     if opened.has_encoder and longest is not None and len(target.ids) > longest:
         raise ValueError(
             f"{example.id}: must have at most {longest:,} tokens, what the decoder of '{opened.name}' can see "
@@ -155,16 +149,16 @@ def scored_text(opened: OpenedModel, example: Example, sight: ScoringWindow) -> 
         target=target.ids,
         ends=_byte_ends(example.text, target.spans[:, 1]),
         is_special=target.spans[:, 0] < 0,
-        visible=_visible(len(context), len(target.ids), tokens.specials, sight),
+        visible=_visible(len(context), len(target.ids), tokens.specials, scoring_window),
         copied_from=_copied_from(opened, example),
         source_is_cut=len(context) < len(tokens.context.ids),
     )
 
 
-def stretches(text: ScoredText, sight: ScoringWindow) -> Iterator[ScoredSpan]:
+def scored_spans(text: ScoredText, scoring_window: ScoringWindow) -> Iterator[ScoredSpan]:
     """The parts of a text that are scored in one window each, in order."""
     covered = text.text_bytes
-    windows = sight.windows(len(text.context), len(text.context) + len(text.target))
+    windows = scoring_window.windows(len(text.context), len(text.context) + len(text.target))
     if not windows:
         yield ScoredSpan(text.context.tolist(), text.target.tolist(), int(covered.sum()), text.example, 0)
         return
@@ -181,11 +175,7 @@ def stretches(text: ScoredText, sight: ScoringWindow) -> Iterator[ScoredSpan]:
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
-    """The beginning of the texts: about as many as make ``limit`` tokens of a model, the last one cut.
-
-    Returns:
-        The texts, and how many tokens they lack of the limit.
-    """
+    """The beginning of the texts, about ``limit`` tokens of a model; and how many tokens are still to come."""
     found: list[Example] = []
     for example in examples:
         target = example_tokens(opened, example).target
@@ -197,24 +187,19 @@ def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tup
     return found, limit
 
 
-def _visible(context: int, target: int, specials: int, sight: ScoringWindow) -> Int[np.ndarray, "T"]:
+def _visible(context: int, target: int, specials: int, scoring_window: ScoringWindow) -> Int[np.ndarray, "T"]:
     found = np.zeros(target, dtype=np.int64)
-    if sight.long is not None:
-        return np.maximum(context - specials + np.arange(target) - sight.long, 0)
-    for window in sight.windows(context, context + target):
+    if scoring_window.long is not None:
+        return np.maximum(context - specials + np.arange(target) - scoring_window.long, 0)
+    for window in scoring_window.windows(context, context + target):
         found[window.targets.start - context : window.targets.stop - context] = max(0, window.begin - specials)
     return found
 
 
 def _byte_ends(text: str, ends: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
-    """Bytes up to the end of each token; what a tokenizer drops goes to the token after it, at the end to the last.
-
-    Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
-    """
-    code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    sizes = sum((code >= first).astype(np.uint8) for first in (0x80, 0x800, 0x10000)) + np.uint8(1)
-    before = np.zeros(len(code) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=before[1:])
+    # What a tokenizer drops goes to the token after it, at the end to the last. Tokens that are parts of one character
+    # all end where it ends: the first of them gets its bytes.
+    before = bytes_before(text)
     found: Int[np.ndarray, "T"] = before[np.maximum(ends, 0)]
     np.maximum.accumulate(found, out=found)
     found[-1] = before[-1]
@@ -222,7 +207,6 @@ def _byte_ends(text: str, ends: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
 
 
 def _copied_from(opened: OpenedModel, example: Example) -> dict[str, Int[np.ndarray, "S"]]:
-    """What a model reads besides the decoder's text, in the decoder's tokens and without special ones."""
     read = {"source": example.source} if opened.has_encoder else {}
     if opened.auxiliary_tokenizer is not None:
         read["auxiliary"] = example.auxiliary
@@ -234,7 +218,7 @@ def _copied_from(opened: OpenedModel, example: Example) -> dict[str, Int[np.ndar
 
 
 def _cut(opened: OpenedModel, source: Int[np.ndarray, "S"], longest: int) -> Int[np.ndarray, "C"]:
-    """A source as its tokenizer cuts off what is too long: the special tokens at its end stay."""
+    # as its tokenizer cuts off what is too long: the special tokens at its end stay
     if len(source) <= longest:
         return source
     tokenizer: Any = opened.tokenizer

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nextword.inference.scoring.example_encoding import auxiliary_inputs
 from nextword.inference.scoring.long_text import looks_beyond_windows, remembered_windows
-from nextword.inference.scoring.measurement.scored_texts import ScoredSpan, ScoredText, ScoringWindow, stretches
+from nextword.inference.scoring.measurement.scored_texts import ScoredSpan, ScoredText, ScoringWindow, scored_spans
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
@@ -35,47 +35,46 @@ class TokenQuestion(Generic[Answer]):
     """What is asked of a distribution.
 
     Attributes:
-        ask: Given the distribution at N positions and the N tokens that follow, answers for all of them.
-        split: Cuts an answer into those of the windows that it is about.
+        ask: Given the distribution at N positions, the N tokens that follow and the windows that score these, an answer
+            for each window.
         join: Puts the answers of all windows of one text together.
     """
 
-    ask: Callable[[Any, Int[Tensor, "N"]], Answer]
-    split: Callable[[Answer, Sequence[ScoredSpan]], Sequence[Answer]]
+    ask: Callable[[Any, Int[Tensor, "N"], Sequence[ScoredSpan]], Sequence[Answer]]
     join: Callable[[Sequence[Answer]], Answer]
 
 
-LOG_PROBS: TokenQuestion[Float[np.ndarray, "T"]] = TokenQuestion(
-    ask=lambda distribution, ids: distribution.log_prob(ids[:, None])[:, 0].double().cpu().numpy(),
-    split=lambda answer, parts: np.split(answer, token_ends(parts)[:-1]),
-    join=np.concatenate,
-)
+def _log_probs(distribution: Any, ids: Int[Tensor, "N"], parts: Sequence[ScoredSpan]) -> list[Float[np.ndarray, "_T"]]:
+    found = distribution.log_prob(ids[:, None])[:, 0].double().cpu().numpy()
+    return np.split(found, _token_ends(parts)[:-1])
+
+
+LOG_PROBS: TokenQuestion[Float[np.ndarray, "T"]] = TokenQuestion(_log_probs, np.concatenate)
 """The log-probability of each token, in float64."""
+
+
+def _token_ends(parts: Sequence[ScoredSpan]) -> Int[np.ndarray, "B"]:
+    return np.cumsum([len(part.target) for part in parts])
 
 
 def answers(
     opened: OpenedModel,
     texts: Sequence[ScoredText],
-    sight: ScoringWindow,
+    scoring_window: ScoringWindow,
     batch_size: int,
     question: TokenQuestion[Answer],
     progress: Progress | None = None,
 ) -> Iterator[Answer]:
     """The answer for each text, in order, as soon as it is complete.
 
-    Args:
-        opened: The model, as in evaluation and without gradient.
-        texts: In its tokens.
-        sight: How much it sees at once.
-        batch_size: Windows at a time.
-        question: What is asked.
-        progress: Told the share of tokens that are done.
+    The model is as in evaluation and without gradient, and reads ``batch_size`` windows at a time.
     """
     if looks_beyond_windows(opened.model):
-        yield from _remembered(opened, texts, sight, batch_size, question, progress)
+        yield from _remembered(opened, texts, scoring_window, batch_size, question, progress)
         return
+    inputs = auxiliary_inputs(opened)
     total, done = sum(len(text.target) for text in texts), 0
-    in_order = ((number, part) for number, text in enumerate(texts) for part in stretches(text, sight))
+    in_order = ((number, part) for number, text in enumerate(texts) for part in scored_spans(text, scoring_window))
     parts: list[Answer] = []
     missing = [len(text.target) for text in texts]
     while pool := list(islice(in_order, BATCHES_SORTED * batch_size)):
@@ -85,7 +84,8 @@ def answers(
         for begin in range(0, len(pool), batch_size):
             places = by_length[begin : begin + batch_size]
             batch = [pool[place][1] for place in places]
-            found.update(zip(places, _asked(opened, batch, question), strict=True))
+            distribution, targets = distribution_at_targets(opened.model, batch, inputs(batch))
+            found.update(zip(places, question.ask(distribution, targets, batch), strict=True))
             done += sum(len(part.target) for part in batch)
             if progress is not None:
                 progress(done / total)
@@ -100,7 +100,7 @@ def answers(
 def _remembered(
     opened: OpenedModel,
     texts: Sequence[ScoredText],
-    sight: ScoringWindow,
+    scoring_window: ScoringWindow,
     batch_size: int,
     question: TokenQuestion[Answer],
     progress: Progress | None,
@@ -108,7 +108,7 @@ def _remembered(
     """The same where a head looks back further than a window: text by text, each with a memory of its own."""
     for number, text in enumerate(texts):
         ids, first = np.concatenate([text.context, text.target]), len(text.context)
-        spans = sight.windows(first, len(ids))
+        spans = scoring_window.windows(first, len(ids))
         windows = remembered_windows(opened.model, torch.from_numpy(ids), spans, batch_size, first=first)
         parts: list[Answer] = []
         done = first
@@ -117,16 +117,11 @@ def _remembered(
                 continue  # of the prompt alone
             target = ids[done : done + len(some.targets)]
             done += len(target)
-            stretch = ScoredSpan([], target.tolist(), 0, text.example, some.begin - first + 1)
-            parts += question.split(question.ask(some.distribution, some.targets), [stretch])
+            span = ScoredSpan([], target.tolist(), 0, text.example, some.begin - first + 1)
+            parts += question.ask(some.distribution, some.targets, [span])
         yield question.join(parts)
         if progress is not None:
             progress((number + 1) / len(texts))
-
-
-def token_ends(parts: Sequence[ScoredSpan]) -> Int[np.ndarray, "B"]:
-    """Where the tokens of each window end, among those of all."""
-    return np.cumsum([len(part.target) for part in parts])
 
 
 def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.ndarray, "T"]) -> None:
@@ -138,12 +133,6 @@ def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.nd
     raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text.example.id} is nan: {why}")
 
 
-def _asked(opened: OpenedModel, batch: Sequence[ScoredSpan], question: TokenQuestion[Answer]) -> Sequence[Answer]:
-    inputs = auxiliary_inputs(opened)
-    distribution, targets = distribution_at_targets(opened.model, batch, inputs(batch))
-    return question.split(question.ask(distribution, targets), batch)
-
-
 # -- What a model says of every token, as lines of JSON: one object a token.
 
 DIGITS = 6
@@ -152,10 +141,9 @@ DIGITS = 6
 
 @dataclass(frozen=True, eq=False)
 class TextFacts:
-    """What was said of the T tokens of a text.
+    """What was said of the T tokens of a text; places count from 1, and in "text" what stands before it has 0 and less.
 
     Attributes:
-        facts: Of each token. Places count from 1; in "text" what stands before the text has 0 and less.
         texts: By component, which text its places are in: "text" (with its prompt), "source", or the documents of a
             "store".
     """
@@ -166,7 +154,7 @@ class TextFacts:
 
 def facts_question(places: int) -> TokenQuestion[TextFacts]:
     """Log-probability, rank, entropy, shares, and so many places of each token."""
-    return TokenQuestion(ask=partial(_ask, places=places), split=_split, join=_joined)
+    return TokenQuestion(partial(_ask, places=places), _joined)
 
 
 def token_lines(
@@ -176,15 +164,7 @@ def token_lines(
     groups: Mapping[str, Sequence[str]],
     label: Callable[[int], str],
 ) -> Iterator[bytes]:
-    """The lines of one text.
-
-    Args:
-        model: Its name.
-        text: What was scored.
-        facts: What the model said.
-        groups: By breakdown, the group of each token.
-        label: How a token is shown.
-    """
+    """The lines of one text; ``groups`` has, by breakdown, the group of each token, and ``label`` shows a token."""
     said = facts.facts
     for row, token in enumerate(text.target.tolist()):
         line: dict[str, Any] = {
@@ -223,22 +203,15 @@ def _number(value: float) -> float | None:
     return round(float(value), DIGITS) if math.isfinite(value) else None
 
 
-def _ask(distribution: Any, ids: Int[Tensor, "N"], places: int) -> TextFacts:
-    return TextFacts(token_facts(distribution, ids, places=places), distribution.places_in())
-
-
-def _split(facts: TextFacts, parts: Sequence[ScoredSpan]) -> list[TextFacts]:
-    ends = token_ends(parts)
-    rows = [slice(end - len(part.target), end) for end, part in zip(ends, parts, strict=True)]
-    return [_of_part(facts, one, part) for one, part in zip(rows, parts, strict=True)]
-
-
-def _of_part(facts: TextFacts, rows: slice, part: ScoredSpan) -> TextFacts:
-    """Some rows, with places counted from the beginning of the text and not of the window."""
-    said = facts.facts[rows]
-    moved = {name: of.moved(part.begin if facts.texts[name] == "text" else 1) for name, of in said.places.items()}
-    return replace(facts, facts=replace(said, places=moved))
+def _ask(distribution: Any, ids: Int[Tensor, "N"], parts: Sequence[ScoredSpan], *, places: int) -> list[TextFacts]:
+    facts, texts, found = token_facts(distribution, ids, places=places), distribution.places_in(), []
+    for end, part in zip(_token_ends(parts), parts, strict=True):
+        said = facts[end - len(part.target) : end]
+        # counted from the beginning of the text and not of the window
+        moved = {name: of.moved(part.begin if texts[name] == "text" else 1) for name, of in said.places.items()}
+        found.append(TextFacts(replace(said, places=moved), texts))
+    return found
 
 
 def _joined(parts: Sequence[TextFacts]) -> TextFacts:
-    return replace(parts[0], facts=joined_facts([part.facts for part in parts]))
+    return TextFacts(joined_facts([part.facts for part in parts]), parts[0].texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,10 @@ class ModelState:
     """
 
     model: str
-    counted: int
-    counts: Int[np.ndarray, "V"]
+    counted: int = 0
+    counts: Int[np.ndarray, "V"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     scored: int = 0
     sums: BlockSums | None = None
-
-    @classmethod
-    def new(cls, model: str) -> ModelState:
-        """Before anything is done."""
-        return cls(model, 0, np.zeros(0, dtype=np.int64))
 
     def with_counts(self, ids: Int[np.ndarray, "K"], counts: Int[np.ndarray, "K"]) -> ModelState:
         """With those of one more chunk; a new state, so that an interruption finds no half of one."""
@@ -59,12 +54,10 @@ class ModelState:
         return replace(self, sums=self.sums.plus(sums), scored=self.scored + 1)
 
 
-class Unfinished:
+class ScoreCheckpoint:
     """The states of all models, those that are done and the one in work.
 
-    Args:
-        path: The file; None keeps nothing.
-        settings: All that the sums depend on, besides the models.
+    Nothing is kept where there is no path. The settings are all that the sums depend on, besides the models.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -80,7 +73,7 @@ class Unfinished:
             ValueError: Another one was there.
         """
         if place == len(self._states):
-            self._states.append(ModelState.new(identity))
+            self._states.append(ModelState(identity))
         if self._states[place].model != identity:
             raise ValueError(
                 f"{self._path}: must go on with the same models ('{name}', number {place + 1}, is another one now, or "
@@ -98,13 +91,15 @@ class Unfinished:
         """Writes all, where there is something to go on from."""
         if self._path is None or not any(state.counted or state.scored for state in self._states):
             return
-        about = {"settings": self._settings, "models": [_about(state) for state in self._states]}
-        arrays: dict[str, Any] = {"about": np.array(json.dumps(about))}
+        models, arrays = [], {}
         for place, state in enumerate(self._states):
+            rest = None if state.sums is None else state.sums.rest()
+            models.append({"model": state.model, "counted": state.counted, "scored": state.scored, "sums": rest})
             arrays[f"{place}/counts"] = state.counts
             if state.sums is not None:
                 arrays |= {f"{place}/{name}": one for name, one in state.sums.arrays().items()}
-        write_arrays(self._path, arrays)
+        about = np.array(json.dumps({"settings": self._settings, "models": models}))
+        write_arrays(self._path, {"about": about, **arrays})
         self._saved_at = time.monotonic()
 
     def remove(self) -> None:
@@ -131,11 +126,6 @@ class Unfinished:
         return states
 
 
-def _about(state: ModelState) -> dict[str, Any]:
-    rest = None if state.sums is None else state.sums.rest()
-    return {"model": state.model, "counted": state.counted, "scored": state.scored, "sums": rest}
-
-
 def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ModelState:
     mine = {name.partition("/")[2]: one for name, one in arrays.items() if name.startswith(f"{place}/")}
     sums = None if about["sums"] is None else BlockSums.restored(mine, about["sums"])
@@ -156,8 +146,7 @@ class Chunk:
     Attributes:
         number: Of the chunk, from 0.
         first: Number of the first text, from 0.
-        examples: The texts.
-        bytes: UTF-8 bytes of them.
+        bytes: UTF-8 bytes of the texts.
     """
 
     number: int

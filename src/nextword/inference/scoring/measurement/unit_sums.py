@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,7 @@ class BlockSums:
     Attributes:
         first: Number of the first unit.
         nats: Negative log-likelihood.
-        tokens: How many.
-        text_bytes: UTF-8 bytes that they cover.
+        text_bytes: UTF-8 bytes that the tokens cover.
         groups: By key of a breakdown, nats and tokens of each of its G groups.
         impossible: By key of a breakdown, tokens of probability 0 of each group.
         names: By key of a breakdown, the names of its groups.
@@ -76,14 +75,7 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Of texts.
-
-        Args:
-            texts: In tokens of a model, N together.
-            log_probs: What it said of each token.
-            unit: That of each token.
-            breakdowns: What tells them apart.
-        """
+        """Of texts with N tokens together, ``unit`` being that of each token."""
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])
@@ -104,10 +96,9 @@ class BlockSums:
         )
 
     def plus(self, other: BlockSums) -> BlockSums:
-        """New sums, so that an interruption finds the old ones or the new ones, never a half.
+        """With those of ``other`` units, which are among these.
 
-        Args:
-            other: Of units that are among these.
+        New sums, so that an interruption finds the old ones or the new ones, never a half.
         """
         rows = slice(other.first - self.first, other.first - self.first + len(other.nats))
         return BlockSums(
@@ -157,11 +148,7 @@ class BlockSums:
 
     def rest(self) -> dict[str, Any]:
         """All that is in no array, as JSON can write it."""
-        return {
-            one.name: getattr(self, one.name)
-            for one in fields(self)
-            if one.name in ("first", "names", "digests", "cut_sources", "prompts")
-        }
+        return {name: getattr(self, name) for name in ("first", "names", "digests", "cut_sources", "prompts")}
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> BlockSums:
@@ -208,8 +195,6 @@ class Units:
     """Texts, pieces of texts, or several of either that stand together.
 
     Attributes:
-        name: What they are, for reports.
-        count: How many there are.
         joined: Texts in a unit, where texts are units.
         piece: Bytes of a piece; None: texts are units.
         begins: Number of the first piece of each text, where pieces are units.
