@@ -55,6 +55,7 @@ MOVED = {
     "survey": "evaluation.survey",
     "tasks.parts.ambiguous.invented_stories": "experiments.tasks.ambiguous_prompts",
     "tasks.parts.ambiguous.lexicon": "experiments.tasks.ambiguous_words",
+    "tasks.parts.ambiguous.relations_start": "experiments.tasks.ambiguous",
     "tasks.parts.bpe": "experiments.tasks.tokenizers",
     "tasks.parts.gpt2_start": "experiments.tasks.small_start",
     "tasks.parts.word_tokenizer": "experiments.tasks.tokenizers",

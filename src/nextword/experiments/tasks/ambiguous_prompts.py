@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain
@@ -79,12 +79,11 @@ class AmbiguousPrompts(Data):
             for part, size in zip(PARTS, self._sizes, strict=True)
         }
 
-    def _pairs(self, part: str) -> dict[str, Sequence[WordPair]]:
-        """The pairs of a part by group."""
+    def _pairs(self, part: str) -> dict[str, list[WordPair]]:
         pairs: dict[str, list[WordPair]] = {}
         for relation in self.lexicon.relations:
             pairs.setdefault(relation.group, []).extend(getattr(self.splits[relation.name], part))
-        return dict(pairs)
+        return pairs
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes and leak counts; ``leak_pairs`` and ``leak_prompts`` compare everything available, not a sample."""
@@ -172,7 +171,7 @@ class Haystack:
     noise: float = 0.0
 
     def hide(
-        self, prompts: Sequence[AmbiguousPrompt], pairs: dict[str, Sequence[WordPair]], seed: int, training: bool
+        self, prompts: Sequence[AmbiguousPrompt], pairs: Mapping[str, Sequence[WordPair]], seed: int, training: bool
     ) -> list[AmbiguousPrompt]:
         """The same prompts with all of this around their words; as they are where there is nothing to add.
 
@@ -188,10 +187,14 @@ class Haystack:
         hidden = []
         for prompt in prompts:
             draw = random.Random(f"{seed}/haystack/{prompt.text}")
-            others = _without(pairs[prompt.group], {*prompt.words, *prompt.competitors})
+            own = {*prompt.words, *prompt.competitors}
+            others = [pair for pair in pairs[prompt.group] if not own & set(pair)]
             one = prompt if self.pairs == 1 and not self.distractors else self._surrounded(prompt, others, draw)
-            wrong = training and draw.random() < self.noise
-            hidden.append(replace(one, words=_absent(one.text, others, draw)) if wrong else one)
+            if training and draw.random() < self.noise:
+                absent = sorted({word for pair in others for word in pair if word not in one.text})
+                first, second = draw.sample(absent, 2)
+                one = replace(one, words=(first, second))
+            hidden.append(one)
         return hidden
 
     def _surrounded(self, prompt: AmbiguousPrompt, others: Sequence[WordPair], draw: random.Random) -> AmbiguousPrompt:
@@ -215,16 +218,6 @@ class Haystack:
         sentences += [story(relation, draw.choice(others), draw, without=asked) for _ in range(self.distractors)]
         draw.shuffle(sentences)
         return replace(prompt, text=" ".join([*sentences, question.format(n=asked)]))
-
-
-def _without(pairs: Sequence[WordPair], words: set[str]) -> list[WordPair]:
-    return [pair for pair in pairs if not words & set(pair)]
-
-
-def _absent(text: str, pairs: Sequence[WordPair], draw: random.Random) -> tuple[str, str]:
-    """Two words that are not in the text."""
-    first, second = draw.sample(sorted({word for pair in pairs for word in pair if word not in text}), 2)
-    return first, second
 
 
 # -- Generated text from which a tiny model learns the words and their relations before any method is compared on
@@ -261,10 +254,14 @@ def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
             about = [pair, *(rng.choice(relation.pairs) for _ in range(FACTS_PER_DOCUMENT - 1))]
             yield " ".join(_fill(rng.choice(facts), relation, one, all_frames, rng) for one in about)
         elif sort == "lists":
-            yield _twice(relation, pair, rng)
+            words = {word for one in relation.pairs for word in one} - {pair[0]}
+            listed = [pair[0], *rng.sample(sorted(words), rng.choice(LIST_LENGTHS) - 1)]
+            rng.shuffle(listed)
+            article = "the " if relation.group == "people" else ""
+            yield LIST_FRAME.format(line=", ".join(article + word for word in listed))
         else:
-            story = rng.choice(all_frames["groups"][relation.group]["stories"])
-            yield _fill(story, relation, pair, all_frames, rng)
+            frame = rng.choice(all_frames["groups"][relation.group]["stories"])
+            yield _fill(frame, relation, pair, all_frames, rng)
 
 
 def frame_words() -> list[str]:
@@ -302,15 +299,6 @@ def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
         for first, second in relation.pairs
         for prompt, answer in all_frames[relation.name]["probes"]
     ]
-
-
-def _twice(relation: Relation, pair: WordPair, rng: random.Random) -> str:
-    words = {word for one in relation.pairs for word in one} - {pair[0]}
-    listed = [pair[0], *rng.sample(sorted(words), rng.choice(LIST_LENGTHS) - 1)]
-    rng.shuffle(listed)
-    article = "the " if relation.group == "people" else ""
-    line = ", ".join(article + word for word in listed)
-    return LIST_FRAME.format(line=line)
 
 
 def _fill(frame: str, relation: Relation, pair: WordPair, all_frames: dict[str, Any], rng: random.Random) -> str:

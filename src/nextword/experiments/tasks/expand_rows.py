@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.experiments.tasks.pair_samples import PairSamples
 from nextword.experiments.tasks.task import Data
+from nextword.experiments.tasks.tokenizers import expect_offsets
 from nextword.experiments.tasks.window_likelihood import block_rows
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.generation.prompts import Prompt
@@ -117,14 +118,7 @@ class SummaryArticles(Data):
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int, block: int, prompted_share: float) -> Dataset:
-        """Blocks of the training articles, some after their summary, and of the further texts.
-
-        Args:
-            tokenizer: The start's.
-            seed: Of which articles stand after their summary.
-            block: Tokens of a row.
-            prompted_share: Share of those articles.
-        """
+        """Blocks of the training articles, a share of which (by ``seed``) follow their summary, and of other texts."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []
@@ -156,12 +150,11 @@ class SummaryArticles(Data):
         self._articles(self.pairs.train, self.prompts(tokenizer), "training")
 
     def _columns(self, summaries: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[int]]]:
-        """Summaries as columns of a data set; none where there is no encoder."""
         auxiliary = self._auxiliary(tokenizer)
         return {} if auxiliary is None else auxiliary.rows(summaries)
 
     def _articles(self, pairs: Sequence[Pair], prompts: SummaryPrompts, part: str) -> tuple[Articles, list[int]]:
-        """The articles in tokens, and the numbers of those that are long enough."""
+        # and the numbers of those that are long enough
         articles = Articles.of(prompts.tokenizer, [pair.target for pair in pairs], prompts.start)
         used = [number for number in range(len(articles)) if articles.tokens(number) >= prompts.length]
         expect_some(used, len(articles), part, prompts.length)
@@ -178,9 +171,7 @@ AT_ONCE = 1000
 class Articles:
     """Articles as one row of tokens; a start token stands before each of them.
 
-    Attributes:
-        ids: All tokens, N of them.
-        begins: Where each of the articles begins, at its start token, and after the last one where it ends.
+    ``begins`` says where each begins, at its start token, and after the last one where it ends.
     """
 
     ids: Int[np.ndarray, "N"]
@@ -219,7 +210,7 @@ class Slices:
     number only, so that a training that is taken up again, and all methods, see the same rows.
 
     Args:
-        articles: The articles.
+        articles: All of them.
         used: Numbers of the articles to take, each with at least ``length`` tokens.
         prompts: For each of those, tokens that a prompted row has between the start token and its slice.
         length: Tokens of a slice.
@@ -274,33 +265,21 @@ class Slices:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A summary and the first tokens of its article, all of which are scored.
-
-    Attributes:
-        number: Its place among the articles that are long enough.
-        summary: The summary.
-        prompt: The summary in tokens of the model, cut to a length, and a line end.
-        ids: The first tokens of the article.
-        text_bytes: UTF-8 bytes of the text that they cover.
-        article: The whole article.
-    """
+    """A summary and the first tokens of its article, all of which are scored."""
 
     number: int
+    """Its place among the articles that are long enough."""
     summary: str
     prompt: list[int]
+    """The summary in tokens of the model, cut to a length, and a line end."""
     ids: list[int]
     text_bytes: int
+    """UTF-8 bytes of the text that ``ids`` cover."""
     article: str
 
 
 class SummaryPrompts:
-    """Makes prompts of summaries, and beginnings of articles.
-
-    Args:
-        tokenizer: The model's.
-        length: Tokens of a beginning.
-        longest: Tokens of a summary at most.
-    """
+    """Makes prompts of summaries of ``longest`` tokens at most, and beginnings of articles of ``length`` tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, length: int, longest: int) -> None:
         self.tokenizer, self.length, self.longest = tokenizer, length, longest
@@ -325,20 +304,12 @@ class SummaryPrompts:
         return [[*ids[: self.longest], *self.line_end] for ids in encoded["input_ids"]]
 
     def beginnings(self, pairs: Sequence[Pair], part: str) -> list[Beginning]:
-        """Those of the articles that have at least ``length`` tokens.
-
-        Args:
-            pairs: Summaries and articles.
-            part: What they are for, for the message.
+        """Those of the articles that have at least ``length`` tokens; ``part`` is for the message.
 
         Raises:
             ValueError: There is none, or the tokenizer cannot say which characters a token covers.
         """
-        if not self.tokenizer.is_fast:
-            raise ValueError(
-                f"tokenizer '{self.tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be "
-                f"counted. Use its fast version."
-            )
+        expect_offsets(self.tokenizer)
         articles = [pair.target for pair in pairs]
         encoded: Any = self.tokenizer(articles, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         long_enough: list[Beginning] = []
@@ -383,11 +354,8 @@ def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> 
 class SummaryInputs:
     """What a conditioned model reads of the summaries beside its prompt; nothing, where it has no conditioner.
 
-    Each summary is read by the encoder once, however often it is asked for.
-
-    Args:
-        model: An attached model.
-        auxiliary: Makes inputs of summaries; None: there is no encoder, so the model must have no conditioner.
+    Each summary is read by the encoder once, however often it is asked for. ``auxiliary`` makes inputs of summaries;
+    None: there is no encoder, so the model must have no conditioner.
     """
 
     def __init__(self, model: Any, auxiliary: AuxiliaryTokenizer | None) -> None:
@@ -397,7 +365,7 @@ class SummaryInputs:
         self._states: dict[str, Tensor] = {}
 
     def __call__(self, prompts: Sequence[Prompt]) -> dict[str, Tensor]:
-        """Arguments of ``distribution`` and ``generate`` for the summaries of these prompts."""
+        """Arguments of ``distribution`` and ``generate``."""
         if self.model.conditioner is None or self.auxiliary is None:
             return {}
         summaries = [str(prompt.source) for prompt in prompts]

@@ -66,7 +66,7 @@ def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCoun
 
 
 def _labels(dataset: Any) -> Iterator[Sequence[Any]]:
-    """Labels of some rows at a time; of data that differs between epochs, as it is before the first."""
+    # of some rows at a time; of data that differs between epochs, as it is before the first
     if hasattr(dataset, "select_columns"):
         yield from (rows["labels"] for rows in dataset.select_columns("labels").with_format("numpy").iter(ROWS))
         return

@@ -30,43 +30,61 @@ if TYPE_CHECKING:
     from nextword.evaluation.metrics.likelihood import LikelihoodSum
 
 
-class PairLikelihood(Measures):
-    """Likelihood over all test pairs, example predictions.
+class TargetLikelihood(Measures):
+    """Likelihood of the test targets, each after its context.
 
     Args:
-        pairs: The pairs.
-        encoder: Makes what turns them into ids, by tokenizer.
-        config: Settings of the task.
+        tokens: Makes the pairs of a part, at most so many from the first, by tokenizer.
+        batch_size: Pairs at a time.
+        tuning_pairs: Validation pairs that a cache is tuned on.
     """
 
     def __init__(
         self,
-        pairs: PairSamples,
-        encoder: Callable[[PreTrainedTokenizerBase], PairEncoder],
-        config: PairTaskConfig,
+        tokens: Callable[[PreTrainedTokenizerBase, str, int | None], Sequence[TokenPair]],
+        batch_size: int,
+        tuning_pairs: int,
     ) -> None:
+        self._tokens, self._batch_size, self._tuning_pairs = tokens, batch_size, tuning_pairs
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Nats, perplexity and bits per byte; each target is one block of the interval."""
+        with inference_mode_of(model):
+            total = self._likelihood(model, self._tokens(tokenizer, "test", None), progress)
+        return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
+        tokens = self._tokens(tokenizer, "validation", self._tuning_pairs)
+        return tuned(model, lambda: self._likelihood(model, tokens))
+
+    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
+        log_probs = target_log_probs(model, pairs, self._batch_size, progress=progress)
+        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
+
+
+class PairLikelihood(TargetLikelihood):
+    """Likelihood of the test targets, and predictions before some rare words that could be copied."""
+
+    def __init__(
+        self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PairEncoder], config: PairTaskConfig
+    ) -> None:
+        def tokens(tokenizer: PreTrainedTokenizerBase, part: str, count: int | None) -> list[TokenPair]:
+            return [pair.tokens for pair in encoder(tokenizer)(getattr(pairs, part)[:count])]
+
+        super().__init__(tokens, config.batch_size, config.tuning_pairs)
         self._pairs, self._encoder, self._config = pairs, encoder, config
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
-        """Nats, perplexity and bits per byte of the targets."""
+        """Nats, perplexity and bits per byte of the targets, and the predictions."""
         encoded = self._encoder(tokenizer)(self._pairs.test)
         with inference_mode_of(model):
             total = self._likelihood(model, [pair.tokens for pair in encoded], progress)
             examples = example_predictions(model, encoded, tokenizer, self._frequent_words())
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"), examples=examples)
 
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
-        encoded = self._encoder(tokenizer)(self._pairs.validation[: self._config.tuning_pairs])
-        tokens = [pair.tokens for pair in encoded]
-        return tuned(model, lambda: self._likelihood(model, tokens))
-
     def _frequent_words(self) -> frozenset[str]:
         return frequent_words((pair.target for pair in self._pairs.train), self._config.frequent_words)
-
-    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
-        log_probs = target_log_probs(model, pairs, self._config.batch_size, progress=progress)
-        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
 
 
 # -- What a model copies from its sources: words of its outputs, and the first tokens where a rare word comes next.
@@ -78,9 +96,7 @@ SHOWN_WORDS = 60
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
     """Copy recall and precision over all words and over rare ones; a share of nothing is left out.
 
-    Args:
-        examples: Source, reference, output.
-        frequent: The words that are not rare.
+    ``examples`` are source, reference and output; ``frequent`` are the words that are not rare.
     """
     metrics: dict[str, MetricValue] = {}
     for prefix, kind, leave_out in (("", "source words", frozenset[str]()), ("rare_", "rare source words", frequent)):
@@ -120,7 +136,9 @@ def example_predictions(
         top = top_words(dist, place, k, tokenizer)
         wanted = token_label(tokenizer, int(targets[place]))
         begun = pair.target.text[: pair.target.starts[place]].strip()
-        shown = f"{_shortened(pair.source.text)} \N{RIGHTWARDS ARROW} {begun}"
+        source = pair.source.text.split()
+        cut = " \N{HORIZONTAL ELLIPSIS}" if len(source) > SHOWN_WORDS else ""
+        shown = f"{' '.join(source[:SHOWN_WORDS])}{cut} \N{RIGHTWARDS ARROW} {begun}"
         predictions.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))
         if len(predictions) == count:
             break
@@ -128,7 +146,7 @@ def example_predictions(
 
 
 def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
-    """Place of the first target token, behind the first word, that is a whole rare word of the source."""
+    # the place of the first target token, behind the first word, that is a whole rare word of the source
     text, starts = pair.target.text, pair.target.starts
     rare_words = set(words(pair.source.text)) - frequent
     for place, begin in enumerate(starts):
@@ -138,8 +156,3 @@ def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
         if begin > 0 and not inside_word and not is_cut and rare_words.issuperset(words(text[begin:end]) or [""]):
             return place
     return None
-
-
-def _shortened(text: str) -> str:
-    split = text.split()
-    return " ".join(split[:SHOWN_WORDS]) + (" \N{HORIZONTAL ELLIPSIS}" if len(split) > SHOWN_WORDS else "")

@@ -49,37 +49,23 @@ class PairsConfig(Settings):
     batch_size: int = Field(default=32, ge=1)
     """Pairs at a time in measurements."""
 
-    def reading(self, other: OtherFiles) -> PairReading:
-        """How the pairs are found in files.
-
-        Args:
-            other: What reads files that hold no JSON lines.
-        """
-        return PairReading(
+    def samples(self, other: OtherFiles) -> PairSamples:
+        """The pairs; ``other`` reads files that hold no JSON lines."""
+        reading = PairReading(
             source=Side("source", self.source_field), target=Side("target", self.target_field),
             split_field=self.split_field, validation_share=self.validation_share, test_share=self.test_share,
             seed=self.seed, other=other,
         )  # fmt: skip
-
-    @property
-    def sizes(self) -> tuple[int | None, int | None, int | None]:
-        """Pairs to train, validate and test on at most."""
-        return self.train_pairs, self.validation_pairs, self.test_pairs
+        return PairSamples(Path(self.data), reading, (self.train_pairs, self.validation_pairs, self.test_pairs))
 
 
 class PairSamples:
-    """Pairs in three parts, each cut to a size.
+    """Pairs in three parts, ``train``, ``validation`` and ``test``, each cut to a size; ``available`` has all.
 
     Args:
         path: Where they lie.
         reading: How they are read; its seed is that of the samples.
-        sizes: Pairs to train, validate and test on at most; ``None``: all.
-
-    Attributes:
-        available: All pairs.
-        train: Those that are trained on.
-        validation: Those that validate.
-        test: Those that test.
+        sizes: Pairs of each part at most; ``None``: all.
     """
 
     def __init__(self, path: Path, reading: PairReading, sizes: tuple[int | None, int | None, int | None]) -> None:

@@ -1,10 +1,9 @@
-"""What tasks on pairs for encoder-decoder models share: rows, a small start, the likelihood of targets."""
+"""What tasks on pairs for encoder-decoder models share: rows, a small start, pairs as token ids."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -12,7 +11,7 @@ from pydantic import Field, model_validator
 from nextword.experiments.tasks.pair_samples import PairSamples, PairsConfig
 from nextword.experiments.tasks.small_start import SmallStart, T5StartConfig
 from nextword.experiments.tasks.task import ENCODER_DECODER, Data, Task, expect_positions
-from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.experiments.tasks.tokenizers import expect_end, expect_offsets, named_or_trained
 from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.runtime.corpora.gap_sentences import MASK, GapConfig, Pair
 from nextword.runtime.corpora.pairs import OtherFiles
@@ -27,12 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StartPairs:
-    """Pairs that the start is trained on in place of the training pairs.
-
-    Attributes:
-        pairs: The pairs.
-        facts: What the results say of them.
-    """
+    """Pairs that the start is trained on in place of the training pairs, and what the results say of them."""
 
     pairs: Sequence[Pair] = ()
     facts: Mapping[str, int | float | str] = field(default_factory=dict)
@@ -42,18 +36,15 @@ class PairRows(Data):
     """Sources as ``input_ids``, targets as ``labels``; a source that several people wrote of is a row for each.
 
     Args:
-        pairs: The task's pairs.
+        pairs: The task's pairs, or what else has parts and describes itself.
         encoder: Makes what turns them into ids, by tokenizer.
         first: Pairs that the start alone is trained on; none: it is trained on the training pairs.
     """
 
     def __init__(
-        self,
-        pairs: PairSamples,
-        encoder: Callable[[PreTrainedTokenizerBase], PairEncoder],
-        first: StartPairs,
+        self, pairs: Any, encoder: Callable[[PreTrainedTokenizerBase], Any], first: StartPairs | None = None
     ) -> None:
-        self.pairs, self._encoder, self._first = pairs, encoder, first
+        self.pairs, self._encoder, self._first = pairs, encoder, first or StartPairs()
 
     def whole_text(self) -> str:
         """Everything that models are trained on."""
@@ -61,7 +52,7 @@ class PairRows(Data):
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes, split, checksums, and how many test pairs have a source or target that training has too."""
-        return self.pairs.describe() | dict(self._first.facts)
+        return {**self.pairs.describe(), **self._first.facts}
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         """The training pairs."""
@@ -75,7 +66,7 @@ class PairRows(Data):
         """What the start is trained on."""
         return self._rows(self._first.pairs or self.pairs.train, tokenizer)
 
-    def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    def _rows(self, pairs: Sequence[Any], tokenizer: PreTrainedTokenizerBase) -> Dataset:
         from datasets import Dataset
 
         encoded = self._encoder(tokenizer)([Pair(pair.source, text) for pair in pairs for text in pair.references])
@@ -117,7 +108,7 @@ class PairTask(Task):
     """Targets that encoder-decoder models write from sources.
 
     Args:
-        config: What the user sets.
+        config: The settings.
         other: What reads data that is no table.
         start_pairs: What the start is trained on, given the task's pairs.
     """
@@ -136,7 +127,7 @@ class PairTask(Task):
         start_pairs: Callable[[PairSamples], StartPairs] = lambda pairs: StartPairs(),
     ) -> None:
         self.config = config
-        self.pairs = PairSamples(Path(config.data), config.reading(other), config.sizes)
+        self.pairs = config.samples(other)
         self.data = data = PairRows(self.pairs, self._encoder, start_pairs(self.pairs))
         self.start = SmallStart(
             lambda: named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache, MASK),
@@ -147,13 +138,7 @@ class PairTask(Task):
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The tokenizer must end sequences and mark gaps; the model must hold the lengths and begin targets."""
-        if all(getattr(model_config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
-            raise ValueError(
-                "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
-                "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
-            )
-        names = ("max_source_tokens", "max_target_tokens")
-        expect_positions(model_config, {name: getattr(self.config, name) for name in names})
+        expect_pair_model(model_config, self.config)
         test = self.pairs.test
         self._encoder(tokenizer)([next((pair for pair in test if MASK in pair.source), test[0])])
 
@@ -164,6 +149,17 @@ class PairTask(Task):
         )
 
 
+def expect_pair_model(model_config: Any, config: Any) -> None:
+    """Raises ValueError where an encoder-decoder model cannot begin targets, or cannot hold the task's lengths."""
+    if all(getattr(model_config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
+        raise ValueError(
+            "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
+            "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
+        )
+    names = ("max_source_tokens", "max_target_tokens")
+    expect_positions(model_config, {name: getattr(config, name) for name in names})
+
+
 # -- Pairs as token ids, cut to a length, with the text that the ids stand for.
 
 SENTINEL = "<extra_id_0>"
@@ -172,12 +168,9 @@ SENTINEL = "<extra_id_0>"
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Ids with the special tokens around them, the text they stand for, and where in it each id's text begins.
+    """Ids with the special tokens around them, the text that they cover, and where in it each id's text begins.
 
-    Attributes:
-        ids: All tokens.
-        text: The text as far as tokens cover it.
-        starts: For each id the place in ``text`` where it begins; -1 at a special token.
+    ``starts`` has -1 at a special token.
     """
 
     ids: list[int]
@@ -196,24 +189,6 @@ class EncodedPair:
     def tokens(self) -> TokenPair:
         """What a model reads, and what it is asked for, the end of the sequence included."""
         return TokenPair(self.source.ids, self.target.ids, len(self.target.text.encode()))
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The special tokens that stand around every text; the last of them is always the end-of-sequence token."""
-
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase) -> Frame:
-        """What the tokenizer itself puts around a text, and the end of the sequence where it puts none."""
-        encoded = tokenizer("a", return_special_tokens_mask=True)
-        special = encoded["special_tokens_mask"]
-        first, last = special.index(0), len(special) - special[::-1].index(0)
-        before, after = encoded["input_ids"][:first], encoded["input_ids"][last:]
-        end = tokenizer.eos_token_id
-        return cls(tuple(before), (*after, *([] if after[-1:] == [end] else [end])))
 
 
 class PairEncoder:
@@ -238,24 +213,21 @@ class PairEncoder:
         prefix: str = "",
         mask: str | None = None,
     ) -> None:
-        name = f"tokenizer '{tokenizer.name_or_path}'"
-        if not tokenizer.is_fast:
-            raise ValueError(
-                f"{name} has no offsets (it is a slow one), so bytes cannot be counted. Use its fast version."
-            )
-        if tokenizer.eos_token_id is None:
-            raise ValueError(f"{name} has no end-of-sequence token, so a model could not end what it writes; set one")
+        expect_offsets(tokenizer)
+        end = expect_end(tokenizer)
         self.tokenizer = tokenizer
         self.longest = longest_source, longest_target
         self.prefix = prefix
         self.mask = mask or tokenizer.mask_token or (SENTINEL if SENTINEL in tokenizer.get_vocab() else None)
-        self.frame = Frame.of(tokenizer)
-
-    @property
-    def pad(self) -> int:
+        self.pad = end if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
         """Token that fills; without effect, because masks leave it out."""
-        pad = self.tokenizer.pad_token_id
-        return int(pad if pad is not None else self.tokenizer.eos_token_id)
+        # what the tokenizer itself puts around a text, and the end of the sequence where it puts none
+        framed = tokenizer("a", return_special_tokens_mask=True)
+        special, ids = framed["special_tokens_mask"], framed["input_ids"]
+        self._before: list[int] = ids[: special.index(0)]
+        self._after: list[int] = ids[len(special) - special[::-1].index(0) :]
+        if self._after[-1:] != [end]:
+            self._after = [*self._after, end]
 
     def __call__(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
         """Both sides of each pair.
@@ -287,18 +259,15 @@ class PairEncoder:
         return source.replace(MASK, self.mask)
 
     def _encode(self, texts: list[str], longest: int) -> list[EncodedText]:
-        room = longest - len(self.frame.before) - len(self.frame.after)
         if not texts:
             return []
+        before, after = self._before, self._after
+        room = longest - len(before) - len(after)
         encoded: Any = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
-        return [
-            self._framed(text, ids, offsets, room)
-            for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        ]
-
-    def _framed(self, text: str, ids: list[int], offsets: list[tuple[int, int]], room: int) -> EncodedText:
-        # What a tokenizer drops at the end counts as covered: it was not cut off.
-        covered = text if len(ids) <= room else text[: max((end for _, end in offsets[:room]), default=0)]
-        before, after = self.frame.before, self.frame.after
-        starts = [-1] * len(before) + [begin for begin, _ in offsets[:room]] + [-1] * len(after)
-        return EncodedText([*before, *ids[:room], *after], covered, starts)
+        framed = []
+        for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            # what a tokenizer drops at the end counts as covered: it was not cut off
+            covered = text if len(ids) <= room else text[: max((end for _, end in offsets[:room]), default=0)]
+            starts = [-1] * len(before) + [begin for begin, _ in offsets[:room]] + [-1] * len(after)
+            framed.append(EncodedText([*before, *ids[:room], *after], covered, starts))
+        return framed

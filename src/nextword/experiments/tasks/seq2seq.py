@@ -78,7 +78,6 @@ class SequenceToSequence(PairTask):
 
 
 def _start_pairs(data: str | None, pairs: PairSamples) -> StartPairs:
-    """Those of ``task.start.data``."""
     if data is None:
         return StartPairs()
     first = read_pairs(Path(data), pairs.reading, "task.start.data")

@@ -1,12 +1,5 @@
 """What a task is: data, a start, measures and, where methods write texts, how. It knows nothing of how models train.
 
-A task is one file in this folder with a class under ``@registry.register("name")`` that says which of each it has:
-
-- ``Data``: rows to train and validate on;
-- ``Start``: tokenizer and model that all methods begin from, for when no pretrained ones are given;
-- ``Measures``: what is measured of a trained model;
-- ``Writes``: the texts that every method writes, if any.
-
 docs/add-a-task.md shows a complete one.
 """
 
@@ -79,12 +72,7 @@ def architecture_of(config: PretrainedConfig) -> Architecture:
 
 
 def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:
-    """Raises ValueError where a model has fewer positions than a setting asks for.
-
-    Args:
-        config: The model's.
-        sizes: Tokens that it must see at once, by setting of the task.
-    """
+    """Raises ValueError where a model has fewer positions than ``sizes``: tokens to see at once, by setting."""
     limit = getattr(config, "max_position_embeddings", None)
     for name, size in sizes.items():
         if limit is not None and size > limit:
