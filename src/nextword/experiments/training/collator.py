@@ -1,4 +1,4 @@
-"""Sequences of different lengths become one padded batch."""
+"""Sequences of different lengths become one padded batch; auxiliary texts are read once before."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import TrainerCallback
 
-from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.conditioning.auxiliary_tokenizer import FILL
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
-
-# -- Auxiliary texts that a frozen encoder reads once before training, and not in every step.
 
 logger = logging.getLogger(__name__)
 
@@ -30,24 +27,12 @@ ROWS = 32
 Key = tuple[int, ...]
 
 
-class EncodedTexts:
-    """The encoder's states of texts, by the texts' ids.
-
-    Args:
-        states: Of each text, one state for each of its tokens.
-        encoder: Fingerprint of the encoder.
-    """
-
-    def __init__(self, states: dict[Key, Float[Tensor, "_ E"]], encoder: str) -> None:
-        self._states = states
-        self.encoder = encoder
-
-    def __len__(self) -> int:
-        return len(self._states)
+class EncodedTexts(dict[Key, Float[Tensor, "_ E"]]):
+    """A frozen encoder's states of texts, one for each token, by the texts' ids."""
 
     def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
         """The states of each text, or None where one of them was not encoded."""
-        states = [self._states.get(tuple(row.tolist())) for row in ids]
+        states = [self.get(tuple(row.tolist())) for row in ids]
         return [row for row in states if row is not None] if all(row is not None for row in states) else None
 
 
@@ -63,9 +48,6 @@ def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
     return sorted(texts, key=lambda text: (len(text), text))
 
 
-# -- Sequences of different lengths become one padded batch.
-
-
 def _column(dataset: Any) -> Iterable[Sequence[int]]:
     if hasattr(dataset, "select_columns"):
         return (row[COLUMN] for row in dataset.select_columns(COLUMN).with_format(None))
@@ -74,12 +56,9 @@ def _column(dataset: Any) -> Iterable[Sequence[int]]:
 
 @torch.no_grad()
 def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], None]) -> EncodedTexts | None:
-    """Encodes texts with a model's frozen encoder, always in the same batches, so that the digits are always the same.
+    """Encodes distinct texts with a model's frozen encoder, on the model's device.
 
-    Args:
-        model: A model with a conditioner, on the device that encodes.
-        texts: What ``distinct_texts`` gives.
-        progress: Called with the finished share.
+    The batches are always the same, so that the digits are.
 
     Returns:
         None where the states would take more than ``LIMIT``; the encoder then reads the texts of every batch.
@@ -90,14 +69,17 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
         logger.info("states of %d texts would take %.1f GiB; each batch is encoded anew", len(texts), needed / 2**30)
         return None
     model.eval()
-    states: dict[Key, Tensor] = {}
+    states = EncodedTexts()
     for begin in range(0, len(texts), ROWS):
         some = texts[begin : begin + ROWS]
         ids, mask = padded(some, FILL["aux_input_ids"])
         encoded = model.encode(ids.to(model.device), mask.to(model.device)).float().cpu()
-        states |= {text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)}
+        states.update({text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)})
         progress(min(1.0, (begin + ROWS) / len(texts)))
-    return EncodedTexts(states, fingerprint(model.auxiliary_encoder))
+    return states
+
+
+# -- Sequences of different lengths become one padded batch.
 
 
 @dataclass(frozen=True)
@@ -186,9 +168,6 @@ class EpochSetter(TrainerCallback):
 
     accelerate does so too, except in the rest of an epoch that a resumed training begins in the middle of: the rows
     would then be those of the first epoch. Worker processes are started when the epoch is read, so they know it.
-
-    Args:
-        dataset: Training data with ``set_epoch(epoch)``.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -200,11 +179,7 @@ class EpochSetter(TrainerCallback):
 
 
 class FixedDataset:
-    """Data whose ``set_epoch`` nobody sees: accelerate would otherwise tell validation data how often it was read.
-
-    Args:
-        dataset: Data with ``column_names``, ``__len__`` and ``__getitem__``.
-    """
+    """Data whose ``set_epoch`` nobody sees: accelerate would otherwise tell validation data how often it was read."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

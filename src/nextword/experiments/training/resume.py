@@ -48,7 +48,20 @@ class TrainingIdentity(Record):
     @classmethod
     def of(cls, model: PreTrainedModel, settings: TrainingSettings, seed: int) -> TrainingIdentity:
         """That of a training that is about to begin."""
-        return cls(seed=seed, settings=settings, model=_model_facts(model))
+        shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+        head, objective, conditioner = (
+            getattr(model.config, one, None) for one in ("head", "objective", "conditioner")
+        )
+        facts: dict[str, JsonValue] = {
+            "class": type(model).__name__,
+            "head": _without_paths(head),
+            "objective": _without_paths(objective),
+            "parameters": len(shapes),
+            "first": next(iter(shapes), ""),
+        }
+        return cls(
+            seed=seed, settings=settings, model=facts | ({"conditioner": str(conditioner)} if conditioner else {})
+        )
 
 
 class StatefulCallback(TrainerCallback, ExportableState):
@@ -88,35 +101,19 @@ def claim_folder(folder: Path, identity: TrainingIdentity) -> None:
     except ValueError:
         earlier = None
     if earlier != identity:
+        difference = f"{IDENTITY} cannot be read"
+        if earlier is not None:
+            before, now = earlier.model_dump(), identity.model_dump()
+            before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
+            other = [key for key in now if before.get(key) != now[key]]
+            difference = ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in other)
         raise ValueError(
-            f"{folder} holds a training with other settings ({_difference(earlier, identity)}); "
-            "delete it or choose another folder"
+            f"{folder} holds a training with other settings ({difference}); delete it or choose another folder"
         )
 
 
-def _difference(earlier: TrainingIdentity | None, identity: TrainingIdentity) -> str:
-    if earlier is None:
-        return f"{IDENTITY} cannot be read"
-    before, now = earlier.model_dump(), identity.model_dump()
-    before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
-    return ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in now if before.get(key) != now[key])
-
-
-def _model_facts(model: PreTrainedModel) -> dict[str, JsonValue]:
-    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
-    head, objective, conditioner = (getattr(model.config, part, None) for part in ("head", "objective", "conditioner"))
-    return {
-        "class": type(model).__name__,
-        "head": _without_paths(head),
-        "objective": _without_paths(objective),
-        "parameters": len(shapes),
-        "first": next(iter(shapes), ""),
-        **({"conditioner": str(conditioner)} if conditioner else {}),
-    }
-
-
 def _without_paths(settings: Any) -> str:
-    """Settings as text; a counts file may have moved with its folder, and what it says is in the weights' shapes."""
+    # a counts file may have moved with its folder, and what it says is in the weights' shapes
     if isinstance(settings, dict):
         settings = {key: value for key, value in settings.items() if key != "counts"}
     return str(settings)
