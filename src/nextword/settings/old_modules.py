@@ -58,6 +58,7 @@ MOVED = {
     "tasks.parts.ambiguous.relations_start": "experiments.tasks.ambiguous",
     "tasks.parts.bpe": "experiments.tasks.tokenizers",
     "tasks.parts.gpt2_start": "experiments.tasks.small_start",
+    "tasks.parts.pair_samples": "experiments.tasks.pair_task",
     "tasks.parts.word_tokenizer": "experiments.tasks.tokenizers",
     "tasks.parts": "experiments.tasks",
     "tasks": "experiments.tasks",

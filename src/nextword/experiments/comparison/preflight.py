@@ -51,7 +51,6 @@ def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
 
 
 def _all_candidates(config: CompareConfig) -> list[Method]:
-    """Every method that is trained, those among them that a search tries."""
     return [candidate for method in config.methods for candidate in method.candidates]
 
 
@@ -121,13 +120,8 @@ def build_method(
 ) -> Any:
     """A method's model as one stage of its training begins, on this backbone.
 
-    Args:
-        backbone: Becomes part of the model.
-        method: What is attached to it.
-        objective: That of the stage.
-        encoder: Of the task's auxiliary texts.
-        counts: Of the training text, for a head that goes by them and names none.
-        pretrained: Whether the backbone was pretrained: then a head begins where the model is, not as published.
+    ``counts`` are for a head that goes by them and names none. On a ``pretrained`` backbone a head begins where the
+    model is, not as published.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}
@@ -137,7 +131,7 @@ def build_method(
 
 
 def _check_generation(model: Any, method: Method, task: Task) -> None:
-    """Writes two tokens, since generate alone knows which arguments it takes."""
+    # writes two tokens, since generate alone knows which arguments it takes
     if task.writes is None:
         raise ValueError("generation: this task has the methods write no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)

@@ -14,8 +14,7 @@ from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.expand import Expand
 from nextword.experiments.tasks.lm import LanguageModelling
 from nextword.experiments.tasks.pair_measures import TargetLikelihood
-from nextword.experiments.tasks.pair_samples import PairsConfig
-from nextword.experiments.tasks.pair_task import PairRows
+from nextword.experiments.tasks.pair_task import PairRows, PairsConfig
 from nextword.experiments.tasks.seq2seq import SequenceToSequence
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.task import expect_positions

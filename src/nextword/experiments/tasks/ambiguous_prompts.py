@@ -34,13 +34,8 @@ if TYPE_CHECKING:
 class AmbiguousPrompts(Data):
     """Two rows for each prompt, one for each word; only the word's own tokens are labels.
 
-    Args:
-        lexicon: Pairs of words by relation.
-        shares: Of the pairs of each relation, those that train and those that validate.
-        sizes: Prompts to train, validate and test on at most.
-        seed: Of the split and of the samples.
-        wording: Of the templates.
-        haystack: What prompts hold beside their two words.
+    ``shares`` are those of each relation's pairs that train and that validate, ``sizes`` the prompts of each part at
+    most; ``seed`` is that of the split and of the samples.
     """
 
     def __init__(
@@ -158,28 +153,22 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True)
 class Haystack:
-    """What the memory of a prompt holds beside the right words.
-
-    Args:
-        pairs: Statements that name two words, each of another person; the question is about one of them.
-        distractors: Stories about other words, in any order among the statements.
-        noise: Share of the training prompts whose right words are others, which the prompt does not hold.
-    """
+    """What the memory of a prompt holds beside the right words."""
 
     pairs: int = 1
+    """Statements that name two words, each of another person; the question is about one of them."""
     distractors: int = 0
+    """Stories about other words, in any order among the statements."""
     noise: float = 0.0
+    """Share of the training prompts whose right words are others, which the prompt does not hold."""
 
     def hide(
         self, prompts: Sequence[AmbiguousPrompt], pairs: Mapping[str, Sequence[WordPair]], seed: int, training: bool
     ) -> list[AmbiguousPrompt]:
         """The same prompts with all of this around their words; as they are where there is nothing to add.
 
-        Args:
-            prompts: Of one part of the data.
-            pairs: That part's pairs by group: what the other words are taken from.
-            seed: Of what is drawn; a prompt's surroundings depend on it and on the prompt alone.
-            training: Whether a share of the prompts is to get wrong answers.
+        Other words are of the same part of the data: its pairs by group. What surrounds a prompt depends on it and the
+        seed alone. In ``training`` a share of the prompts gets wrong answers.
 
         Raises:
             ValueError: There are too few other words.

@@ -297,10 +297,10 @@ def _text(line: JsonLine, field: str, setting: str) -> str:
 def _dealt(story: str, reading: StoryReading, test_share: float) -> str:
     # by the text, so that equal stories are in one part
     digest = hashlib.sha256(f"{reading.seed}/{story}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    if place < test_share:
+    drawn = int.from_bytes(digest[:8], "big") / 2**64
+    if drawn < test_share:
         return "test"
-    return "validation" if place < test_share + reading.validation_share else "train"
+    return "validation" if drawn < test_share + reading.validation_share else "train"
 
 
 # -- Stories in tokens: one after the other, or each as a prompt and what people wrote after it.
@@ -346,14 +346,8 @@ def story_prompts(
 ) -> list[Prompt]:
     """The beginnings of the first stories that go on after them.
 
-    The target is what people wrote there, as long as a text may be, with the end token where the story ends in it.
-
-    Args:
-        tokenizer: Of the model.
-        stories: The stories, of which no more are read than are needed.
-        count: Prompts at most.
-        prefix: Tokens of a prompt; shorter stories are left out.
-        longest: Tokens of a target at most, the end token not counted.
+    The target is what people wrote there, at most ``longest`` tokens and the end token where the story ends in them.
+    Stories that are no longer than a prompt are left out, and no more are read than are needed.
 
     Raises:
         ValueError: No story is longer than a prompt.

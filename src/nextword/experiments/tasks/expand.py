@@ -26,7 +26,7 @@ from pydantic import Field
 
 from nextword.evaluation.metrics.statistics import bootstrap_ratio
 from nextword.experiments.tasks.expand_rows import Beginning, SummaryArticles, SummaryPrompts
-from nextword.experiments.tasks.pair_samples import PairSamples
+from nextword.experiments.tasks.pair_task import PairSamples
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.task import Measures, Task, registry
@@ -310,8 +310,8 @@ def with_other_summaries(beginnings: Sequence[Beginning], seed: int) -> list[Beg
         given = [(beginnings[one], other) for one, other in others.items()]
         if all(one.summary != other.summary and one.article != other.article for one, other in given):
             return [
-                replace(one, summary=others[place].summary, prompt=others[place].prompt)
-                for place, one in enumerate(beginnings)
+                replace(one, summary=others[number].summary, prompt=others[number].prompt)
+                for number, one in enumerate(beginnings)
             ]
     raise ValueError(
         f"steering: the {len(beginnings)} test articles cannot get another article's summary each, because too many "

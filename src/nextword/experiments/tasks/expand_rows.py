@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
-from nextword.experiments.tasks.pair_samples import PairSamples
+from nextword.experiments.tasks.pair_task import PairSamples
 from nextword.experiments.tasks.task import Data
 from nextword.experiments.tasks.tokenizers import expect_offsets
 from nextword.experiments.tasks.window_likelihood import block_rows
@@ -33,15 +33,9 @@ if TYPE_CHECKING:
 
 
 class SummaryArticles(Data):
-    """Pairs of a summary and an article.
+    """Pairs of a summary (the source) and an article; settings are those of ``ExpandConfig``.
 
-    Args:
-        pairs: Summaries are sources, articles targets.
-        encoder: Name of the encoder that reads the summaries; ``None``: the one that comes as a package.
-        length: Tokens of a slice, and of the beginning of an article.
-        prompt_tokens: Tokens of a summary as prompt at most.
-        prompted_share: Share of the training rows that begin with their summary.
-        start_texts: Further texts that the start alone is trained on, each after its path.
+    ``start_texts`` are further texts that the start alone is trained on, each after its path.
     """
 
     def __init__(
@@ -195,9 +189,9 @@ class Articles:
         """How many tokens an article has, its start token left out."""
         return int(self.begins[number + 1] - self.begins[number]) - 1
 
-    def slice(self, number: int, place: int, length: int) -> list[int]:
-        """``length`` tokens of an article from ``place`` on; at 0 stands the start token."""
-        begin = int(self.begins[number]) + place
+    def slice(self, number: int, position: int, length: int) -> list[int]:
+        """``length`` tokens of an article from ``position`` on; at 0 stands the start token."""
+        begin = int(self.begins[number]) + position
         tokens: list[int] = self.ids[begin : begin + length].tolist()
         return tokens
 
@@ -251,8 +245,8 @@ class Slices:
             raise IndexError(f"row {index} of {len(self)}")  # what ends a for loop over the rows
         chance = random.Random(f"{self.seed}/{self.epoch}/{index}")
         article = self.used[index]
-        place = chance.randrange(self.articles.tokens(article) - self.length + 1)
-        ids = self.articles.slice(article, place, self.length + 1)
+        position = chance.randrange(self.articles.tokens(article) - self.length + 1)
+        ids = self.articles.slice(article, position, self.length + 1)
         labels = list(ids)
         if self.prompted_share and chance.random() < self.prompted_share:
             before = [*self.articles.slice(article, 0, 1), *self.prompts[index]]

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nextword.evaluation.metrics.copying import CopyingSum, frequent_words
-from nextword.experiments.tasks.pair_samples import PairSamples
-from nextword.experiments.tasks.pair_task import EncodedPair, PairEncoder, PairTaskConfig
+from nextword.experiments.tasks.pair_task import EncodedPair, PairEncoder, PairSamples, PairTaskConfig
 from nextword.experiments.tasks.prompted_texts import top_words
 from nextword.experiments.tasks.task import Measures
 from nextword.experiments.tasks.window_likelihood import likelihood_values, measured_value
@@ -33,10 +32,7 @@ if TYPE_CHECKING:
 class TargetLikelihood(Measures):
     """Likelihood of the test targets, each after its context.
 
-    Args:
-        tokens: Makes the pairs of a part, at most so many from the first, by tokenizer.
-        batch_size: Pairs at a time.
-        tuning_pairs: Validation pairs that a cache is tuned on.
+    ``tokens`` makes, by tokenizer, the pairs of a part, at most so many from the first; None: all.
     """
 
     def __init__(
@@ -129,13 +125,13 @@ def example_predictions(
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:
-        place = _rare_copy(pair, frequent)
-        if place is None:
+        position = _rare_copy(pair, frequent)
+        if position is None:
             continue
         dist, targets = distribution_at_targets(model, [pair.tokens])
-        top = top_words(dist, place, k, tokenizer)
-        wanted = token_label(tokenizer, int(targets[place]))
-        begun = pair.target.text[: pair.target.starts[place]].strip()
+        top = top_words(dist, position, k, tokenizer)
+        wanted = token_label(tokenizer, int(targets[position]))
+        begun = pair.target.text[: pair.target.starts[position]].strip()
         source = pair.source.text.split()
         cut = " \N{HORIZONTAL ELLIPSIS}" if len(source) > SHOWN_WORDS else ""
         shown = f"{' '.join(source[:SHOWN_WORDS])}{cut} \N{RIGHTWARDS ARROW} {begun}"
@@ -146,13 +142,13 @@ def example_predictions(
 
 
 def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
-    # the place of the first target token, behind the first word, that is a whole rare word of the source
+    # the position of the first target token, behind the first word, that is a whole rare word of the source
     text, starts = pair.target.text, pair.target.starts
     rare_words = set(words(pair.source.text)) - frequent
-    for place, begin in enumerate(starts):
-        end = next((start for start in starts[place + 1 :] if start >= 0), len(text))
+    for position, begin in enumerate(starts):
+        end = next((start for start in starts[position + 1 :] if start >= 0), len(text))
         inside_word = text[begin : begin + 1].isalnum() and text[begin - 1 : begin].isalnum()
         is_cut = text[end : end + 1].isalnum() and text[end - 1 : end].isalnum()
         if begin > 0 and not inside_word and not is_cut and rare_words.issuperset(words(text[begin:end]) or [""]):
-            return place
+            return position
     return None

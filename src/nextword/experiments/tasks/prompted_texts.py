@@ -62,7 +62,7 @@ class PromptedTexts(Writes):
         write_samples(writer, tokenizer, prompts, files, self._score_batch, progress, self._longest)
 
 
-# -- The most probable tokens at one place, for the example predictions of a report.
+# -- The most probable tokens at one position, for the example predictions of a report.
 
 
 def top_words(distribution: Any, row: int, k: int, tokenizer: PreTrainedTokenizerBase) -> list[TopWord]:
@@ -73,8 +73,8 @@ def top_words(distribution: Any, row: int, k: int, tokenizer: PreTrainedTokenize
         TopWord(
             word=token_label(tokenizer, token),
             probability=math.exp(log_prob),
-            sources={name: shares[place] for name, shares in sources.items()},
+            sources={name: shares[rank] for name, shares in sources.items()},
         )
-        for place, (log_prob, token) in enumerate(zip(log_probs[row].tolist(), ids[row].tolist(), strict=True))
+        for rank, (log_prob, token) in enumerate(zip(log_probs[row].tolist(), ids[row].tolist(), strict=True))
         if log_prob > -math.inf
     ]

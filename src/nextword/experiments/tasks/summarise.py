@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import PairLikelihood
-from nextword.experiments.tasks.pair_samples import PairSamples
-from nextword.experiments.tasks.pair_task import PairTask, PairTaskConfig, StartPairs
+from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry

@@ -219,14 +219,7 @@ def _start_pairs(data: str | None) -> StartPairs:
 
 
 class TableSamples:
-    """Sentences in three parts, ``train``, ``validation`` and ``test``, each cut to a size.
-
-    Args:
-        available: All sentences.
-        sizes: Sentences of each part at most; ``None``: all.
-        seed: Of the samples.
-        linearised: Writes the table of a sentence as text.
-    """
+    """Sentences in three parts, ``train``, ``validation`` and ``test``, each cut to a size."""
 
     def __init__(
         self,

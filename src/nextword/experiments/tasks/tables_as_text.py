@@ -121,10 +121,6 @@ def numbers(cells: Sequence[str]) -> list[float | None]:
 def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
     """The date of each cell, of which day, month and year may be missing; ``None`` where one is no date of a calendar.
 
-    Args:
-        cells: Those of a column.
-        months: Finds the name of a month.
-
     >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
     [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]
     """
@@ -156,17 +152,13 @@ Precomputation = Literal["complete", "published", "none"]
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """A column as a model reads it.
-
-    Attributes:
-        cells: The cells.
-        ranks: For each cell its rank from above (1, 2, ...) and from below (-1, -2, ...); ``None``: there are none.
-        totals: Sum and average as text; ``None``: there are none.
-    """
+    """A column as a model reads it."""
 
     cells: tuple[str, ...]
     ranks: tuple[tuple[int, int], ...] | None = None
+    """For each cell its rank from above (1, 2, ...) and from below (-1, -2, ...)."""
     totals: tuple[str, str] | None = None
+    """Sum and average as text."""
 
 
 def plain(cells: Sequence[str]) -> ColumnFacts:

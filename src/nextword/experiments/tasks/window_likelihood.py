@@ -104,13 +104,7 @@ class TextBlocks(Data):
 class WindowTask(Task):
     """What tasks on a text share: a model trained on its blocks, scored in windows, that writes after prompts from it.
 
-    Args:
-        config: The settings.
-        data: The text.
-        whole_text: Gives what a tokenizer is trained on.
-        test: The test text.
-        validation: The validation text.
-        longest: As in ``PromptedTexts``.
+    ``whole_text`` gives what a tokenizer is trained on; ``longest`` is that of ``PromptedTexts``.
     """
 
     may_change = MAY_CHANGE
@@ -162,10 +156,7 @@ class WindowTask(Task):
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
     """``nll``, ``bits_per_byte`` and, where it is a number, ``perplexity``.
 
-    Args:
-        total: The sum; intervals are over its blocks.
-        token: What a token is one of, for units: "target token".
-        text: What the bytes are of; None: the text itself.
+    Intervals are over the blocks of the sum. ``token`` and ``text``, what the bytes are of, are for the units.
     """
     of = "" if text is None else f" of {text}"
     values = {
@@ -182,12 +173,9 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
 
 
 def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:
-    """``mean_perplexity``, the mean of the perplexities of the blocks, where it is a number.
+    """``mean_perplexity``, the mean of the perplexities of the blocks, each one text, where it is a number.
 
-    Args:
-        total: The sum; each block is one text.
-        token: What a token is one of, for the unit.
-        texts: What the blocks are, for the unit: "articles".
+    ``token`` and ``texts`` are for the unit: "article token", "articles".
     """
     value = total.mean_perplexity()
     if not math.isfinite(value):
@@ -211,14 +199,8 @@ def block_rows(stream: Sequence[int], size: int, text: str, setting: str) -> Dat
     >>> block_rows([7, 1, 2, 3, 4], 2, "the training text", "task.block")["input_ids"][:]
     [[7, 1], [2, 3]]
 
-    Args:
-        stream: Tokens, a start token before each text.
-        size: Tokens of a block.
-        text: What the stream is, for the message.
-        setting: Name of the setting that holds ``size``.
-
     Raises:
-        ValueError: The stream is shorter than one block.
+        ValueError: The stream is shorter than one block; ``text`` is what it is, ``setting`` what holds the size.
     """
     from datasets import Dataset
 

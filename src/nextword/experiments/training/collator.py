@@ -51,7 +51,7 @@ def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
 def _column(dataset: Any) -> Iterable[Sequence[int]]:
     if hasattr(dataset, "select_columns"):
         return (row[COLUMN] for row in dataset.select_columns(COLUMN).with_format(None))
-    return (dataset[place][COLUMN] for place in range(len(dataset)))
+    return (dataset[number][COLUMN] for number in range(len(dataset)))
 
 
 @torch.no_grad()
@@ -86,16 +86,14 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
 class Auxiliary:
     """The auxiliary text's part of a batch, for models with a conditioner; other models never see these columns.
 
-    Args:
-        source: Whether to hand on the text in the decoder's tokens as well, for heads that copy from it.
-        encoded: The encoder's states of texts, handed on in place of their ids where all of a batch are there.
-
     >>> Auxiliary()([{"aux_input_ids": [5, 6]}, {"aux_input_ids": [7]}])["aux_attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
 
     source: bool = False
+    """Whether to hand on the text in the decoder's tokens as well, for heads that copy from it."""
     encoded: EncodedTexts | None = None
+    """The encoder's states of texts, handed on in index of their ids where all of a batch are there."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""
@@ -119,14 +117,6 @@ class Auxiliary:
 class RightPadding:
     """Pads on the right: ids with ``pad_id``, labels with -100, and a mask that is 0 there.
 
-    Args:
-        pad_id: Which id is without effect, because mask and labels leave these positions out.
-        aligned: Whether each label stands beside an input id, as for decoder-only models. The labels of encoder-decoder
-            models are a sequence of their own, padded to its own longest length T' in place of T.
-        without_logits: Put ``return_logits=False`` into the batch: our models then return a loss without
-            building (B,T,V).
-        auxiliary: Makes the auxiliary text's part of the batch; without it such columns are left out.
-
     >>> batch = RightPadding()([{"input_ids": [5, 6, 7], "labels": [-100, 6, 7]}, {"input_ids": [8], "labels": [8]}])
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["attention_mask"].tolist()
     ([[5, 6, 7], [8, 0, 0]], [[-100, 6, 7], [8, -100, -100]], [[1, 1, 1], [1, 0, 0]])
@@ -134,8 +124,12 @@ class RightPadding:
 
     pad_id: int = 0
     aligned: bool = True
+    """Whether each label stands beside an input id, as for decoder-only models. The labels of encoder-decoder models
+    are a sequence of their own, padded to its own longest length T' in index of T."""
     without_logits: bool = False
+    """Put ``return_logits=False`` into the batch: our models then return a loss without building (B,T,V)."""
     auxiliary: Auxiliary | None = None
+    """Makes the auxiliary text's part of the batch; without it such columns are left out."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """One batch of (B,T) tensors, T the longest length.
@@ -188,5 +182,5 @@ class FixedDataset:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitem__(self, place: int) -> Any:
-        return self._dataset[place]
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset[index]

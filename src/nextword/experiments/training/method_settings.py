@@ -44,14 +44,9 @@ class MethodSettings(Settings):
 
     def expect_known_names(self) -> None:
         """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
-        from nextword.conditioning import parse_conditioner
-        from nextword.heads import parse_head
-        from nextword.objectives import parse_objective
-
-        parse_head(self.head)
-        parse_objective(self.objective)
-        if self.conditioner is not None:
-            parse_conditioner(self.conditioner)
+        for kind in SHORT_FORM:
+            if (part := getattr(self, kind)) is not None:
+                _grammar(kind).parse(part)
 
     @property
     def spec(self) -> str:

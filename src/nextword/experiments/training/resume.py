@@ -7,6 +7,7 @@ import logging
 import re
 import shutil
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,8 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from nextword.experiments.training.settings import TrainingSettings
-from nextword.results.records import Record
+from nextword.results.records import LOCK_FILES, Record
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -84,6 +86,24 @@ class StatefulCallback(TrainerCallback, ExportableState):
         if state.global_step:
             for name, value in stored.get("attributes", {}).items():
                 setattr(self, name, value)
+
+
+def expect_free_or_own(folder: Path, manifest: Path, kind: str, differences: Callable[[], Sequence[str]]) -> None:
+    """Raises ValueError where a folder holds other files, or belongs to another "training"; writes nothing.
+
+    ``manifest`` is the file in it that says what it was begun for, ``differences`` says what differs from that.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; {named('out')} names a folder")
+    if not manifest.exists():
+        if folder.is_dir() and any(file.name not in LOCK_FILES for file in folder.iterdir()):
+            raise ValueError(f"{folder} is not empty and holds no {kind}; choose another folder ({named('out')})")
+    elif different := differences():
+        raise ValueError(
+            f"{folder} belongs to another {kind}:\n"
+            + "\n".join(f"  {line}" for line in different)
+            + f"\nChoose another folder ({named('out')}), or delete this one to start over."
+        )
 
 
 def claim_folder(folder: Path, identity: TrainingIdentity) -> None:

@@ -76,7 +76,7 @@ class ConsecutiveTrainer(RememberingTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
-        return consecutive_rows(len(rows), self.args.seed)
+        return consecutive_rows(len(rows), self.args.seed)  # a DataLoader takes a list for a sampler
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Trainer's own, with what is remembered."""
@@ -109,7 +109,7 @@ class Bm25BatchTrainer(RememberingTrainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
         ids = [rows[number]["input_ids"] for number in range(len(rows))]
-        return alike_rows(ids, self.args.train_batch_size, self.args.seed)
+        return similar_rows(ids, self.args.train_batch_size, self.args.seed)
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Trainer's own, with a memory of this batch."""
@@ -123,7 +123,7 @@ NEIGHBOURS = 20
 """Of each row, those that may follow it."""
 
 
-def alike_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
+def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
     """All rows, each once, so that every ``batch_size`` of them are neighbours.
 
     Each row is followed by the most similar of its 20 nearest that is not taken yet, or, where all are, by one that is
@@ -133,7 +133,7 @@ def alike_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> lis
         ValueError: The package bm25s is missing.
 
     Examples:
-        >>> alike_rows([[1, 2, 3], [7, 8, 9], [2, 3, 4], [8, 9, 7]], batch_size=2, seed=0)  # doctest: +SKIP
+        >>> similar_rows([[1, 2, 3], [7, 8, 9], [2, 3, 4], [8, 9, 7]], batch_size=2, seed=0)  # doctest: +SKIP
         [1, 3, 0, 2]
     """
     nearest = _nearest(rows)

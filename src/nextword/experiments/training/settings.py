@@ -197,12 +197,5 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The settings that ``defaults`` and, before them, ``overrides`` ask for: ``overlaid``.
-
-    >>> merged({"epochs": 3.0, "batch_size": 8}, {"steps": 20}, "training").epochs is None
-    True
-
-    Raises:
-        ValueError: An unknown or wrong setting, named as ``where.key``.
-    """
+    """The defaults, ``overlaid`` with the overrides; ValueError for a wrong setting, named as ``where.key``."""
     return validated(TrainingSettings, overlaid(defaults, overrides), where)
