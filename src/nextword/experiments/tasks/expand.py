@@ -81,9 +81,7 @@ class ExpandGenerationConfig(WritingConfig):
 
     def texts(self) -> Texts | None:
         """What a comparison must know of it; ``None``: no texts."""
-        if not self.prompts:
-            return None
-        return self.texts_after("", WITH_PROMPT)
+        return self.texts_after("", WITH_PROMPT) if self.prompts else None
 
 
 class ExpandConfig(Settings):

@@ -23,7 +23,7 @@ from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, PromptedDecoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
 from nextword.runtime.corpora import is_text, open_corpus
 from nextword.runtime.corpora.articles import ARTICLES
 from nextword.runtime.corpora.gap_sentences import GapConfig, gap_pairs
@@ -69,10 +69,7 @@ class SummaryGenerationConfig(WritingConfig):
 
     def texts(self) -> Texts | None:
         """What a comparison must know of it; ``None``: no texts."""
-        if not self.summaries:
-            return None
-        ways = tuple(PromptedDecoding(decoding) for decoding in self.decodings)
-        return Texts(ways, tuple(self.metrics), None if self.wins is None else tuple(self.wins), self.examples)
+        return self.texts_after("") if self.summaries else None
 
     def search(self) -> dict[str, Any]:
         """Limits of what is written, as arguments of transformers' ``generate``; without limits none."""

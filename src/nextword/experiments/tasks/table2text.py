@@ -28,7 +28,7 @@ from nextword.experiments.tasks.tables_as_text import MARKS, Linearisation, Orde
 from nextword.experiments.tasks.task import ENCODER_DECODER, Task, registry
 from nextword.experiments.tasks.tokenizers import named_or_trained, with_tokens
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, PromptedDecoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
 from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.runtime.corpora import PARTS
 from nextword.runtime.corpora.gap_sentences import MASK, GapConfig, Pair, gap_pairs
@@ -58,10 +58,7 @@ class TableTextsConfig(WritingConfig):
 
     def texts(self) -> Texts | None:
         """What a comparison must know of it; ``None``: no texts."""
-        if self.sentences == 0:
-            return None
-        ways = tuple(PromptedDecoding(decoding) for decoding in self.decodings)
-        return Texts(ways, tuple(self.metrics), None if self.wins is None else tuple(self.wins), self.examples)
+        return None if self.sentences == 0 else self.texts_after("")
 
 
 class TableStartConfig(T5StartConfig):
