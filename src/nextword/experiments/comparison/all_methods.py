@@ -24,7 +24,6 @@ from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import train_with_main
-from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.runtime import processes
 
@@ -77,14 +76,14 @@ def compare(
         for method in config.methods:
             method.expect_known_names()
         task, config = build_task(config), place.as_begun(config)
-        settings = check_settings(config, task)
+        check_settings(config, task)
         expect_measurable(task, config.methods)
         place.expect(config, task)
         engine.expect(config)
         stages = StageReporter(progress or SilentWatcher())
         with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):
             place.claim(config, task)
-            return _do_missing_runs(config, task, settings, place, stages, command, engine)
+            return _do_missing_runs(config, task, place, stages, command, engine)
 
 
 def make_start(
@@ -105,7 +104,6 @@ def make_start(
 def _do_missing_runs(
     config: CompareConfig,
     task: Task,
-    settings: TrainingSettings,
     place: ComparisonFolder,
     stages: StageReporter,
     command: str,
@@ -118,7 +116,7 @@ def _do_missing_runs(
     with _interruption_explained(runs, done, place):
         start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
         place.write_manifest(config, task)
-        setting = Setting(config, task, place, start, settings, stages)
+        setting = Setting(config, task, place, start, stages)
 
         def results() -> Results:
             ended = [done[run] for run in runs if run in done], [failed[run] for run in runs if run in failed]

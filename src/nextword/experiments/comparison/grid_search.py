@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from nextword.experiments.comparison.comparison_settings import plain
+from nextword.experiments.comparison.comparison_settings import common_settings, plain
 from nextword.experiments.comparison.folder import ComparisonFolder, stored
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.comparison.one_run import Run, Setting, train_stages
@@ -84,7 +84,8 @@ def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSetting
     except DivergedError as problem:
         return TriedSettings(settings=settings, reason=str(problem))
     with setting.stages(run.name, "validation") as advanced:
-        nats = validation_nats(trained / "model", setting.validation, setting.settings.batch_size, advanced)
+        batch_size = common_settings(setting.config).batch_size
+        nats = validation_nats(trained / "model", setting.validation, batch_size, advanced)
     if not math.isfinite(nats):
         return TriedSettings(settings=settings, reason="the validation loss is no finite number")
     return TriedSettings(settings=settings, nats=nats)

@@ -77,7 +77,6 @@ class Setting:
     task: Task
     folder: ComparisonFolder
     start: CommonStart
-    settings: TrainingSettings
     stages: StageReporter
     encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
     """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""

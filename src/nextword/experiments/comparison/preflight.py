@@ -20,7 +20,6 @@ from nextword.experiments.comparison.comparison_settings import (
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.experiments.tasks.head_counts import with_counts
 from nextword.experiments.training.learning_rates import GROUPS, harsh_rates
-from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.trainable import trained_group_names
 from nextword.experiments.training.trainer_arguments import expect_available
 from nextword.model.attach import ObjectiveSpec, attach, attach_to_train
@@ -34,20 +33,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
-    """The training settings that all methods have in common, where all that can be said without a model is well.
+def check_settings(config: CompareConfig, task: Task) -> None:
+    """All that can be said without a model.
 
     Raises:
         ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
     """
-    common = common_settings(config)
+    common_settings(config)  # those that all methods have in common
     for method in _all_candidates(config):
         for settings in stage_settings(method, config):
             expect_available(settings)
     encoder = needed_encoder(config.methods, task)
     if encoder is not None:
         expect_encoder(encoder)
-    return common
 
 
 def _all_candidates(config: CompareConfig) -> list[Method]:

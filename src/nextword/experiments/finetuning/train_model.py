@@ -256,16 +256,6 @@ def measured_on_test_part(
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
 
-def checked(model: Any) -> list[PropertySummary]:
-    """What the checker says of each property."""
-    return [
-        PropertySummary.model_validate(
-            {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
-        )
-        for row in check(model, lengths=CHECKED_LENGTHS).rows
-    ]
-
-
 def results_of(
     config: TrainConfig,
     task: Task,
@@ -275,7 +265,11 @@ def results_of(
     evaluation: Any,
     command: str,
 ) -> TrainingResults:
-    """The record of a finished training."""
+    """The record of a finished training, with what the checker says of each property."""
+    checks = [
+        {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
+        for row in check(model, lengths=CHECKED_LENGTHS).rows
+    ]
     return TrainingResults(
         command=command,
         settings=config.model_dump(mode="json"),
@@ -285,7 +279,7 @@ def results_of(
         data={"task": task.name, **task.data.describe(), **task.data.counts()},
         training=settings.model_dump(mode="json"),
         evaluation=evaluation,
-        checks=checked(model),
+        checks=list(map(PropertySummary.model_validate, checks)),
         cost=outcome.cost,
         curve=outcome.curve,
         validation_curve=outcome.validation_curve,

@@ -32,7 +32,7 @@ from nextword.experiments.tasks.ambiguous_measures import (
     rank_and_spectrum,
     usable,
 )
-from nextword.experiments.tasks.ambiguous_prompts import AmbiguousPrompts, Haystack, documents, frame_words
+from nextword.experiments.tasks.ambiguous_prompts import AmbiguousPrompts, documents, frame_words
 from nextword.experiments.tasks.ambiguous_prompts import probes as relation_probes
 from nextword.experiments.tasks.ambiguous_words import Lexicon, embedded, from_analogies, template_texts
 from nextword.experiments.tasks.small_start import SmallStart, StartSettings
@@ -153,17 +153,15 @@ class Ambiguous(Task):
     def __init__(self, config: AmbiguousConfig) -> None:
         self.config = config
         lexicon = from_analogies(Path(config.analogies)) if config.analogies else embedded()
-        shares = (config.train_share, config.validation_share)
-        if sum(shares) >= 1:
+        share = config.train_share + config.validation_share
+        if share >= 1:
             raise ValueError(
-                f"task.train_share + task.validation_share is {sum(shares):g}: it must stay below 1 to leave a test set"
+                f"task.train_share + task.validation_share is {share:g}: it must stay below 1 to leave a test set"
             )
-        sizes = (config.train_prompts, config.validation_prompts, config.test_prompts)
-        haystack = Haystack(config.pairs, config.distractors, config.noise)
-        self.data = AmbiguousPrompts(lexicon, shares, sizes, config.split_seed, config.templates, haystack)
-        self.start = RelationsStart(lexicon, config.start, config.templates, config.batch_size)
+        self.data = AmbiguousPrompts(lexicon, config)
+        self.start = RelationsStart(lexicon, config)
         self._probes = probes(config.probes, lexicon, self.data.splits, config.split_seed)
-        self.measures = TwoAnswers(self.data, self._probes, config.rank_rows, config.batch_size)
+        self.measures = TwoAnswers(self.data, self._probes, config)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The tokenizer must tell the words of enough test prompts apart, and the model must see a whole prompt."""
@@ -174,12 +172,12 @@ class Ambiguous(Task):
 class TwoAnswers(Measures):
     """Acc@k of the two right words, rank and spectrum of the log-probabilities, lists of words, example prompts."""
 
-    def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], rank_rows: int, batch_size: int) -> None:
-        self._data, self._probes, self._rank_rows, self._batch_size = data, asked, rank_rows, batch_size
+    def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
+        self._data, self._probes, self._config = data, asked, config
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """On the test prompts: joint, and cache-only where the head has it."""
-        prompts, size = self._data.prompts["test"], self._batch_size
+        prompts, size = self._data.prompts["test"], self._config.batch_size
         modes = [mode for mode in ("joint", "cache_only") if mode in model.next_word_head.modes]
         encoded, asked = encode(prompts, tokenizer), usable(self._probes, tokenizer)
         stages = len(modes) + 1
@@ -189,7 +187,7 @@ class TwoAnswers(Measures):
             for mode, share in zip(modes, shares, strict=False):
                 metrics |= accuracy(model, encoded, mode, size, share)
                 metrics |= probe_metrics(model, tokenizer, asked, mode, size)
-            ranks, spectrum = rank_and_spectrum(model, encoded, self._rank_rows, size, shares[-1])
+            ranks, spectrum = rank_and_spectrum(model, encoded, self._config.rank_rows, size, shares[-1])
             examples = example_predictions(model, encoded, tokenizer, modes)
             examples += probe_examples(model, tokenizer, asked, modes)
         if left_out := len(prompts) - len(encoded):
@@ -200,37 +198,35 @@ class TwoAnswers(Measures):
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
         encoded = encode(self._data.prompts["validation"], tokenizer)
-        return tuned(model, lambda: mean_nll(model, encoded, self._batch_size))
+        return tuned(model, lambda: mean_nll(model, encoded, self._config.batch_size))
 
 
 # -- The tiny model that learns the words and their relations before any method is compared on them.
 
 
 class RelationsStart(SmallStart):
-    """A tiny model on generated text that states the relations, trained until it knows them.
+    """A tiny model on generated text that states the relations, trained until it knows them."""
 
-    It has tokens for the words of the templates of ``wording``.
-    """
-
-    def __init__(self, lexicon: Lexicon, config: AmbiguousStartConfig, wording: str, batch_size: int) -> None:
-        super().__init__(self._words, config.architecture, self._documents, config.training())
-        self._lexicon, self._config, self._wording, self._batch_size = lexicon, config, wording, batch_size
+    def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
+        super().__init__(self._words, config.start.architecture, self._documents, config.start.training())
+        self._lexicon, self._config = lexicon, config
 
     def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How well the model knows the relations: share of statements whose last word it guesses first."""
         with inference_mode_of(model):
-            return completion_accuracy(model, relation_probes(self._lexicon), tokenizer, self._batch_size)
+            return completion_accuracy(model, relation_probes(self._lexicon), tokenizer, self._config.batch_size)
 
     def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
         """Every relation at least to the share that ``task.start.knows`` asks for."""
-        return all(known.value >= self._config.knows for known in probe.values())
+        return all(known.value >= self._config.start.knows for known in probe.values())
 
     def _words(self) -> PreTrainedTokenizerBase:
-        return word_tokenizer([" ".join(self._lexicon.words()), *template_texts(self._wording), *frame_words()])
+        templates = template_texts(self._config.templates)
+        return word_tokenizer([" ".join(self._lexicon.words()), *templates, *frame_words()])
 
     def _documents(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
         end = start_id(tokenizer)
-        texts = list(documents(self._lexicon, self._config.documents, seed))
+        texts = list(documents(self._lexicon, self._config.start.documents, seed))
         encoded = tokenizer(texts, add_special_tokens=False)["input_ids"]
         stream = [token for document in encoded for token in (end, *document)]
-        return block_rows(stream, self._config.block, "the generated text", "task.start.block")
+        return block_rows(stream, self._config.start.block, "the generated text", "task.start.block")

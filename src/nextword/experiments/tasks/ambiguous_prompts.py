@@ -30,27 +30,17 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.experiments.tasks.ambiguous import AmbiguousConfig
+
 
 class AmbiguousPrompts(Data):
-    """Two rows for each prompt, one for each word; only the word's own tokens are labels.
+    """Two rows for each prompt, one for each word; only the word's own tokens are labels."""
 
-    ``shares`` are those of each relation's pairs that train and that validate, ``sizes`` the prompts of each part at
-    most; ``seed`` is that of the split and of the samples.
-    """
-
-    def __init__(
-        self,
-        lexicon: Lexicon,
-        shares: tuple[float, float],
-        sizes: tuple[int, int, int],
-        seed: int,
-        wording: str,
-        haystack: Haystack,
-    ) -> None:
-        self.lexicon, self._sizes, self._seed = lexicon, sizes, seed
-        self._wording, self._haystack = wording, haystack
+    def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
+        self.lexicon, self._config = lexicon, config
+        shares = config.train_share, config.validation_share
         self.splits: dict[str, PairSplit] = {
-            relation.name: split_pairs(relation, shares, seed) for relation in lexicon.relations
+            relation.name: split_pairs(relation, shares, config.split_seed) for relation in lexicon.relations
         }
 
     @cached_property
@@ -59,7 +49,7 @@ class AmbiguousPrompts(Data):
             part: [
                 prompt
                 for relation in self.lexicon.relations
-                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group, self._wording)
+                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group, self._config.templates)
             ]
             for part in PARTS
         }
@@ -67,18 +57,16 @@ class AmbiguousPrompts(Data):
     @cached_property
     def prompts(self) -> dict[str, list[AmbiguousPrompt]]:
         """The sampled prompts of each part."""
-        return {
-            part: self._haystack.hide(
-                sample(self._available[part], size, self._seed), self._pairs(part), self._seed, part == "train"
-            )
-            for part, size in zip(PARTS, self._sizes, strict=True)
-        }
-
-    def _pairs(self, part: str) -> dict[str, list[WordPair]]:
-        pairs: dict[str, list[WordPair]] = {}
-        for relation in self.lexicon.relations:
-            pairs.setdefault(relation.group, []).extend(getattr(self.splits[relation.name], part))
-        return pairs
+        config = self._config
+        found: dict[str, list[AmbiguousPrompt]] = {}
+        haystack = Haystack(config.pairs, config.distractors, config.noise)
+        for part in PARTS:
+            pairs: dict[str, list[WordPair]] = {}
+            for relation in self.lexicon.relations:
+                pairs.setdefault(relation.group, []).extend(getattr(self.splits[relation.name], part))
+            chosen = sample(self._available[part], getattr(config, f"{part}_prompts"), config.split_seed)
+            found[part] = haystack.hide(chosen, pairs, config.split_seed, part == "train")
+        return found
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes and leak counts; ``leak_pairs`` and ``leak_prompts`` compare everything available, not a sample."""

@@ -111,10 +111,7 @@ class StoryContinuation(WindowTask):
     data: StoryBlocks
 
     def __init__(self, config: StoriesConfig) -> None:
-        reading = StoryReading(
-            config.story_field, config.split_field, config.validation_share, config.test_share, config.seed
-        )
-        stories = read_stories(Path(config.data), reading)
+        stories = read_stories(Path(config.data), config)
         super().__init__(
             config,
             StoryBlocks(stories, config),
@@ -172,22 +169,13 @@ TARGETS = ".wp_target"
 """Ending of WritingPrompts' files (Fan et al., 2018), with a story a line."""
 LINE_END = "<newline>"
 """What stands for a line end in them."""
+WHERE = "task.data"
+"""What messages call the setting."""
 
 WANTED = (
     f"a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl, one with train{TARGETS}, "
     f"valid{TARGETS} and test{TARGETS}, or plain text with a story a line or between blank lines"
 )
-
-
-@dataclass(frozen=True)
-class StoryReading:
-    """How stories are found in files: what ``StoriesConfig`` says of it."""
-
-    field: str
-    split_field: str | None
-    validation_share: float
-    test_share: float
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -208,7 +196,7 @@ class StoryParts:
         return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()
 
 
-def read_stories(path: Path, reading: StoryReading, where: str = "task.data") -> StoryParts:
+def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
     """Reads a folder with a file for each part, or one file.
 
     Stories of which nothing says the part are dealt out by a hash of their text. Where parts are named and none is for
@@ -218,16 +206,14 @@ def read_stories(path: Path, reading: StoryReading, where: str = "task.data") ->
         ValueError: Nothing there, a part is missing or has no stories, or a line is wrong (says which and why).
     """
     if not path.exists():
-        raise ValueError(f"{where}: '{path}' does not exist. Give {WANTED}.")
+        raise ValueError(f"{WHERE}: '{path}' does not exist. Give {WANTED}.")
     files: list[tuple[str | None, Path]] = [(None, path)]
     if not path.is_file():
-        files = [(part, file) for part in PARTS for file in _files_of(path, part, where)]
+        files = [(part, file) for part in PARTS for file in _files_of(path, part)]
         if not files:
-            raise ValueError(f"{where}: '{path}' has no files of stories. Give {WANTED}.")
+            raise ValueError(f"{WHERE}: '{path}' has no files of stories. Give {WANTED}.")
     named = [
-        (part or _part_named(line, reading), story)
-        for part, one in files
-        for line, story in _stories(one, reading, where)
+        (part or _part_named(line, reading), story) for part, one in files for line, story in _stories(one, reading)
     ]
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     told = any(part is not None for part, _ in named)
@@ -246,33 +232,33 @@ def read_stories(path: Path, reading: StoryReading, where: str = "task.data") ->
         if not stories:
             sizes = ", ".join(f"{len(of)} {name}" for name, of in parts.items())
             raise ValueError(
-                f"{where}: '{path}' gives no {part} stories ({sizes}; split: {split}). Give more stories, larger "
+                f"{WHERE}: '{path}' gives no {part} stories ({sizes}; split: {split}). Give more stories, larger "
                 f"task.validation_share and task.test_share, or {WANTED}."
             )
     return StoryParts(**parts, source=path.name, split=split, empty=len(named) - sum(map(len, parts.values())))
 
 
-def _files_of(folder: Path, part: str, where: str) -> list[Path]:
+def _files_of(folder: Path, part: str) -> list[Path]:
     targets = [folder / f"{word}{TARGETS}" for word in PARTS[part]]
-    return [file for file in targets if file.is_file()] or part_files(folder, part, where)
+    return [file for file in targets if file.is_file()] or part_files(folder, part, WHERE)
 
 
-def _stories(file: Path, reading: StoryReading, where: str) -> Iterator[tuple[JsonLine | None, str]]:
+def _stories(file: Path, reading: StoriesConfig) -> Iterator[tuple[JsonLine | None, str]]:
     if file.name.endswith(TARGETS):
-        for _, line in numbered_lines(file, where):
+        for _, line in numbered_lines(file, WHERE):
             yield None, re.sub(rf" ?{LINE_END} ?", "\n", line).strip("\r\n")
         return
     cut = None if is_json_lines(file) else plain_text_of(file)
     if cut is None:
-        for row in json_lines(file, where, skip_empty=True):
-            yield row, _text(row, reading.field, "task.story_field")
+        for row in json_lines(file, WHERE, skip_empty=True):
+            yield row, _text(row, reading.story_field, "task.story_field")
         return
-    text = "".join(line for _, line in numbered_lines(file, where))
+    text = "".join(line for _, line in numbered_lines(file, WHERE))
     for story in re.split(r"\n\s*\n" if cut == "blocks" else r"\n", text):
         yield None, story.strip("\r\n")
 
 
-def _part_named(line: JsonLine | None, reading: StoryReading) -> str | None:
+def _part_named(line: JsonLine | None, reading: StoriesConfig) -> str | None:
     if line is None or reading.split_field is None:
         return None
     name = _text(line, reading.split_field, "task.split_field")
@@ -294,7 +280,7 @@ def _text(line: JsonLine, field: str, setting: str) -> str:
     return value
 
 
-def _dealt(story: str, reading: StoryReading, test_share: float) -> str:
+def _dealt(story: str, reading: StoriesConfig, test_share: float) -> str:
     # by the text, so that equal stories are in one part
     digest = hashlib.sha256(f"{reading.seed}/{story}".encode()).digest()
     drawn = int.from_bytes(digest[:8], "big") / 2**64

@@ -39,7 +39,6 @@ from nextword.inference.scoring.opened_model import Progress, progress_within
 from nextword.inference.scoring.target_likelihood import Inputs, likelihood_sum, target_log_probs
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import WITH_PROMPT, Evaluation, MetricValue
-from nextword.runtime.corpora import open_corpus
 from nextword.runtime.corpora.articles import STORIES
 from nextword.runtime.corpora.pairs import PairReading, Side
 from nextword.settings.config import Seed, Settings
@@ -156,11 +155,7 @@ class Expand(Task):
             seed=config.seed, other=STORIES, hashed="target",
         )  # fmt: skip
         sizes = config.train_pairs, config.validation_pairs, config.test_pairs
-        pairs = PairSamples(Path(config.data), reading, sizes)
-        start_texts = [(path, "".join(open_corpus(path, "task.start.data"))) for path in config.start.data]
-        self.data = SummaryArticles(
-            pairs, config.encoder, config.length, config.prompt_tokens, config.prompted_share, start_texts
-        )
+        self.data = SummaryArticles(PairSamples(Path(config.data), reading, sizes), config)
         self.start = ArticleStart(self.data, config)
         self.measures = Steering(self.data, config)
         texts = config.generation.texts()
@@ -197,7 +192,7 @@ class ArticleStart(SmallStart):
             architecture=lambda tokenizer: start.architecture(
                 tokenizer, max(start.block, data.prompts(tokenizer).positions)
             ),
-            rows=lambda tokenizer, seed: data.start_rows(tokenizer, seed, start.block, start.prompted_share),
+            rows=data.start_rows,
             training=start.training(),
         )
         self._data = data

@@ -23,7 +23,7 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.scoring.text_tokens import start_id, token_ids
 from nextword.results.records import MetricValue
-from nextword.runtime.corpora import PARTS
+from nextword.runtime.corpora import PARTS, open_corpus
 from nextword.runtime.corpora.gap_sentences import Pair
 from nextword.runtime.pretrained import MINILM, encoder_location, encoder_named, load_tokenizer
 
@@ -31,24 +31,15 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.experiments.tasks.expand import ExpandConfig
+
 
 class SummaryArticles(Data):
-    """Pairs of a summary (the source) and an article; settings are those of ``ExpandConfig``.
+    """Pairs of a summary (the source) and an article."""
 
-    ``start_texts`` are further texts that the start alone is trained on, each after its path.
-    """
-
-    def __init__(
-        self,
-        pairs: PairSamples,
-        encoder: str | None,
-        length: int,
-        prompt_tokens: int,
-        prompted_share: float,
-        start_texts: Sequence[tuple[str, str]],
-    ) -> None:
-        self.pairs, self._named_encoder, self._start_texts = pairs, encoder, start_texts
-        self._length, self._prompt_tokens, self._prompted_share = length, prompt_tokens, prompted_share
+    def __init__(self, pairs: PairSamples, config: ExpandConfig) -> None:
+        self.pairs, self._config = pairs, config
+        self._start_texts = [(path, "".join(open_corpus(path, "task.start.data"))) for path in config.start.data]
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes, split, checksum, and how many test articles or summaries the training has too."""
@@ -76,11 +67,11 @@ class SummaryArticles(Data):
 
     @cached_property
     def _encoder(self) -> str | None:
-        return encoder_named(self._named_encoder or MINILM)
+        return encoder_named(self._config.encoder or MINILM)
 
     def prompts(self, tokenizer: PreTrainedTokenizerBase) -> SummaryPrompts:
         """Makes prompts of summaries, and beginnings of articles."""
-        return SummaryPrompts(tokenizer, self._length, self._prompt_tokens)
+        return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
     def inputs(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
         """What a conditioned model reads of the summaries of some prompts."""
@@ -97,7 +88,7 @@ class SummaryArticles(Data):
         articles, used = self._articles(self.pairs.train, prompts, "training")
         summaries = [self.pairs.train[number].source for number in used]
         return Slices(
-            articles, used, prompts(summaries), prompts.length, self.pairs.reading.seed, self._prompted_share,
+            articles, used, prompts(summaries), prompts.length, self._config.seed, self._config.prompted_share,
             self._columns(summaries, tokenizer),
         )  # fmt: skip
 
@@ -111,19 +102,19 @@ class SummaryArticles(Data):
         columns = self._columns([one.summary for one in beginnings], tokenizer)
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
-    def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int, block: int, prompted_share: float) -> Dataset:
+    def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
         """Blocks of the training articles, a share of which (by ``seed``) follow their summary, and of other texts."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []
         summaries = prompts([self.pairs.train[number].source for number in used])
         for number, summary in zip(used, summaries, strict=True):
-            prompted = chance.random() < prompted_share
+            prompted = chance.random() < self._config.start.prompted_share
             body = articles.slice(number, 1, articles.tokens(number))
             stream += [prompts.start, *(summary if prompted else []), *body]
         for _, text in self._start_texts:
             stream += [prompts.start, *token_ids(tokenizer, text)]
-        return block_rows(stream, block, "the text of the start", "task.start.block")
+        return block_rows(stream, self._config.start.block, "the text of the start", "task.start.block")
 
     def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How many articles are too short, which depends on the tokenizer.

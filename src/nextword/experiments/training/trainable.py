@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,42 +28,32 @@ def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> 
     Raises:
         ValueError: The settings ask for what the model cannot give.
     """
-    with (
-        _frozen(_outside_the_head(model) if settings.trains == "head" else []),
-        _frozen(_output_embeddings(model) if settings.freeze_output_embeddings else []),
-        lora_adapters(model, settings.lora, seed),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    stopped = [parameter for parameter in parameters if parameter.requires_grad]
+    stopped = [parameter for parameter in _left_alone(model, settings) if parameter.requires_grad]
     for parameter in stopped:
         parameter.requires_grad_(False)
     try:
-        yield
+        with lora_adapters(model, settings.lora, seed):
+            yield
     finally:
         for parameter in stopped:
             parameter.requires_grad_(True)
 
 
-def _output_embeddings(model: PreTrainedModel) -> list[nn.Parameter]:
-    # with what is tied to them
-    output: nn.Module | None = model.get_output_embeddings()
-    if output is None:
-        raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
-    return list(output.parameters())
-
-
-def _outside_the_head(model: PreTrainedModel) -> list[nn.Parameter]:
-    groups = parameter_groups(model)
-    if "head" not in groups:
-        raise ValueError(
-            "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
-            'train "all", or choose another head'
-        )
-    return [parameter for name, group in groups.items() if name != "head" for parameter in group]
+def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.Parameter]:
+    if settings.trains == "head":
+        groups = parameter_groups(model)
+        if "head" not in groups:
+            raise ValueError(
+                "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
+                'train "all", or choose another head'
+            )
+        return [parameter for name, group in groups.items() if name != "head" for parameter in group]
+    if settings.freeze_output_embeddings:
+        output: nn.Module | None = model.get_output_embeddings()
+        if output is None:
+            raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
+        return list(output.parameters())  # which may be tied to others
+    return []
 
 
 def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:

@@ -27,7 +27,6 @@ from nextword.experiments.comparison.engines.engine import (
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
-from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import disk_full_explained, locked
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime import processes
@@ -117,7 +116,6 @@ def _started() -> Any:
 def _work(setting: Setting, taken: Resources) -> Work:
     return Work(
         config=setting.config,
-        settings=setting.settings,
         start=setting.start,
         folder=setting.folder.path,
         directory=Path.cwd(),
@@ -237,7 +235,6 @@ class Work:
     """What all tasks of a comparison are sent."""
 
     config: CompareConfig
-    settings: TrainingSettings
     start: CommonStart
     folder: Path
     directory: Path
@@ -267,7 +264,7 @@ def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception
         command = f"{run.name}, a task of Ray"
         with disk_full_explained(folder.path), locked(folder.run(run.method, run.seed), command, wait=_PREDECESSOR):
             task, stages = build_task(work.config), StageReporter(watcher)
-            answer = attempted(run, Setting(work.config, task, folder, work.start, work.settings, stages))
+            answer = attempted(run, Setting(work.config, task, folder, work.start, stages))
     except (ValueError, OSError) as problem:
         answer = problem
     return answer, watcher.posted
