@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from nextword.experiments.tasks.continuation import StoryParts, StoryReading, read_stories
+from nextword.experiments.tasks.continuation import StoriesConfig, StoryParts, read_stories
 from tests.helpers.real_data import real_data
 
-READING = StoryReading(field="story", split_field=None, validation_share=0.1, test_share=0.2, seed=0)
-BY_FIELD = StoryReading(field="story", split_field="split", validation_share=0.1, test_share=0.2, seed=0)
+READING = StoriesConfig(data="", validation_share=0.1, test_share=0.2)
+BY_FIELD = StoriesConfig(data="", split_field="split", validation_share=0.1, test_share=0.2)
 
 
 def json_file(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -94,7 +94,7 @@ def test_plain_text_has_a_story_a_line_or_between_blank_lines(tmp_path: Path, te
         ([{"story": " "}], READING, r"gives no train stories \(0 train, 0 validation, 0 test"),
     ],
 )
-def test_wrong_data(tmp_path: Path, rows: list[dict[str, Any]], reading: StoryReading, message: str) -> None:
+def test_wrong_data(tmp_path: Path, rows: list[dict[str, Any]], reading: StoriesConfig, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_stories(json_file(tmp_path / "all.jsonl", rows), reading)
 

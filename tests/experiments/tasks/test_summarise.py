@@ -11,7 +11,8 @@ from torch import Tensor
 from nextword.experiments.comparison.all_methods import compare
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.tasks import registry
-from nextword.experiments.tasks.summarise import Summarise, SummariseConfig
+from nextword.experiments.tasks.summarise import Summarise, SummariseConfig, SummaryGenerationConfig
+from nextword.experiments.tasks.table2text import TableTextsConfig
 from nextword.experiments.tasks.task import ENCODER_DECODER
 from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding
 from tests.helpers.fake_models import FakeWriter
@@ -35,6 +36,13 @@ def news(tmp_path: Path) -> Path:
         lines = "".join(f"{json.dumps(document(number))}\n" for number in numbers)
         (tmp_path / f"{part}.jsonl").write_text(lines)
     return tmp_path
+
+
+def test_every_seed_of_a_draw_is_a_samples_file_of_its_own() -> None:
+    for config in (SummaryGenerationConfig, TableTextsConfig):
+        texts = config.model_validate({"decodings": ["top-k:3", "beam:2"], "draws": [0, 7]}).texts()
+        assert texts is not None
+        assert [texts.draws_of(way) for way in texts.decodings] == [(0, 7), (None,)]
 
 
 def small(data: Path, **settings: object) -> Summarise:

@@ -70,7 +70,7 @@ def test_rows_are_tables_with_a_token_for_each_mark(task):
     assert len(marks) == len(MARKS)
     first = rows[0]
     kept = [token for token in first["input_ids"] if token in marks]
-    text = task.samples.pairs(task.samples.train[:1])[0].source
+    text = task.samples.as_text(task.samples.train[:1])[0].source
     assert tokenizer.convert_ids_to_tokens(kept) == [word for word in text.split() if word in MARKS][: len(kept)]
     assert len(first["input_ids"]) == 120
     assert first["input_ids"][-1] == first["labels"][-1] == tokenizer.eos_token_id
@@ -100,7 +100,7 @@ def test_samples_have_the_table_and_all_that_was_written_about_it(task, tmp_path
     assert line["table"]["title"] == "games 10"
     assert line["table"]["header"] == ["year", "city", "seats"]
     assert line["table"]["rows"][0] == ["1936", "oslo", "7"]
-    assert line["source"] == line["prompt"] == task.samples.pairs(task.samples.test[7:8])[0].source
+    assert line["source"] == line["prompt"] == task.samples.as_text(task.samples.test[7:8])[0].source
     assert tokenizer.decode(line["target_token_ids"][:-1]) == "the Games of 1936 were in Oslo"
     assert len(line["log_probs"]) == len(line["target_token_ids"])
     assert len(line["token_ids"]) <= 30

@@ -64,9 +64,9 @@ def test_heads_that_copy_get_the_source():
 
 def test_states_take_the_place_of_ids_where_all_are_there():
     states = {(5, 6, 7): torch.arange(6.0).view(3, 2), (5,): -torch.ones(1, 2)}
-    batch = RightPadding(auxiliary=Auxiliary(encoded=EncodedTexts(states, "x")))(ADVISED)
+    batch = RightPadding(auxiliary=Auxiliary(encoded=EncodedTexts(states)))(ADVISED)
     assert "aux_input_ids" not in batch
     assert batch["aux_states"].tolist() == [[[0, 1], [2, 3], [4, 5]], [[-1, -1], [0, 0], [0, 0]]]
     assert batch["aux_attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
     states.pop((5,))
-    assert "aux_states" not in RightPadding(auxiliary=Auxiliary(encoded=EncodedTexts(states, "x")))(ADVISED)
+    assert "aux_states" not in RightPadding(auxiliary=Auxiliary(encoded=EncodedTexts(states)))(ADVISED)

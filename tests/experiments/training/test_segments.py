@@ -10,7 +10,7 @@ import torch
 
 import nextword as nw
 from nextword.experiments.training.one_training import train
-from nextword.experiments.training.segments import ConsecutiveRows
+from nextword.experiments.training.segments import consecutive_rows
 from nextword.model.head_cache.kv_cache import LongMemory
 from tests.helpers.segmented_text import LENGTH, data, model, text
 from tests.helpers.tiny_trainings import settings, tiny_gpt2
@@ -48,7 +48,7 @@ def test_a_batch_sees_all_before_it_and_gradients_stay_in_it() -> None:
 
 
 def test_rows_are_read_in_order_from_one_that_the_seed_chooses() -> None:
-    orders = [list(ConsecutiveRows(30, seed)) for seed in range(4)]
+    orders = [consecutive_rows(30, seed) for seed in range(4)]
     assert all(sorted(order) == list(range(30)) for order in orders)
     assert all((after - before) % 30 == 1 for order in orders for before, after in itertools.pairwise(order))
     assert len({order[0] for order in orders}) > 1

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 import nextword as nw
 from nextword.experiments.training.one_training import train
-from nextword.experiments.training.segments import Bm25BatchTrainer, alike_rows
+from nextword.experiments.training.segments import Bm25BatchTrainer, similar_rows
 from nextword.inference.datastore import build_datastore
 from nextword.inference.scoring.opened_model import OpenedModel
 from tests.helpers.segmented_text import LENGTH, data, model, text
@@ -24,7 +24,7 @@ WORDS = [f"w{number}" for number in range(VOCABULARY - len(SPECIAL))]
 
 
 def test_each_batch_is_seen_whole_and_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every row once an epoch, in the order of ``alike_rows``; a batch's loss is that of a memory of its own."""
+    """Every row once an epoch, in the order of ``similar_rows``; a batch's loss is that of a memory of its own."""
     seen: list[torch.Tensor] = []
     own = Bm25BatchTrainer.compute_loss
 
@@ -34,7 +34,7 @@ def test_each_batch_is_seen_whole_and_alone(tmp_path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Bm25BatchTrainer, "compute_loss", watched)
     train(model(), data(), settings(alike=True, steps=None, epochs=2), seed=1, folder=tmp_path)
-    order = alike_rows(text().tolist(), 4, seed=1)
+    order = similar_rows(text().tolist(), 4, seed=1)
     for epoch in torch.cat(seen).split(len(order)):
         assert torch.equal(epoch, text()[order])
 
@@ -56,7 +56,7 @@ def test_the_loss_is_that_of_one_text_made_of_the_batch(tmp_path, monkeypatch: p
     begun = {name: value.clone() for name, value in ours.state_dict().items()}
     train(ours, data(), settings(alike=True, steps=2), seed=1, folder=tmp_path)
     ours.load_state_dict(begun)
-    ids = text()[alike_rows(text().tolist(), 4, seed=1)[:4]]
+    ids = text()[similar_rows(text().tolist(), 4, seed=1)[:4]]
     states, embeddings = ours.backbone.transformer(ids)[0], ours.get_output_embeddings()
     keys, total = states.flatten(0, 1), 0.0
     for row in range(4):

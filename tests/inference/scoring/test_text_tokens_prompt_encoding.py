@@ -17,7 +17,7 @@ def test_word_level() -> None:
     assert tokenizer.convert_ids_to_tokens(encode_answer(tokenizer, "I saw", "Rome")) == ["Rome"]
 
 
-def test_prompts_whose_words_begin_alike_are_left_out_and_counted() -> None:
+def test_prompts_whose_words_begin_alike_are_left_out() -> None:
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = word_tokenizer(["Oslo Norway Rome Italy She"])
@@ -25,8 +25,8 @@ def test_prompts_whose_words_begin_alike_are_left_out_and_counted() -> None:
     # "Bern" and "Switzerland" are both unknown, so both are <unk>.
     found = prompts([("Oslo", "Norway"), ("Rome", "Italy"), ("Bern", "Switzerland")], "places")
     kept = encode(found, tokenizer)
-    assert len(kept.rows) == 16
-    assert kept.left_out == 32
+    assert len(kept) == 16
+    assert len(found) == 48
     with pytest.raises(ValueError, match=r"two of the four words of each of the 16 prompts begin with the same token"):
         encode(prompts([("Bern", "Switzerland"), ("Oslo", "Norway")], "places"), tokenizer)
 
@@ -47,5 +47,5 @@ def test_words_of_several_tokens_with_the_tokenizer_of_gpt2() -> None:
     assert len(answer) > 1
     assert tokenizer.decode(answer) == " Ljubljana"
     kept = encode(prompts([("Ljubljana", "Slovenia"), ("Paris", "France")], "places"), tokenizer)
-    assert len(kept.rows) == 16
-    assert {tokenizer.decode([t]) for row in kept.rows for t in row.wanted} >= {" Paris", " France"}
+    assert len(kept) == 16
+    assert {tokenizer.decode([t]) for row in kept for t in row.wanted} >= {" Paris", " France"}

@@ -24,7 +24,6 @@ from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import train_with_main
-from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.runtime import processes
 
@@ -69,29 +68,22 @@ def compare(
         >>> compare(recipe, "runs/ambiguous").summaries["softmax"]  # doctest: +SKIP
     """
     config = config if isinstance(config, CompareConfig) else configured(dict(config))
+    place, command, engine = ComparisonFolder(folder), command or DEFAULT_COMMAND, engine or Sequential()
     if not processes.is_main():
         train_with_main()
-        return Results.load(ComparisonFolder(folder).results)
+        return Results.load(place.results)
     with processes.leading():
-        place, watcher = ComparisonFolder(folder), progress or SilentWatcher()
-        return _lead(config, place, watcher, command or DEFAULT_COMMAND, engine or Sequential())
-
-
-def _lead(
-    config: CompareConfig, place: ComparisonFolder, progress: ComparisonWatcher, command: str, engine: Engine
-) -> Results:
-    """All of it."""
-    for method in config.methods:
-        method.expect_known_names()
-    task, config = build_task(config), place.as_begun(config)
-    settings = check_settings(config, task)
-    expect_measurable(task, config.methods)
-    place.expect(config, task)
-    engine.expect(config)
-    stages = StageReporter(progress)
-    with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):
-        place.claim(config, task)
-        return _do_missing_runs(config, task, settings, place, stages, command, engine)
+        for method in config.methods:
+            method.expect_known_names()
+        task, config = build_task(config), place.as_begun(config)
+        check_settings(config, task)
+        expect_measurable(task, config.methods)
+        place.expect(config, task)
+        engine.expect(config)
+        stages = StageReporter(progress or SilentWatcher())
+        with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):
+            place.claim(config, task)
+            return _do_missing_runs(config, task, place, stages, command, engine)
 
 
 def make_start(
@@ -99,14 +91,7 @@ def make_start(
 ) -> CommonStart:
     """Makes the start of a comparison in its folder, where it is not there yet, and trains no method.
 
-    Args:
-        config: What is compared.
-        folder: Of the comparison, which finds the start there.
-        progress: Who is told about progress.
-        command: How the user started this.
-
-    Raises:
-        ValueError: As ``compare``.
+    Arguments and errors are those of ``compare``, which finds the start there.
     """
     place = ComparisonFolder(folder)
     task, config = build_task(config), place.as_begun(config)
@@ -119,20 +104,19 @@ def make_start(
 def _do_missing_runs(
     config: CompareConfig,
     task: Task,
-    settings: TrainingSettings,
     place: ComparisonFolder,
     stages: StageReporter,
     command: str,
     engine: Engine,
 ) -> Results:
-    """Does what is missing in a folder that is this comparison's and nobody else's."""
+    # in a folder that is this comparison's and nobody else's
     runs = [Run(method, seed) for seed in config.seeds for method in config.methods]
     done = {run: record for run in runs if (record := place.finished(run.method, run.seed)) is not None}
     failed: dict[Run, FailedRun] = {}
     with _interruption_explained(runs, done, place):
         start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
-        place.extend_claim(config, task)
-        setting = Setting(config, task, place, start, settings, stages)
+        place.write_manifest(config, task)
+        setting = Setting(config, task, place, start, stages)
 
         def results() -> Results:
             ended = [done[run] for run in runs if run in done], [failed[run] for run in runs if run in failed]
@@ -156,7 +140,7 @@ def _do_missing_runs(
         records = [done[run] for run in runs if run in done]
         texts = measured_texts(setting, records, command)
         whole = results().model_copy(update={"texts": texts, "written": written_examples(setting, records)})
-    place.save(whole)
+    whole.save(place.results)
     _report(whole, place)
     return whole
 
@@ -182,9 +166,8 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
 
 
 def _save_so_far(setting: Setting, results: Results) -> None:
-    """Results so far; a page that cannot be drawn yet must not end the comparison."""
-    setting.folder.save(results)
-    try:
+    results.save(setting.folder.results)
+    try:  # a page that cannot be drawn yet must not end the comparison
         _report(results, setting.folder)
     except Exception as problem:
         logger.warning("no report of the runs so far: %s", problem)

@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoTokenizer, set_seed
 from nextword.evaluation.metrics.metric import parse_metric
 from nextword.evaluation.metrics.unigram_kl import TEST
 from nextword.experiments.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig
+from nextword.experiments.comparison.folder import stored
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.experiments.comparison.progress import StageReporter
@@ -108,15 +109,14 @@ class CommonStart:
 
     def attached(self, method: Method, seed: int) -> Any:
         """A new model of a method as its training begins; its new parameters depend on ``seed`` only."""
-        backbone = self.random_backbone(seed) if method.from_scratch else self.backbone()
+        if method.from_scratch:
+            set_seed(seed)
+            backbone = self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=torch.float32))
+        else:
+            backbone = self.backbone()
         set_seed(seed)
         pretrained = self.pretrained and not method.from_scratch
         return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained)
-
-    def random_backbone(self, seed: int) -> PreTrainedModel:
-        """A model of the same architecture with random weights, in float32."""
-        set_seed(seed)
-        return self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=torch.float32))
 
 
 def prepare_start(
@@ -124,14 +124,8 @@ def prepare_start(
 ) -> CommonStart:
     """The start in ``folder``, loaded or trained first where it is not complete yet.
 
-    Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training.
-
-    Args:
-        config: What is compared.
-        task: Its task.
-        folder: Where the start lies.
-        stages: Told what is done.
-        unfinished: Whether there are runs to do, so that methods are attached once even where the start is complete.
+    Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training;
+    where the start is complete, only if there are ``unfinished`` runs.
 
     Raises:
         ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model
@@ -163,12 +157,8 @@ def prepare_start(
 
 
 def _complete_record(folder: Path) -> StartRecord | None:
-    if not (folder / "start.json").exists():
-        return None
-    try:
-        record = StartRecord.load(folder / "start.json")
-    except ValueError as problem:
-        logger.warning("%s; the start is made again", problem)
+    record = stored(StartRecord, folder / "start.json", "the start is made again")
+    if record is None:
         return None
     if weights_problem(folder / "model") or _sha256(folder / "model") != record.sha256:
         raise ValueError(
@@ -194,8 +184,7 @@ def given_start(config: CompareConfig, task: Task) -> tuple[PreTrainedModel, Pre
     Raises:
         ValueError: There is none, or the task cannot be measured on it.
     """
-    source = _located(str(config.start.model))
-    _expect_architecture(source, task)
+    source = _located(str(config.start.model), task)
     backbone = _plain_model(source, task.architecture)
     tokenizer = load_tokenizer(source, "start.model")
     set_seed(config.start.seed)
@@ -223,26 +212,23 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
     model = attach(backbone, PLAIN_HEAD)
     done: TrainingOutcome | None = None
     for number in range(MOST_ROUNDS):
-        place, seed = folder / "training" / str(number), config.start.seed + number
+        round_folder, seed = folder / "training" / str(number), config.start.seed + number
         with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
             try:
                 rows = pretraining.dataset
-                outcome = train(model.train(), rows, settings, seed=seed, folder=place, progress=advanced)
+                outcome = train(model.train(), rows, settings, seed=seed, folder=round_folder, progress=advanced)
             except DivergedError as problem:
                 shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
-        model = whole_model(model, place)
+        model = whole_model(model, round_folder)
         done = outcome if done is None else done.followed_by(outcome)
         _save(model.backbone, tokenizer, folder)
         record = _record_of(f"{TRAINED} {config.task}", model.backbone, tokenizer, task, folder)
         if task.start.knows_enough(record.probe):
             break
-        logger.warning("the start does not know enough yet (%s)", _probe_text(record.probe))
+        known = ", ".join(f"{name} {value.value:.3g}" for name, value in record.probe.items())
+        logger.warning("the start does not know enough yet (%s)", known)
     return record.model_copy(update={"training": done})
-
-
-def _probe_text(probe: dict[str, MetricValue]) -> str:
-    return ", ".join(f"{name} {value.value:.3g}" for name, value in probe.items())
 
 
 def _record_of(
@@ -258,14 +244,12 @@ def _record_of(
     )
 
 
-def _located(name: str) -> str:
+def _located(name: str, task: Task) -> str:
+    """Where a model lies; ValueError where there is none, or none of the task's architecture."""
     try:
-        return str(model_location(name))
+        source = str(model_location(name))
     except ValueError as problem:
         raise ValueError(f"start.model: {problem}") from None
-
-
-def _expect_architecture(source: str, task: Task) -> None:
     try:
         config = from_pretrained(AutoConfig, source)
     except GgufError as problem:
@@ -279,6 +263,7 @@ def _expect_architecture(source: str, task: Task) -> None:
     found, wanted = architecture_of(config), task.architecture
     if found != wanted:
         raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
+    return source
 
 
 def _plain_model(source: str, architecture: Architecture) -> PreTrainedModel:
@@ -321,10 +306,10 @@ def needed_counts(
     Raises:
         ValueError: A head names counts that were made with another tokenizer.
     """
-    methods = list(methods)
-    _expect_tokenizer(methods, tokenizer)
-    heads = [head for method in methods for head in (method.head, method.trained_head)]
-    if task.writes is None and not any(map(wants_counts, heads)):
+    heads = [(method, head) for method in methods for head in (method.head, method.trained_head)]
+    for method, head in heads:
+        expect_tokenizer(head, tokenizer, f"method '{method.title}': head")
+    if task.writes is None and not any(wants_counts(head) for _, head in heads):
         return None
     if not path.exists():
         with stages("start", "counts"):
@@ -361,9 +346,3 @@ def expect_test_data(task: Task, texts: Texts) -> None:
             f"{name}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the references "
             f"('{name}'), or name a file"
         )
-
-
-def _expect_tokenizer(methods: Iterable[Method], tokenizer: PreTrainedTokenizerBase) -> None:
-    for method in methods:
-        for head in (method.head, method.trained_head):
-            expect_tokenizer(head, tokenizer, f"method '{method.title}': head")

@@ -40,7 +40,7 @@ class StartConfig(Settings):
 
 
 def _is_small(model: str) -> bool:
-    """Whether a folder has the start that a task made in a comparison (``runs/xsum/start/model``)."""
+    # whether a folder has the start that a task made in a comparison (runs/xsum/start/model)
     record = Path(model).expanduser().parent / "start.json"
     try:
         source = str(json.loads(record.read_bytes()).get("source"))
@@ -139,10 +139,6 @@ def common_settings(config: CompareConfig) -> TrainingSettings:
 
 def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettings]:
     """Training settings of each stage of a method; none of one that is not trained.
-
-    Args:
-        method: The method.
-        config: The comparison.
 
     Raises:
         ValueError: A setting that there is not.

@@ -21,18 +21,17 @@ import logging
 import shutil
 from collections.abc import Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nextword.experiments.comparison.comparison_settings import CompareConfig, defaults, plain
 from nextword.experiments.comparison.method import Method, slug
 from nextword.experiments.training.loss_curve import TrainingOutcome
-from nextword.experiments.training.resume import drop_checkpoints, weights_problem
+from nextword.experiments.training.resume import expect_free_or_own, weights_problem
 from nextword.experiments.training.settings import FineTuning
-from nextword.results.records import LOCK_FILES, Results, RunRecord, write_atomically
-from nextword.results.records.claim import differences as claim_differences
+from nextword.results.records import Record, RunRecord, write_atomically
+from nextword.results.records.claim import differences as manifest_differences
 from nextword.results.records.claim import read_claim
 from nextword.settings.config import validated
-from nextword.settings.setting_names import named
 from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
@@ -41,17 +40,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Kept = TypeVar("Kept", bound=Record)
+
 
 class ComparisonFolder:
     """Paths and completeness; knows no model."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    @property
-    def start(self) -> Path:
-        """The common start."""
-        return self.path / "start"
+        self.start, self.texts = self.path / "start", self.path / "texts"
+        self.results, self.report = self.path / "results.json", self.path / "report.html"
 
     def stages(self, method: Method, seed: int) -> list[Path]:
         """The trainings of a method, one after the other, each of which it may share with others."""
@@ -86,28 +84,13 @@ class ComparisonFolder:
         """A path as ``results.json`` names it."""
         return path.relative_to(self.path).as_posix()
 
-    @property
-    def texts(self) -> Path:
-        """What was measured of the texts."""
-        return self.path / "texts"
-
-    @property
-    def results(self) -> Path:
-        """All finished runs."""
-        return self.path / "results.json"
-
-    @property
-    def report(self) -> Path:
-        """The page to read."""
-        return self.path / "report.html"
-
     def as_begun(self, config: CompareConfig) -> CompareConfig:
         """The comparison with the defaults of training that it was begun with here, by an earlier version perhaps.
 
         Raises:
             ValueError: What the folder says of itself cannot be read.
         """
-        path = self.path / CLAIM
+        path = self.path / MANIFEST
         if "fine_tuning" in config.model_fields_set or not path.exists() or not self._has_begun():
             return config
         begun = read_claim(path, "a comparison").get("fine_tuning")
@@ -122,24 +105,16 @@ class ComparisonFolder:
         Raises:
             ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
-        path = self.path / CLAIM
-        if not path.exists():
-            if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
-                raise ValueError(
-                    f"{self.path} is not empty and holds no comparison; choose another folder ({named('out')})"
-                )
-        elif self._has_begun():
+        path = self.path / MANIFEST
+
+        def different() -> list[str]:
+            if not self._has_begun():
+                return []
             wanted = _beyond_defaults(_fingerprint(config, task), config)
             found = _beyond_defaults(self._with_results(read_claim(path, "a comparison")), config)
-            different = differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
-            if different:
-                raise ValueError(
-                    f"{self.path} belongs to another comparison:\n"
-                    + "\n".join(f"  {line}" for line in different)
-                    + f"\nChoose another folder ({named('out')}), or delete this one to start over."
-                )
+            return differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
+
+        expect_free_or_own(self.path, path, "comparison", different)
 
     def claim(self, config: CompareConfig, task: Task) -> None:
         """Makes a folder in which nothing was trained yet this comparison's own.
@@ -149,24 +124,24 @@ class ComparisonFolder:
         """
         self.expect(config, task)
         if not self._has_begun():
-            self.extend_claim(config, task)
+            self.write_manifest(config, task)
 
-    def extend_claim(self, config: CompareConfig, task: Task) -> None:
+    def write_manifest(self, config: CompareConfig, task: Task) -> None:
         """Writes down what the comparison is by now, with the methods and seeds that were added to it."""
-        claim = {"nextword": __version__, **_fingerprint(config, task)}
-        write_atomically(self.path / CLAIM, json.dumps(claim, indent=2) + "\n")
+        manifest = {"nextword": __version__, **_fingerprint(config, task)}
+        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
     def _has_begun(self) -> bool:
-        """Whether a training has begun; what was refused before leaves nothing to protect."""
+        # what was refused before leaves nothing to protect
         begun = (self.start / "start.json", self.start / "training", self.path / "trained", self.path / "runs")
         return any(path.exists() for path in begun)
 
-    def _with_results(self, claim: dict[str, Any]) -> dict[str, Any]:
-        """A claim without the methods that have no finished run; their trainings are told apart by their names."""
-        methods = claim.get("methods")
+    def _with_results(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        # without the methods that have no finished run; their trainings are told apart by their names
+        methods = manifest.get("methods")
         if not isinstance(methods, dict):
-            return claim
-        return {**claim, "methods": {title: one for title, one in methods.items() if self._has_results(one)}}
+            return manifest
+        return {**manifest, "methods": {title: one for title, one in methods.items() if self._has_results(one)}}
 
     def _has_results(self, method: Any) -> bool:
         try:
@@ -187,7 +162,9 @@ class ComparisonFolder:
                 return record
             raise ValueError(f"{path} names samples that are gone ({', '.join(gone)})")
         except ValueError as problem:
-            aside = _unused(path)
+            number = 1
+            while (aside := path.with_name(f"{path.stem}.broken-{number}{path.suffix}")).exists():
+                number += 1
             path.rename(aside)
             logger.warning("%s; kept as %s, the run is done again", problem, aside.name)
             return None
@@ -208,10 +185,6 @@ class ComparisonFolder:
         shutil.rmtree(folder)
         return None
 
-    def drop_checkpoints(self, folder: Path) -> None:
-        """Deletes the checkpoints of a finished training."""
-        drop_checkpoints(folder)
-
     def drop_model(self, folder: Path) -> None:
         """Deletes a trained model that no unfinished run needs."""
         shutil.rmtree(folder, ignore_errors=True)
@@ -221,9 +194,16 @@ class ComparisonFolder:
         self.measured(method, seed).unlink(missing_ok=True)
         shutil.rmtree(self.run(method, seed) / "samples", ignore_errors=True)
 
-    def save(self, results: Results) -> None:
-        """Writes ``results.json``."""
-        results.save(self.results)
+
+def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
+    """A record of something done; None where there is none, or none that can be read, of which a warning says so."""
+    if not path.exists():
+        return None
+    try:
+        return kind.load(path)
+    except ValueError as problem:
+        logger.warning("%s; %s", problem, otherwise)
+        return None
 
 
 def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
@@ -241,70 +221,60 @@ def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
     }
 
 
-def _beyond_defaults(claim: dict[str, Any], config: CompareConfig) -> dict[str, Any]:
-    """A claim without those settings of its training that are the defaults in any case."""
-    given = claim.get("training")
+def _beyond_defaults(manifest: dict[str, Any], config: CompareConfig) -> dict[str, Any]:
+    # without those settings of its training that are the defaults in any case
+    given = manifest.get("training")
     if not isinstance(given, dict):
-        return claim
+        return manifest
     without = defaults(config, config.fine_tuning, given)
-    return {**claim, "training": {key: value for key, value in given.items() if value != without.get(key)}}
-
-
-def _unused(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.stem}.broken-{number}{path.suffix}")).exists():
-        number += 1
-    return aside
+    return {**manifest, "training": {key: value for key, value in given.items() if value != without.get(key)}}
 
 
 # -- Whether a folder belongs to a comparison: what is written down of it at first, held against what is asked for
 # now.
 
-CLAIM = "compare.json"
+MANIFEST = "compare.json"
 """File of a comparison's folder that says which comparison it is."""
 MAY_GROW = ("methods", "seeds")
 """Parts of a comparison that a later call may add to: the finished runs stay what they are."""
 
 
-def differences(claim: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
+def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
     """What keeps a comparison from going on in a folder, a line for each key; methods and seeds may be added.
 
-    Args:
-        claim: What the folder says.
-        asked: What is asked for now.
-        free: Keys, with dots, that may differ.
+    ``free`` are keys, with dots, that may differ.
 
     >>> differences({"task": "lm", "seeds": {"0": 0}}, {"task": "expand", "seeds": {"0": 0, "1": 1}})
     ['task: "lm" there, "expand" asked for']
     """
 
     def may_differ(key: str) -> bool:
-        return key in free or key == "nextword" or (key.split(".")[0] in MAY_GROW and _is_new_entry(key, claim))
+        return key in free or key == "nextword" or (key.split(".")[0] in MAY_GROW and _is_new_entry(key, manifest))
 
-    return claim_differences(_with_later_settings(claim, asked), asked, may_differ)
+    return manifest_differences(_with_later_settings(manifest, asked), asked, may_differ)
 
 
-def _with_later_settings(claim: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """A claim with the settings that there were not yet when it was written, as they were then."""
+def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    # with the settings that there were not yet when it was written, as they were then
     defaults = plain(Method(head="softmax"))
-    methods = claim.get("methods")
+    methods = manifest.get("methods")
     if isinstance(methods, dict):
-        claim = {**claim, "methods": {title: {**defaults, **method} for title, method in methods.items()}}
-    return _with_none(claim, asked)
+        manifest = {**manifest, "methods": {title: {**defaults, **method} for title, method in methods.items()}}
+    return _with_none(manifest, asked)
 
 
-def _with_none(claim: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """A claim with None for each setting that it lacks and that is None now: not set, as it was then."""
-    unset = {key: None for key, value in asked.items() if value is None and key not in claim}
+def _with_none(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    # with None for each setting that it lacks and that is None now: not set, as it was then
+    unset = {key: None for key, value in asked.items() if value is None and key not in manifest}
     inner = {
-        key: _with_none(claim[key], value)
+        key: _with_none(manifest[key], value)
         for key, value in asked.items()
-        if isinstance(value, dict) and isinstance(claim.get(key), dict)
+        if isinstance(value, dict) and isinstance(manifest.get(key), dict)
     }
-    return {**claim, **unset, **inner}
+    return {**manifest, **unset, **inner}
 
 
-def _is_new_entry(key: str, claim: dict[str, Any]) -> bool:
-    """Whether ``methods.<title>...`` belongs to a method (or seed) that was not there before."""
+def _is_new_entry(key: str, manifest: dict[str, Any]) -> bool:
+    # methods.<title>... of a method (or seed) that was not there before
     part = key.split(".")[0]
-    return not any(key == f"{part}.{name}" or key.startswith(f"{part}.{name}.") for name in claim.get(part, {}))
+    return not any(key == f"{part}.{name}" or key.startswith(f"{part}.{name}.") for name in manifest.get(part, {}))

@@ -6,15 +6,14 @@ search that was interrupted goes on. The winner's training is that of the method
 
 from __future__ import annotations
 
-import logging
 import math
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nextword.experiments.comparison.comparison_settings import plain
-from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.comparison_settings import common_settings, plain
+from nextword.experiments.comparison.folder import ComparisonFolder, stored
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.comparison.one_run import Run, Setting, train_stages
 from nextword.experiments.tasks.task import architecture_of
@@ -26,8 +25,6 @@ from nextword.model.attach import load
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import GridSearch, Record, TriedSettings
 from nextword.runtime.devices import best_device
-
-logger = logging.getLogger(__name__)
 
 
 class StoredSearch(Record):
@@ -56,51 +53,46 @@ def searched(run: Run, setting: Setting) -> Run:
 
 def finished_searches(setting: Setting) -> dict[str, GridSearch]:
     """All searches of a comparison by method, as far as they are."""
-    stored = {method.title: _stored(method, setting.folder) for method in setting.config.methods if method.search}
-    return {title: search for title, search in stored.items() if search is not None}
+    found = {method.title: _stored(method, setting.folder) for method in setting.config.methods if method.search}
+    return {title: search for title, search in found.items() if search is not None}
 
 
 def _whole_search(method: Method, setting: Setting) -> GridSearch:
     folder = setting.folder
     seed = setting.config.seeds[0] if method.search_seed is None else method.search_seed
-    search = _stored(method, folder) or _new_search(method, seed, setting)
+    search = _stored(method, folder)
+    if search is None:
+        for one in setting.config.seeds:
+            folder.forget(method, one)  # of an earlier search with another grid
+        search = GridSearch(seed=seed, tried=[], chosen=None)
     runs = [Run(candidate, search.seed) for candidate in method.candidates]
     for number in range(len(search.tried), len(runs)):
-        one = _tried(method.combinations[number], runs[number], setting)
-        search = _with_best([*search.tried, one], search.seed)
+        tried = [*search.tried, _tried(method.combinations[number], runs[number], setting)]
+        best = min((one for one in tried if one.nats is not None), key=lambda one: one.nats or 0.0, default=None)
+        search = GridSearch(seed=search.seed, tried=tried, chosen=None if best is None else best.settings)
         StoredSearch(method=plain(method), search=search).save(folder.search(method))
         _drop_losers(method, search, setting)
     return search
 
 
-def _new_search(method: Method, seed: int, setting: Setting) -> GridSearch:
-    for one in setting.config.seeds:
-        setting.folder.forget(method, one)  # of an earlier search with another grid
-    return GridSearch(seed=seed, tried=[], chosen=None)
-
-
 def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSettings:
-    """What the validation rows say of a training; one that cannot be used is recorded, not repeated."""
-    place = setting.folder.trained(run.method, run.seed)
+    # what the validation rows say of a training; one that cannot be used is recorded, not repeated
+    trained = setting.folder.trained(run.method, run.seed)
     try:
-        if setting.folder.trained_outcome(place) is None:
+        if setting.folder.trained_outcome(trained) is None:
             train_stages(run, setting)
     except DivergedError as problem:
         return TriedSettings(settings=settings, reason=str(problem))
     with setting.stages(run.name, "validation") as advanced:
-        nats = validation_nats(place / "model", setting.validation, setting.settings.batch_size, advanced)
+        batch_size = common_settings(setting.config).batch_size
+        nats = validation_nats(trained / "model", setting.validation, batch_size, advanced)
     if not math.isfinite(nats):
         return TriedSettings(settings=settings, reason="the validation loss is no finite number")
     return TriedSettings(settings=settings, nats=nats)
 
 
-def _with_best(tried: list[TriedSettings], seed: int) -> GridSearch:
-    best = min((one for one in tried if one.nats is not None), key=lambda one: one.nats or 0.0, default=None)
-    return GridSearch(seed=seed, tried=tried, chosen=None if best is None else best.settings)
-
-
 def _drop_losers(method: Method, search: GridSearch, setting: Setting) -> None:
-    """Deletes the models of combinations that were not chosen, but for those that others need."""
+    # the models of combinations that were not chosen, but for those that others need
     folder, candidates = setting.folder, method.candidates
     count = len(search.tried)
     tried = {stage for one in candidates[:count] for stage in folder.stages(one, search.seed)}
@@ -130,15 +122,8 @@ def is_searched(method: Method, folder: ComparisonFolder) -> bool:
 
 
 def _stored(method: Method, folder: ComparisonFolder) -> GridSearch | None:
-    path = folder.search(method)
-    if not path.exists():
-        return None
-    try:
-        stored = StoredSearch.load(path)
-    except ValueError as problem:
-        logger.warning("%s; the search is made again", problem)
-        return None
-    return stored.search if stored.method == plain(method) else None
+    found = stored(StoredSearch, folder.search(method), "the search is made again")
+    return found.search if found is not None and found.method == plain(method) else None
 
 
 # -- Nats per token of validation rows: what a search compares its trainings by, whatever they were trained for.
@@ -151,13 +136,7 @@ def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress
     """Mean negative log-likelihood of the targets of ``rows`` under a saved model.
 
     The model is asked for the likelihood, not for the loss that it was trained for, so that models of different
-    weights of a loss (HistAlign's alpha) compare.
-
-    Args:
-        folder: Of the model.
-        rows: As those of ``nextword.experiments.tasks.Data.validation``; as they are in the first epoch.
-        batch_size: Rows at a time.
-        progress: Told the share that is done.
+    weights of a loss (HistAlign's alpha) compare. ``rows`` are those of ``Data.validation`` in the first epoch.
 
     Returns:
         Nats per token, over all tokens alike; NaN or infinite where the model is broken.
@@ -169,7 +148,7 @@ def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress
     tokens = 0
     with inference_mode_of(model), torch.no_grad():
         for part in batches(range(len(rows)), batch_size, progress):
-            batch = collator([rows[place] for place in part])
+            batch = collator([rows[number] for number in part])
             labels = batch["labels"][:, 1:] if aligned else batch["labels"]  # nothing predicts the first token of a row
             tokens += int((labels != IGNORED_LABEL).sum())
             batch = {name: one.to(model.device) if hasattr(one, "to") else one for name, one in batch.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from nextword.evaluation.metrics.metric import parse_metric
 from nextword.evaluation.metrics.metric import registry as metrics
 from nextword.evaluation.sample_passes import not_installed
 from nextword.experiments.comparison.common_start import AGAINST, asks_for_test_data, expect_test_data
-from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.folder import ComparisonFolder, stored
 from nextword.experiments.comparison.method import Method, slug
 from nextword.experiments.comparison.one_run import Setting
 from nextword.experiments.tasks.head_counts import FIELD
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 
     from nextword.experiments.tasks import Task, Texts
 
-
-logger = logging.getLogger(__name__)
 
 CORPUS = "corpus"
 """Setting of a metric that names a text to count instead."""
@@ -116,16 +113,13 @@ def _evaluate_config(
 
 
 def _distinct(models: Sequence[list[Path]]) -> list[list[Path]]:
-    """Models without those that wrote the same as an earlier one: what nobody trained is the same with every seed."""
+    # but for those that wrote the same as an earlier one: what nobody trained is the same with every seed
     return list({tuple(file.read_bytes() for file in files): files for files in reversed(models)}.values())[::-1]
 
 
 def _with_files_of_start(metric: str | dict[str, Any], setting: Setting) -> str | dict[str, Any]:
-    """The metric with what the start's folder has for it.
-
-    That is the start itself, where it asks a model called "start"; the counts of the training text, where it goes by
-    counts and names none; or those of the test text.
-    """
+    # what the start's folder has for it: the start itself, where it asks a model called "start"; the counts of the
+    # training text, where it goes by counts and names none; or those of the test text
     config, start = parse_metric(metric), setting.start
     if getattr(config, MODEL, None) == START:
         return {**config.model_dump(mode="json"), MODEL: str(setting.folder.start / "model")}
@@ -139,7 +133,7 @@ def _with_files_of_start(metric: str | dict[str, Any], setting: Setting) -> str 
 
 def _measure(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
     path, key = setting.folder.texts / f"{slug(title)}.json", _key(config, setting)
-    earlier = _stored(path)
+    earlier = stored(MeasuredTexts, path, "the texts are measured again")
     if earlier is not None and earlier.key == key:
         return earlier.results
     with setting.stages("texts", title) as advanced:
@@ -149,32 +143,17 @@ def _measure(title: str, config: EvaluateConfig, setting: Setting, command: str)
     return results
 
 
-def _stored(path: Path) -> MeasuredTexts | None:
-    if not path.exists():
-        return None
-    try:
-        return MeasuredTexts.load(path)
-    except ValueError as problem:
-        logger.warning("%s; the texts are measured again", problem)
-        return None
-
-
 def _key(config: EvaluateConfig, setting: Setting) -> str:
     files = [Path(file) for paths in config.systems.values() for file in paths]
     counts = [path for path in (setting.start.counts, setting.start.test_counts) if path is not None]
-    sums = [_sha256(file) for file in [*files, *counts]]
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in [*files, *counts]]
     settings = _with_relative_paths(config.model_dump(mode="json"), setting.folder)
     content = json.dumps([__version__, settings, sums], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _with_relative_paths(value: Any, folder: ComparisonFolder) -> Any:
-    """Settings with paths relative to ``results.json``."""
+    # relative to results.json
     if isinstance(value, dict):
         return {key: _with_relative_paths(inner, folder) for key, inner in value.items()}
     if isinstance(value, list):
@@ -191,7 +170,7 @@ class _Share:
 
     def __init__(self, config: EvaluateConfig, advanced: Callable[[float], None]) -> None:
         files = [file for paths in config.systems.values() for file in paths]
-        self._samples = sum(_line_count(Path(file)) for file in files)
+        self._samples = sum(len(Path(file).read_bytes().splitlines()) for file in files)
         self._results = (len(files) + 1) * len(config.metrics)
         self._read = self._done = 0
         self._advanced = advanced
@@ -203,11 +182,6 @@ class _Share:
             self._done += 1
         share = self._read / max(self._samples, 1) + self._done / self._results
         self._advanced(min(share / 2, 1.0))
-
-
-def _line_count(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
 
 
 # -- A few prompts with what people and every method wrote after them, and what marks say of it (F2-Softmax, table 4).
@@ -234,19 +208,14 @@ def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[Wri
     seed = setting.config.seeds[0]
     first = [record for record in records if record.seed == seed]
     tokenizer = setting.start.tokenizer
-    rare = _very_rare(setting.start.counts, len(tokenizer))
+    counts, rare = setting.start.counts, np.zeros(len(tokenizer), dtype=bool)
+    if counts is not None:
+        rare = frequency_groups(TokenCounts.load(counts).counts) == len(NAMES) - 1
     examples = []
     for decoding in (title for title in (way, way + WITH_PROMPT) if title in titles):
         samples = [_first_lines(setting.folder.path / record.samples[decoding][0], texts.examples) for record in first]
         examples += _examples(decoding, first, samples, rare, tokenizer)
     return examples
-
-
-def _very_rare(counts: Path | None, size: int) -> Bool[np.ndarray, "V"]:
-    """Which tokens are very rare in the training text; none where nothing asked for its counts."""
-    if counts is None:
-        return np.zeros(size, dtype=bool)
-    return frequency_groups(TokenCounts.load(counts).counts) == len(NAMES) - 1
 
 
 def _examples(
@@ -256,7 +225,6 @@ def _examples(
     rare: Bool[np.ndarray, "V"],
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[WrittenExample]:
-    """The first prompts with what people and every run wrote; ``samples`` has the lines of each run."""
     examples = []
     for lines in zip(*samples, strict=True):
         prompt, source = lines[0]["prompt"], lines[0].get("source")
@@ -287,25 +255,21 @@ def marked_text(
 ) -> WrittenText:
     """A text in stretches of which the same is told, as F2-Softmax's table 4 tells it.
 
-    Args:
-        author: Who wrote it.
-        ids: Its tokens.
-        rare: Which token ids are very rare; ids beyond were never counted, and are.
-        tokenizer: Decodes them.
-        source: The text that it may have copied from.
+    ``rare`` says which token ids are very rare; ids beyond were never counted, and are. The text may have copied from
+    ``source``.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]
-    is_repeated = [token in ids[:place] for place, token in enumerate(ids)]
+    is_repeated = [token in ids[:position] for position, token in enumerate(ids)]
     whole = decoded(tokenizer, ids)
     lower_case = [match.span() for match in WORD.finditer(whole) if match[0][0].islower()]
     copied = [] if source is None else copied_stretches(whole, source)
     pieces: list[Span] = []
     for letters, tokens in _pieces(ids, whole, tokenizer):
-        of_rare = [place for place in tokens if is_rare[place]]
+        of_rare = [position for position in tokens if is_rare[position]]
         piece = Span(
             text=whole[letters.start : letters.stop],
             very_rare=bool(of_rare),
-            repeated=bool(of_rare) and all(is_repeated[place] for place in of_rare),
+            repeated=bool(of_rare) and all(is_repeated[position] for position in of_rare),
             lower_case=bool(of_rare) and _reaches_into(lower_case, letters),
             copied=_reaches_into(copied, letters),
         )
@@ -318,16 +282,14 @@ def marked_text(
 
 
 def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range) -> bool:
-    """Whether any of these places lies in one of the stretches, which begin and end with a letter."""
+    # stretches begin and end with a letter
     return any(first < letters.stop and letters.start < end for first, end in stretches)
 
 
 def _pieces(ids: Sequence[int], whole: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[range, range]]:
-    """The places of each token's characters in the whole text, and its place among the tokens.
-
-    Tokens that share a character are one piece. Longer and longer beginnings are decoded, since a token's text may
-    depend on what stands before it.
-    """
+    # The places of each token's characters in the whole text, and its position among the tokens. Tokens that share a
+    # character are one piece. Longer and longer beginnings are decoded, since a token's text may depend on what stands
+    # before it.
     begin = written = 0
     for end in range(1, len(ids) + 1):
         text = whole if end == len(ids) else decoded(tokenizer, ids[:end])

@@ -80,15 +80,13 @@ class Method(MethodSettings):
 
     @model_validator(mode="after")
     def _untrained_is_untrained(self) -> Self:
-        for name in ("trained_as", "then", "training"):
+        for name in ("trained_as", "then", "training", "search"):
             if not self.trained and getattr(self, name):
                 raise ValueError(f"{name}: there is no training where trained is false")
         return self
 
     @model_validator(mode="after")
     def _search_is_of_the_training(self) -> Self:
-        if self.search and not self.trained:
-            raise ValueError("search: there is no training where trained is false")
         for path in self.search:
             part, _, key = path.partition(".")
             if part not in SEARCHED or not key:
@@ -134,10 +132,11 @@ class Method(MethodSettings):
         """The methods that its search tries, each under a name of its own; itself where nothing is searched."""
         if not self.search:
             return [self]
-        return [
-            self.with_settings(one).model_copy(update={"label": f"{self.title} ({_listed(one)})"})
-            for one in self.combinations
-        ]
+        found = []
+        for one in self.combinations:
+            listed = ", ".join(f"{path} = {value}" for path, value in one.items())
+            found.append(self.with_settings(one).model_copy(update={"label": f"{self.title} ({listed})"}))
+        return found
 
     def with_settings(self, chosen: Mapping[str, JsonValue]) -> Method:
         """The method under the same name with these settings, by path, and without a search.
@@ -213,12 +212,8 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "method"
 
 
-def _listed(settings: Mapping[str, JsonValue]) -> str:
-    return ", ".join(f"{path} = {value}" for path, value in settings.items())
-
-
 def _mark(part: str | dict[str, JsonValue]) -> str:
-    """What tells apart parts whose text as a folder name may be the same: ``gate_bias=-1`` and ``gate_bias=1``."""
+    # parts whose text as a folder name may be the same are told apart: gate_bias=-1 and gate_bias=1
     return f" {_short_hash(part)}" if isinstance(part, dict) or "=" in part else ""
 
 

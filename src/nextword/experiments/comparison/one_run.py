@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +20,11 @@ from nextword.experiments.comparison.progress import StageReporter
 from nextword.experiments.training.collator import EncodedTexts, distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.one_training import train
+from nextword.experiments.training.resume import drop_checkpoints
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import whole_model
 from nextword.experiments.training.trainable import with_applicable_rates
-from nextword.inference.generation.strategies import PromptedDecoding, SeededDecoding
+from nextword.inference.generation.strategies import SeededDecoding
 from nextword.model.attach import attach, load
 from nextword.results.records import Cost, Evaluation, Record, RunRecord
 from nextword.runtime.devices import best_device
@@ -77,7 +77,6 @@ class Setting:
     task: Task
     folder: ComparisonFolder
     start: CommonStart
-    settings: TrainingSettings
     stages: StageReporter
     encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
     """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
@@ -104,8 +103,20 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     set_seed(run.seed)
     measured = _measure(run, setting, model)
     samples = _write_missing_texts(run, setting, model)
-    record = _record(run, setting, outcome, measured).model_copy(
-        update={"samples": samples, "facts": model.next_word_head.facts()}
+    used: dict[str, Any] = {"method": plain(method)}
+    stages = stage_settings(method, setting.config)
+    used |= {name: plain(one) for name, one in zip(("training", "second_training"), stages, strict=False)}
+    if outcome.validation_curve:
+        used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
+    record = RunRecord(
+        **run.recorded(),
+        evaluation=measured.evaluation,
+        cost=outcome.cost,
+        curve=outcome.curve,
+        settings=used,
+        note=method.note,
+        samples=samples,
+        facts=model.next_word_head.facts(),
     )
     record.save(folder.record(method, run.seed))
     folder.measured(method, run.seed).unlink(missing_ok=True)
@@ -117,36 +128,31 @@ def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
     method = run.method
     first, *second = setting.folder.stages(method, run.seed)
     settings = stage_settings(method, setting.config)
-
-    def from_the_start() -> Any:
-        return setting.start.attached(method, run.seed)
-
     before = setting.folder.trained_outcome(first)
-    if before is None and not method.trained:
-        return _save_untrained(setting, first, from_the_start())
-    if before is None:
-        before = _train_stage(run, setting, first, settings[0], from_the_start)
+    # models have no name here: the first is gone before the second is loaded
+    if before is None and method.trained:
+        before = _train_stage(run, setting, first, settings[0], setting.start.attached(method, run.seed))
+    elif before is None:
+        model = setting.start.attached(method, run.seed)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        before = TrainingOutcome(curve=[], cost=Cost(parameters=parameters, trained_parameters=0))
+        _save(setting, first, model, before)
     if method.then is None:
         return before
-    objective = method.then.objective
-
-    def with_second_objective() -> Any:
-        return load(first / "model", objective=objective).train()
-
-    return _train_stage(run, setting, second[0], settings[1], with_second_objective, before)
+    again = method.then.objective
+    return _train_stage(run, setting, second[0], settings[1], load(first / "model", objective=again).train(), before)
 
 
 def _train_stage(
     run: Run,
     setting: Setting,
-    place: Path,
+    stage: Path,
     settings: TrainingSettings,
-    make: Callable[[], Any],
+    model: Any,
     before: TrainingOutcome | None = None,
 ) -> TrainingOutcome:
-    """Trains what ``make`` gives and saves it in ``place``; the outcome counts the stage ``before`` too."""
+    # the outcome counts the stage before, too
     seed = run.seed if before is None else (run.seed + SECOND) % 2**32
-    model = make()
     encoded = _encoded_texts(setting, model, with_validation=settings.evaluate_every is not None)
     with setting.stages(run.name, "training" if before is None else "second training") as advanced:
         outcome = train(
@@ -154,35 +160,27 @@ def _train_stage(
             setting.training,
             with_applicable_rates(settings, model),
             seed=seed,
-            folder=place,
+            folder=stage,
             validation=setting.validation if settings.evaluate_every else None,
             encoded=encoded,
             progress=advanced,
         )
         outcome = outcome if before is None else before.followed_by(outcome)
-        _save(setting, place, whole_model(model, place), outcome)
-        setting.folder.drop_checkpoints(place)
+        _save(setting, stage, whole_model(model, stage), outcome)
+        drop_checkpoints(stage)
     return outcome
 
 
-def _save_untrained(setting: Setting, place: Path, model: Any) -> TrainingOutcome:
-    """A model that nobody trains, saved like the others."""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    outcome = TrainingOutcome(curve=[], cost=Cost(parameters=parameters, trained_parameters=0))
-    _save(setting, place, model, outcome)
-    return outcome
-
-
-def _save(setting: Setting, place: Path, model: Any, outcome: TrainingOutcome) -> None:
-    model.save_pretrained(place / "model")
-    setting.start.tokenizer.save_pretrained(place / "model")
+def _save(setting: Setting, stage: Path, model: Any, outcome: TrainingOutcome) -> None:
+    model.save_pretrained(stage / "model")
+    setting.start.tokenizer.save_pretrained(stage / "model")
     if model.conditioner is not None and setting.start.encoder is not None:
-        load_tokenizer(setting.start.encoder, "task.encoder").save_pretrained(place / "model" / ENCODER_TOKENIZER)
-    outcome.save(place / "outcome.json")
+        load_tokenizer(setting.start.encoder, "task.encoder").save_pretrained(stage / "model" / ENCODER_TOKENIZER)
+    outcome.save(stage / "outcome.json")
 
 
 def _encoded_texts(setting: Setting, model: Any, *, with_validation: bool) -> EncodedTexts | None:
-    """What the model's encoder makes of the auxiliary texts, where it makes the same of them all through training."""
+    # where the encoder makes the same of them all through training
     if not is_encodable(model):
         return None
     key = f"{fingerprint(model.auxiliary_encoder)} {with_validation}"
@@ -195,7 +193,7 @@ def _encoded_texts(setting: Setting, model: Any, *, with_validation: bool) -> En
 
 
 def _load_trained(run: Run, setting: Setting) -> Any:
-    """The saved model, so that a user who loads the folder gets this very one."""
+    # the saved model, so that a user who loads the folder gets this very one
     method = run.method
     model: Any = load(setting.folder.trained(method, run.seed) / "model")
     if method.trained_as:
@@ -206,10 +204,13 @@ def _load_trained(run: Run, setting: Setting) -> Any:
 
 
 def _measure(run: Run, setting: Setting, model: Any) -> Measured:
-    """The task's measurements; the model is left with what was tuned."""
+    # the model is left with what was tuned
     method, path = run.method, setting.folder.measured(run.method, run.seed)
-    measured = _stored(path)
-    if measured is not None:
+    try:
+        measured = Measured.load(path)
+    except ValueError:
+        pass  # not there, or of another version
+    else:
         if measured.tuned:
             model.configure_head(**measured.tuned)
         return measured
@@ -227,47 +228,18 @@ def _measure(run: Run, setting: Setting, model: Any) -> Measured:
     return measured
 
 
-def _stored(path: Path) -> Measured | None:
-    try:
-        return Measured.load(path)
-    except ValueError:
-        return None  # not there, or of another version
-
-
 def _write_missing_texts(run: Run, setting: Setting, model: Any) -> dict[str, list[str]]:
-    """The samples files of the run by decoding, written where they are missing."""
     writes, folder = setting.task.writes, setting.folder
     if writes is None:
         return {}
-    files = {way.title: _draws(run, way, writes.texts.draws_of(way), folder) for way in writes.texts.decodings}
+    files: dict[str, dict[Path, SeededDecoding]] = {}
+    for way in writes.texts.decodings:
+        files[way.title] = draws = {}
+        for seed in writes.texts.draws_of(way):
+            path = folder.samples(run.method, run.seed, way.title, seed)
+            draws[path] = SeededDecoding(way, run.seed if seed is None else seed)
     missing = {path: draw for draws in files.values() for path, draw in draws.items() if not path.exists()}
     if missing:
         with setting.stages(run.name, "texts") as advanced, torch.no_grad():
             writes.write(model, setting.start.tokenizer, missing, run.method.generation, progress=advanced)
     return {title: [folder.relative(path) for path in draws] for title, draws in files.items()}
-
-
-def _draws(
-    run: Run, way: PromptedDecoding, seeds: Sequence[int | None], folder: ComparisonFolder
-) -> dict[Path, SeededDecoding]:
-    return {
-        folder.samples(run.method, run.seed, way.title, seed): SeededDecoding(way, run.seed if seed is None else seed)
-        for seed in seeds
-    }
-
-
-def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Measured) -> RunRecord:
-    method = run.method
-    stages = stage_settings(method, setting.config)
-    used: dict[str, Any] = {"method": plain(method)}
-    used |= {name: plain(one) for name, one in zip(("training", "second_training"), stages, strict=False)}
-    if outcome.validation_curve:
-        used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
-    return RunRecord(
-        **run.recorded(),
-        evaluation=measured.evaluation,
-        cost=outcome.cost,
-        curve=outcome.curve,
-        settings=used,
-        note=method.note,
-    )

@@ -20,7 +20,6 @@ from nextword.experiments.comparison.comparison_settings import (
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.experiments.tasks.head_counts import with_counts
 from nextword.experiments.training.learning_rates import GROUPS, harsh_rates
-from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.trainable import trained_group_names
 from nextword.experiments.training.trainer_arguments import expect_available
 from nextword.model.attach import ObjectiveSpec, attach, attach_to_train
@@ -34,24 +33,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
-    """The training settings that all methods have in common, where all that can be said without a model is well.
+def check_settings(config: CompareConfig, task: Task) -> None:
+    """All that can be said without a model.
 
     Raises:
         ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
     """
-    common = common_settings(config)
+    common_settings(config)  # those that all methods have in common
     for method in _all_candidates(config):
         for settings in stage_settings(method, config):
             expect_available(settings)
     encoder = needed_encoder(config.methods, task)
     if encoder is not None:
         expect_encoder(encoder)
-    return common
 
 
 def _all_candidates(config: CompareConfig) -> list[Method]:
-    """Every method that is trained, those among them that a search tries."""
     return [candidate for method in config.methods for candidate in method.candidates]
 
 
@@ -121,13 +118,8 @@ def build_method(
 ) -> Any:
     """A method's model as one stage of its training begins, on this backbone.
 
-    Args:
-        backbone: Becomes part of the model.
-        method: What is attached to it.
-        objective: That of the stage.
-        encoder: Of the task's auxiliary texts.
-        counts: Of the training text, for a head that goes by them and names none.
-        pretrained: Whether the backbone was pretrained: then a head begins where the model is, not as published.
+    ``counts`` are for a head that goes by them and names none. On a ``pretrained`` backbone a head begins where the
+    model is, not as published.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}
@@ -137,7 +129,7 @@ def build_method(
 
 
 def _check_generation(model: Any, method: Method, task: Task) -> None:
-    """Writes two tokens, since generate alone knows which arguments it takes."""
+    # writes two tokens, since generate alone knows which arguments it takes
     if task.writes is None:
         raise ValueError("generation: this task has the methods write no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)

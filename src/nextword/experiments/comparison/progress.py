@@ -6,7 +6,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from nextword.results.records import FailedRun, RunRecord
 
@@ -39,31 +39,13 @@ class ComparisonWatcher(Protocol):
 class SilentWatcher:
     """Nobody is watching."""
 
-    def planned(self, runs: int, finished: int) -> None:
-        """Says nothing."""
+    def _says_nothing(self, *args: Any, **kwargs: Any) -> None: ...
 
-    def began(self, name: str, stage: str) -> None:
-        """Says nothing."""
-
-    def advanced(self, name: str, fraction: float) -> None:
-        """Says nothing."""
-
-    def ended(self, name: str, stage: str, seconds: float) -> None:
-        """Says nothing."""
-
-    def finished(self, record: RunRecord) -> None:
-        """Says nothing."""
-
-    def failed(self, run: FailedRun) -> None:
-        """Says nothing."""
+    planned = began = advanced = ended = finished = failed = _says_nothing
 
 
 class RelayingWatcher:
-    """Hands everything on to another; what one adds to that is for subclasses to say.
-
-    Args:
-        inner: Who is told.
-    """
+    """Hands everything on to another; what one adds to that is for subclasses to say."""
 
     def __init__(self, inner: ComparisonWatcher) -> None:
         self.inner = inner

@@ -57,7 +57,6 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> Compare
 
 
 def _expect_task_settings_in_task(recipe: dict[str, Any]) -> None:
-    """Raises ValueError where a setting of the task stands outside of its table."""
     unknown = [key for key in recipe if key not in CompareConfig.model_fields]
     table = recipe.get("task")
     if not unknown or not isinstance(table, dict):

@@ -21,17 +21,14 @@ CALIBRATION = "calibration.json"
 
 @dataclass(frozen=True)
 class AddedHead:
-    """What was put on a model.
-
-    Attributes:
-        spec: The head, with the settings that were chosen.
-        calibration: How they were; None where there was no held-out text.
-        can_be_calibrated: Whether it has settings that held-out text could choose.
-    """
+    """What was put on a model."""
 
     spec: str
+    """The head, with the settings that were chosen."""
     calibration: CalibrationResults | None
+    """How they were; None where there was no held-out text."""
     can_be_calibrated: bool
+    """Whether it has settings that held-out text could choose."""
 
 
 def add_head(

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nextword.experiments.finetuning.train_config import TrainConfig
-from nextword.experiments.tasks import Data, Measures, Task
+from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.expand import Expand
 from nextword.experiments.tasks.lm import LanguageModelling
-from nextword.experiments.tasks.pair_samples import PairSamples, PairsConfig
+from nextword.experiments.tasks.pair_measures import TargetLikelihood
+from nextword.experiments.tasks.pair_task import PairRows, PairsConfig
 from nextword.experiments.tasks.seq2seq import SequenceToSequence
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.task import expect_positions
-from nextword.experiments.tasks.tokenizers import named_or_trained
-from nextword.experiments.tasks.window_likelihood import likelihood_values
+from nextword.experiments.tasks.tokenizers import expect_end, expect_offsets, named_or_trained
 from nextword.functional.padding import IGNORED_LABEL
-from nextword.inference.scoring.opened_model import Progress
-from nextword.inference.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
+from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import start_id
-from nextword.model.training_modes import inference_mode_of
-from nextword.results.records import Evaluation
 from nextword.runtime.corpora import is_json_lines, json_lines, part_files
 from nextword.runtime.corpora.articles import STORIES
 from nextword.runtime.corpora.gap_sentences import Pair
@@ -56,25 +53,15 @@ class PromptedPairsConfig(PairsConfig):
 class PromptEncoder:
     """Turns pairs into a prompt and a target.
 
-    Args:
-        tokenizer: The model's.
-        config: Lengths and separator.
-
     Raises:
         ValueError: The tokenizer has no end-of-sequence token, or cannot say which characters a token covers.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: PromptedPairsConfig) -> None:
-        name = f"tokenizer '{tokenizer.name_or_path}'"
-        if not tokenizer.is_fast:
-            raise ValueError(
-                f"{name} has no offsets (it is a slow one), so bytes cannot be counted. Use its fast version."
-            )
-        if tokenizer.eos_token_id is None:
-            raise ValueError(f"{name} has no end-of-sequence token, so a model could not end what it writes; set one")
+        expect_offsets(tokenizer)
         self._tokenizer: Any = tokenizer
         self._config = config
-        self._start, self._end = start_id(tokenizer), int(tokenizer.eos_token_id)
+        self._start, self._end = start_id(tokenizer), expect_end(tokenizer)
         self._separator = self._ids([config.separator])[0]
 
     @property
@@ -86,22 +73,18 @@ class PromptEncoder:
         """Both sides of each pair."""
         if not pairs:
             return []
-        targets = [pair.target for pair in pairs]
+        targets, sources = [pair.target for pair in pairs], self._ids([pair.source for pair in pairs])
         encoded = self._tokenizer(targets, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        return [
-            self._pair(source, target, ids, offsets)
-            for source, target, ids, offsets in zip(
-                self._ids([pair.source for pair in pairs]), targets, encoded["input_ids"], encoded["offset_mapping"],
-                strict=True,
-            )
-        ]  # fmt: skip
-
-    def _pair(self, source: list[int], target: str, ids: list[int], offsets: list[tuple[int, int]]) -> TokenPair:
         room = self._config.max_target_tokens - 1
-        # what a tokenizer drops at the end counts as covered: it was not cut off
-        covered = target if len(ids) <= room else target[: max(end for _, end in offsets[:room])]
-        context = [self._start, *source[: self._config.max_source_tokens], *self._separator]
-        return TokenPair(context, [*ids[:room], self._end], len(covered.encode()))
+        tokens = []
+        for source, target, ids, offsets in zip(
+            sources, targets, encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
+            # what a tokenizer drops at the end counts as covered: it was not cut off
+            covered = target if len(ids) <= room else target[: max(end for _, end in offsets[:room])]
+            context = [self._start, *source[: self._config.max_source_tokens], *self._separator]
+            tokens.append(TokenPair(context, [*ids[:room], self._end], len(covered.encode())))
+        return tokens
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         ids: list[list[int]] = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
@@ -119,15 +102,15 @@ class PromptedPairs(Task):
 
     def __init__(self, config: PromptedPairsConfig) -> None:
         self.config = config
-        pairs = PairSamples(Path(config.data), config.reading(STORIES), config.sizes)
-        self.data = data = PromptedRows(pairs, self._encoder)
+        self.pairs = config.samples(STORIES)
+        self.data = data = PromptedRows(self.pairs, self._encoder)
         self.start = SmallStart(
             lambda: named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache),
             architecture=lambda tokenizer: config.start.architecture(tokenizer, self._encoder(tokenizer).positions),
             rows=lambda tokenizer, seed: data.training(tokenizer),
             training=config.start.training(),
         )
-        self.measures = TargetLikelihood(pairs, self._encoder, config.batch_size)
+        self.measures = TargetLikelihood(self._tokens, config.batch_size, config.tuning_pairs)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The model's positions must hold a row."""
@@ -137,33 +120,12 @@ class PromptedPairs(Task):
     def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PromptEncoder:
         return PromptEncoder(tokenizer, self.config)
 
+    def _tokens(self, tokenizer: PreTrainedTokenizerBase, part: str, count: int | None) -> list[TokenPair]:
+        return self._encoder(tokenizer)(getattr(self.pairs, part)[:count])
 
-class PromptedRows(Data):
-    """Prompt and target as one row; labels are those of the target.
 
-    Args:
-        pairs: The pairs.
-        encoder: Makes what turns them into ids, by tokenizer.
-    """
-
-    def __init__(self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PromptEncoder]) -> None:
-        self.pairs, self._encoder = pairs, encoder
-
-    def whole_text(self) -> str:
-        """Everything that models are trained on."""
-        return "\n".join(pair.text for pair in self.pairs.train)
-
-    def describe(self) -> dict[str, int | float | str]:
-        """Sizes, split, checksum, and how many test pairs have a side that training has too."""
-        return self.pairs.describe()
-
-    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The training pairs."""
-        return self._rows(self.pairs.train, tokenizer)
-
-    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The validation pairs."""
-        return self._rows(self.pairs.validation, tokenizer)
+class PromptedRows(PairRows):
+    """Prompt and target as one row; labels are those of the target."""
 
     def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
         from datasets import Dataset
@@ -175,23 +137,6 @@ class PromptedRows(Data):
                 "labels": [[IGNORED_LABEL] * len(one.context) + one.target for one in encoded],
             }
         )
-
-
-class TargetLikelihood(Measures):
-    """Likelihood of the test targets after their sources."""
-
-    def __init__(
-        self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PromptEncoder], batch_size: int
-    ) -> None:
-        self._pairs, self._encoder, self._batch_size = pairs, encoder, batch_size
-
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
-        """Over all test pairs; each is one block of the interval."""
-        encoded = self._encoder(tokenizer)(self._pairs.test)
-        with inference_mode_of(model):
-            log_probs = target_log_probs(model, encoded, self._batch_size, progress=progress)
-        total = likelihood_sum(encoded, (float((-row).sum()) for row in log_probs))
-        return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
 
 
 # -- What kind of data a training has.
@@ -216,11 +161,7 @@ ALREADY_SET = {"data": "data.path", "encoder": "encoder"}
 
 
 def data_task(config: TrainConfig, has_encoder: bool) -> Task:
-    """The task that reads the data of a training.
-
-    Args:
-        config: The training.
-        has_encoder: Whether its model is an encoder-decoder one.
+    """The task that reads the data of a training, whose model has an encoder or not.
 
     Raises:
         ValueError: No such kind, none for such a model, a wrong setting, or data that cannot be read.
@@ -265,18 +206,13 @@ def told_as_data() -> Iterator[None]:
 
 
 def _kind_of(config: TrainConfig, path: str, has_encoder: bool) -> str:
-    """What the method and the model ask for; otherwise what the first row of the data has."""
     if config.conditioner is not None:
         return AUXILIARY
     if has_encoder:
         return PAIRS
+    # neither method nor model says it: what the first JSON line of the data has
     names = {str(config.data.get(f"{side}_field", side)) for side in ("source", "target")}
-    return PAIRS if names <= _fields(Path(path)) else TEXT
-
-
-def _fields(path: Path) -> set[str]:
-    """Fields of the first JSON line; none where there is no such file."""
-    files = part_files(path, "train", "data.path", JSON_LINES) if path.is_dir() else [path]
+    files = part_files(Path(path), "train", "data.path", JSON_LINES) if Path(path).is_dir() else [Path(path)]
     first = next((file for file in files if is_json_lines(file) and file.is_file()), None)
-    lines = islice(json_lines(first, "data.path", skip_empty=True), 1) if first is not None else iter(())
-    return {name for line in lines for name in line.content}
+    lines = islice(json_lines(first, "data.path", skip_empty=True), 1) if first is not None else ()
+    return PAIRS if any(names <= line.content.keys() for line in lines) else TEXT

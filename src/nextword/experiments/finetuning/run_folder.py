@@ -21,17 +21,22 @@ from pathlib import Path
 from typing import Any
 
 from nextword.experiments.finetuning.train_config import TrainConfig
-from nextword.experiments.training.resume import IDENTITY, TrainingIdentity, drop_checkpoints, weights_problem
+from nextword.experiments.training.resume import (
+    IDENTITY,
+    TrainingIdentity,
+    drop_checkpoints,
+    expect_free_or_own,
+    weights_problem,
+)
 from nextword.experiments.training.settings import TrainingSettings
-from nextword.results.records import LOCK_FILES, write_atomically
+from nextword.results.records import write_atomically
 from nextword.results.records.claim import differences, read_claim
 from nextword.results.records.comparison_results import TrainingResults
-from nextword.settings.setting_names import named
 from nextword.settings.version import __version__
 
-CLAIM, RECORD = "run.json", "record.json"
+MANIFEST, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
-"""Keys of a claim that say nothing about the model."""
+"""Keys of a manifest that say nothing about the model."""
 FILES = "files"
 """Key of what the data say of themselves, their checksum for instance: a file may be another one by now."""
 
@@ -49,48 +54,30 @@ class RunFolder:
     def expect(self, config: TrainConfig, files: Mapping[str, Any] | None = None) -> None:
         """Expects the folder to be free or this training's own; writes nothing.
 
-        Args:
-            config: The training.
-            files: What its data say of themselves; None: not read yet.
+        ``files`` is what its data say of themselves; None: they are not read yet.
 
         Raises:
             ValueError: The folder belongs to another training (says what differs) or holds other files.
         """
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
-        path = self.training / CLAIM
-        if not path.exists():
-            if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
-                raise ValueError(
-                    f"{self.path} is not empty and holds no training; choose another folder ({named('out')})"
-                )
-        elif self._has_begun():
-            claim = read_claim(path, "a training")
-            may_change = MAY_CHANGE if files is not None and FILES in claim else (*MAY_CHANGE, FILES)
-            asked = {**_plain(config), FILES: files}
-            different = differences(claim, asked, lambda key: key.split(".")[0] in may_change)
-            if different:
-                raise ValueError(
-                    f"{self.path} belongs to another training:\n"
-                    + "\n".join(f"  {line}" for line in different)
-                    + f"\nChoose another folder ({named('out')}), or delete this one to start over."
-                )
+        path = self.training / MANIFEST
+
+        def different() -> list[str]:
+            if not self._has_begun():
+                return []
+            manifest = read_claim(path, "a training")
+            may_change = MAY_CHANGE if files is not None and FILES in manifest else (*MAY_CHANGE, FILES)
+            asked = {**config.model_dump(mode="json"), FILES: files}
+            return differences(manifest, asked, lambda key: key.split(".")[0] in may_change)
+
+        expect_free_or_own(self.path, path, "training", different)
 
     def claim(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
-        """Makes the folder this training's own; what an earlier one left that was never trained is deleted.
-
-        Args:
-            config: The training.
-            files: What its data say of themselves.
-
-        Raises:
-            ValueError: As ``expect``.
-        """
+        """Makes the folder this training's own, as ``expect``; what one left that was never trained is deleted."""
         self.expect(config, files)
         if not self._has_begun():
             shutil.rmtree(self.training, ignore_errors=True)
-            claim = {"nextword": __version__, **_plain(config), FILES: dict(files)}
-            write_atomically(self.training / CLAIM, json.dumps(claim, indent=2) + "\n")
+            manifest = {"nextword": __version__, **config.model_dump(mode="json"), FILES: dict(files)}
+            write_atomically(self.training / MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
     def begun_settings(self) -> TrainingSettings | None:
         """Those that the training was begun with here, by an earlier version perhaps; None where it has not begun."""
@@ -98,7 +85,7 @@ class RunFolder:
         return TrainingIdentity.load(path).settings if path.exists() else None
 
     def _has_begun(self) -> bool:
-        """Whether a training has begun; what was refused before leaves nothing to protect."""
+        # what was refused before leaves nothing to protect
         return (self.training / IDENTITY).exists() or self.record.exists()
 
     def finished(self) -> TrainingResults | None:
@@ -118,14 +105,14 @@ class RunFolder:
     def made(self, name: str, make: Callable[[Path], object]) -> Path:
         """A file or folder below ``training``, made where it is missing, as a whole or not at all.
 
-        Args:
-            name: Its name.
-            make: Writes it to a path; the name there is another one.
+        ``make`` writes it to a path of another name.
         """
         path = self.training / name
         if not path.exists():
             half = path.with_name(f"half-{name}")
-            _delete(half)
+            if half.is_dir():
+                shutil.rmtree(half)
+            half.unlink(missing_ok=True)
             path.parent.mkdir(parents=True, exist_ok=True)
             make(half)
             os.replace(half, path)
@@ -139,14 +126,3 @@ class RunFolder:
         """Names of the checkpoints, the newest last."""
         found = self.training.glob("checkpoint-*")
         return sorted((path.name for path in found), key=lambda name: int(name.rpartition("-")[2]))
-
-
-def _plain(config: TrainConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json")
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

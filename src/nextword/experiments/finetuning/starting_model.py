@@ -110,7 +110,10 @@ def starting_model(
             if keeps_its_head(config):
                 plain.set_objective(config.objective)
                 return plain
-        head = _with_counts(config.head, task, tokenizer, folder)
+        head: HeadSpec = config.head
+        if wants_counts(head):
+            counts = folder.made("counts.npz", lambda half: training_counts(task.data, tokenizer).save(half))
+            head = with_counts(head, counts)
         set_seed(config.seed)
         with told_as_data():
             encoder = None if config.conditioner is None else task.data.encoder()
@@ -119,7 +122,6 @@ def starting_model(
 
 
 def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder) -> Any:
-    """The model in the precision that it is trained in."""
     asked = getattr(torch, settings.weights)
     saved = saved_precision(location) if settings.fsdp and isinstance(location, Path) else None
     if saved is None or asked != torch.float32:
@@ -157,10 +159,3 @@ def keeps_its_head(config: TrainConfig) -> bool:
     if not parse_head(config.head).unbuilt().is_met_by(parse_head(saved.head).unbuilt()):
         return False
     return config.conditioner is None or parse_conditioner(config.conditioner) == conditioner
-
-
-def _with_counts(head: HeadSpec, task: Task, tokenizer: PreTrainedTokenizerBase, folder: RunFolder) -> HeadSpec:
-    """The head with the counts of the training data, where it goes by counts and names none."""
-    if not wants_counts(head):
-        return head
-    return with_counts(head, folder.made("counts.npz", lambda half: training_counts(task.data, tokenizer).save(half)))

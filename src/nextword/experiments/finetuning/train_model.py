@@ -31,7 +31,7 @@ from nextword.experiments.finetuning.training_progress import (
 from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
-from nextword.experiments.training.collator import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
 from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
 from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
@@ -104,31 +104,27 @@ def train(
     if not processes.is_main():
         one_training.train_with_main()
         return TrainingResults.load(folder.record)
+    command = command or DEFAULT_COMMAND
     with processes.leading():
-        return _lead(config, folder, watcher, command or DEFAULT_COMMAND)
-
-
-def _lead(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher, command: str) -> TrainingResults:
-    """All of it; where it was finished before, nothing."""
-    config.expect_known_names()
-    folder.expect(config)
-    results = folder.finished()
-    if results is not None:
-        if not config.keep_checkpoints:
-            folder.drop_checkpoints()
-        watcher.finished(results, before=True)
+        config.expect_known_names()
+        folder.expect(config)
+        results = folder.finished()
+        if results is not None:
+            if not config.keep_checkpoints:
+                folder.drop_checkpoints()
+            watcher.finished(results, before=True)
+            return results
+        with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
+            results = _carry_out(config, folder, watcher, command)
+        overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
+        if overfitted:
+            watcher.warned(overfitted)
+        watcher.finished(results, before=False)
         return results
-    with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
-        results = _carry_out(config, folder, watcher, command)
-    overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
-    if overfitted:
-        watcher.warned(overfitted)
-    watcher.finished(results, before=False)
-    return results
 
 
 def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher, command: str) -> TrainingResults:
-    """All of it, in a folder that nobody else writes to."""
+    # in a folder that nobody else writes to
     with stage_told(watcher, "data"):
         task = data_task(config, has_encoder(config))
         settings = folder.begun_settings() or training_settings(config, task)
@@ -159,7 +155,9 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         evaluation = measured_on_test_part(model, tokenizer, task, advanced)
     with stage_told(watcher, "checking and saving"):
         results = results_of(config, task, settings, model, outcome, evaluation, command)
-        save_trained(model, tokenizer, task, config, results, folder.path)
+        encoder = task.data.encoder() if model.conditioner is not None else None
+        auxiliary = None if encoder is None else load_tokenizer(encoder, "encoder")
+        save_model_folder(model.cpu(), tokenizer, folder.path, _card(config, results), auxiliary)
         results.save(folder.record)
     if not config.keep_checkpoints:
         folder.drop_checkpoints()
@@ -186,14 +184,8 @@ def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
 def _validated(
     task: Task, tokenizer: PreTrainedTokenizerBase, asked: TrainingSettings, watched: TrainingSettings
 ) -> tuple[TrainingSettings, Any]:
-    """The settings to train with, and the rows of their validation losses; None where there are none.
-
-    Args:
-        task: Reads the data.
-        tokenizer: The model's.
-        asked: The settings without what follows from the data.
-        watched: The settings with it. Where the validation part is too short for it, ``asked`` stands.
-    """
+    # The settings to train with, and the rows of their validation losses, None where there are none. ``watched`` are
+    # those that follow from the data; where the validation part is too short for them, ``asked`` stands.
     if asked.evaluate_every is not None or watched.evaluate_every is None:
         return asked, task.data.validation(tokenizer) if asked.evaluate_every is not None else None
     try:
@@ -212,8 +204,12 @@ def _trained(
     folder: RunFolder,
     watcher: TrainingWatcher,
 ) -> TrainingOutcome:
-    """Trains the model in place."""
-    encoded = _encoded_texts(model, rows, validation, watcher)
+    encoded = None
+    if is_encodable(model):
+        with stage_told(watcher, "encoding auxiliary texts") as advanced:
+            model.to(best_device())
+            texts = distinct_texts([rows, *([validation] if validation is not None else [])])
+            encoded = encode_texts(model, texts, advanced)
     with stage_told(watcher, "training"):
         try:
             return one_training.train(
@@ -231,16 +227,6 @@ def _trained(
                 f"training: {problem}; give a smaller training.learning_rate and another folder ({named('out')})"
                 f"{_kept(folder)}"
             ) from problem
-
-
-def _encoded_texts(model: Any, rows: Any, validation: Any, watcher: TrainingWatcher) -> EncodedTexts | None:
-    """What the model's encoder makes of the auxiliary texts, where it makes the same of them all through training."""
-    if not is_encodable(model):
-        return None
-    with stage_told(watcher, "encoding auxiliary texts") as advanced:
-        model.to(best_device())
-        texts = distinct_texts([rows, *([validation] if validation is not None else [])])
-        return encode_texts(model, texts, advanced)
 
 
 @contextmanager
@@ -270,16 +256,6 @@ def measured_on_test_part(
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
 
-def checked(model: Any) -> list[PropertySummary]:
-    """What the checker says of each property."""
-    return [
-        PropertySummary.model_validate(
-            {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
-        )
-        for row in check(model, lengths=CHECKED_LENGTHS).rows
-    ]
-
-
 def results_of(
     config: TrainConfig,
     task: Task,
@@ -289,7 +265,11 @@ def results_of(
     evaluation: Any,
     command: str,
 ) -> TrainingResults:
-    """The record of a finished training."""
+    """The record of a finished training, with what the checker says of each property."""
+    checks = [
+        {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
+        for row in check(model, lengths=CHECKED_LENGTHS).rows
+    ]
     return TrainingResults(
         command=command,
         settings=config.model_dump(mode="json"),
@@ -299,7 +279,7 @@ def results_of(
         data={"task": task.name, **task.data.describe(), **task.data.counts()},
         training=settings.model_dump(mode="json"),
         evaluation=evaluation,
-        checks=checked(model),
+        checks=list(map(PropertySummary.model_validate, checks)),
         cost=outcome.cost,
         curve=outcome.curve,
         validation_curve=outcome.validation_curve,
@@ -307,15 +287,6 @@ def results_of(
         facts=model.next_word_head.facts(),
         environment=Environment.collect(),
     )
-
-
-def save_trained(
-    model: Any, tokenizer: PreTrainedTokenizerBase, task: Task, config: TrainConfig, results: TrainingResults, out: Path
-) -> None:
-    """Saves the model with its tokenizers and its card."""
-    encoder = task.data.encoder() if model.conditioner is not None else None
-    auxiliary = None if encoder is None else load_tokenizer(encoder, "encoder")
-    save_model_folder(model.cpu(), tokenizer, out, _card(config, results), auxiliary)
 
 
 def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
@@ -350,15 +321,8 @@ VALIDATIONS = 10
 
 @dataclass(frozen=True)
 class DataUse:
-    """How much a training reads.
+    """How much a training reads: its optimiser steps, and how often it reads each row."""
 
-    Attributes:
-        rows: Rows of the training data.
-        steps: Optimiser steps.
-        times: How often each row is read.
-    """
-
-    rows: int
     steps: int
     times: float
 
@@ -374,8 +338,8 @@ class DataUse:
         at_once = settings.batch_size * settings.gradient_accumulation_steps
         if settings.steps is None:
             assert settings.epochs is not None
-            return cls(rows, math.ceil(settings.epochs * math.ceil(rows / at_once)), settings.epochs)
-        return cls(rows, settings.steps, settings.steps * at_once / rows)
+            return cls(math.ceil(settings.epochs * math.ceil(rows / at_once)), settings.epochs)
+        return cls(settings.steps, settings.steps * at_once / rows)
 
     @property
     def is_repeated(self) -> bool:
@@ -385,9 +349,7 @@ class DataUse:
     def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
         """The settings; where data are read many times, with validation losses, and the best weights are kept.
 
-        Args:
-            settings: All of them.
-            given: Those that somebody asked for; they stay.
+        Those that somebody asked for, ``given``, stay.
         """
         if not self.is_repeated or "evaluate_every" in given:
             return settings
@@ -396,13 +358,7 @@ class DataUse:
         return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
 
     def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
-        """What is said before a training begins.
-
-        Args:
-            data: The rows; tokens are counted where they are read many times.
-            parameters: Parameters that are trained.
-            settings: As they are used.
-        """
+        """What is said before so many parameters are trained; where data are read many times, with their tokens."""
         if not self.is_repeated:
             return f"The training data is read {self.times:.1f} times."
         tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])

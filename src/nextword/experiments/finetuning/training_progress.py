@@ -45,27 +45,13 @@ class TrainingWatcher(Protocol):
 class SilentTrainingWatcher:
     """Nobody is watching; warnings go to the log."""
 
-    def began(self, stage: str) -> None:
-        """Says nothing."""
+    def _says_nothing(self, *args: Any, **kwargs: Any) -> None: ...
 
-    def advanced(self, fraction: float) -> None:
-        """Says nothing."""
-
-    def noted(self, sentence: str) -> None:
-        """Says nothing."""
+    began = advanced = noted = logged = ended = finished = _says_nothing
 
     def warned(self, sentence: str) -> None:
         """Logs it."""
         logger.warning(sentence)
-
-    def logged(self, step: int, steps: int, losses: dict[str, float]) -> None:
-        """Says nothing."""
-
-    def ended(self, stage: str, seconds: float) -> None:
-        """Says nothing."""
-
-    def finished(self, results: TrainingResults, before: bool) -> None:
-        """Says nothing."""
 
 
 @contextlib.contextmanager
@@ -78,12 +64,7 @@ def stage_told(watcher: TrainingWatcher, stage: str) -> Iterator[Callable[[float
 
 
 class StepTeller(TrainerCallback):
-    """Passes on what Trainer says: the share of steps that are done, losses, and once that validation losses rise.
-
-    Args:
-        watcher: Who is told.
-        keep_best: Whether the weights of the lowest validation loss are kept.
-    """
+    """Passes on what Trainer says: the share of steps that are done, losses, and once that validation losses rise."""
 
     NAMES: ClassVar = {"loss": "loss", "eval_loss": "validation loss"}
 
@@ -139,10 +120,7 @@ def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
 def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str:
     """What is said where validation losses have risen: since when, and what to do. Empty where they have not.
 
-    Args:
-        curve: Validation losses.
-        keep_best: Whether the weights of the lowest one are kept.
-        finished: Whether the training is over.
+    ``keep_best`` says whether the weights of the lowest one are kept, ``finished`` whether the training is over.
     """
     lowest = risen(curve)
     if lowest is None:

@@ -1,8 +1,6 @@
-"""Tasks: data in, training rows and measurements out.
+"""Tasks: data in, training rows and measurements out. ``task.py`` is the contract.
 
-``task.py`` is the contract. ``ambiguous.py``, ``continuation.py``, ``expand.py``, ``lm.py``, ``seq2seq.py``,
-``summarise.py`` and ``table2text.py`` are the tasks; the other files are what tasks are made of. Every module here is
-imported, so that a new file with a registered class is found without editing a list.
+Every module here is imported, so that a new file with a registered class is found without editing a list.
 """
 
 from __future__ import annotations

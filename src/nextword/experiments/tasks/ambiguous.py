@@ -21,6 +21,7 @@ from pydantic import Field
 
 from nextword.experiments.tasks.ambiguous_measures import (
     accuracy,
+    completion_accuracy,
     encode,
     example_predictions,
     expect_positions,
@@ -31,19 +32,68 @@ from nextword.experiments.tasks.ambiguous_measures import (
     rank_and_spectrum,
     usable,
 )
-from nextword.experiments.tasks.ambiguous_prompts import AmbiguousPrompts, Haystack
-from nextword.experiments.tasks.ambiguous_start import AmbiguousStartConfig, RelationsStart
-from nextword.experiments.tasks.ambiguous_words import embedded, from_analogies
+from nextword.experiments.tasks.ambiguous_prompts import AmbiguousPrompts, documents, frame_words
+from nextword.experiments.tasks.ambiguous_prompts import probes as relation_probes
+from nextword.experiments.tasks.ambiguous_words import Lexicon, embedded, from_analogies, template_texts
+from nextword.experiments.tasks.small_start import SmallStart, StartSettings
 from nextword.experiments.tasks.task import Measures, Task, registry
+from nextword.experiments.tasks.tokenizers import word_tokenizer
+from nextword.experiments.tasks.window_likelihood import block_rows
 from nextword.inference.scoring.calibrate import tuned
 from nextword.inference.scoring.opened_model import Progress, progress_within
+from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.word_probes import WordProbe
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation, MetricValue
 from nextword.settings.config import Seed, Settings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from datasets import Dataset
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+
+class AmbiguousStartConfig(StartSettings):
+    """The tiny model that stands in for a pretrained model, and its training on generated text."""
+
+    family: Literal["gpt2", "llama"] = "gpt2"
+    """Architecture; a llama has an output layer of its own, as the published ones do."""
+    n_layer: int = Field(default=2, ge=1, le=1000)
+    """Transformer layers."""
+    n_embd: int = Field(default=64, ge=4, le=100_000)
+    """Width of the states: the rank of a softmax is at most this plus one."""
+    n_head: int = Field(default=4, ge=1)
+    """Attention heads; must divide n_embd."""
+    documents: int = Field(default=20_000, ge=100, le=10_000_000)
+    """Generated documents."""
+    block: int = Field(default=64, ge=16)
+    """Tokens of one training row."""
+    steps: int = Field(default=2000, ge=1)
+    """Optimiser steps of one round."""
+    knows: float = Field(default=0.95, ge=0, le=1)
+    """Share of each relation's statements that it must complete; rounds of training go on until it does."""
+    batch_size: int = Field(default=16, ge=1)
+    """Rows of one step."""
+    learning_rate: float = Field(default=3e-3, gt=0)
+    """Highest learning rate."""
+
+    def architecture(self, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+        """A model of this family and size for the tokens of ``tokenizer``."""
+        from transformers import GPT2Config, LlamaConfig
+
+        end, positions = start_id(tokenizer), max(128, self.block)
+        tokens: dict[str, Any] = {
+            "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": end, "eos_token_id": end,
+        }  # fmt: skip
+        if self.family == "llama":
+            return LlamaConfig(
+                max_position_embeddings=positions, hidden_size=self.n_embd, intermediate_size=4 * self.n_embd,
+                num_hidden_layers=self.n_layer, num_attention_heads=self.n_head, **tokens,
+            )  # fmt: skip
+        return GPT2Config(
+            n_positions=positions, n_embd=self.n_embd, n_layer=self.n_layer, n_head=self.n_head,
+            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **tokens,
+        )  # fmt: skip
 
 
 class AmbiguousConfig(Settings):
@@ -103,17 +153,15 @@ class Ambiguous(Task):
     def __init__(self, config: AmbiguousConfig) -> None:
         self.config = config
         lexicon = from_analogies(Path(config.analogies)) if config.analogies else embedded()
-        shares = (config.train_share, config.validation_share)
-        if sum(shares) >= 1:
+        share = config.train_share + config.validation_share
+        if share >= 1:
             raise ValueError(
-                f"task.train_share + task.validation_share is {sum(shares):g}: it must stay below 1 to leave a test set"
+                f"task.train_share + task.validation_share is {share:g}: it must stay below 1 to leave a test set"
             )
-        sizes = (config.train_prompts, config.validation_prompts, config.test_prompts)
-        haystack = Haystack(config.pairs, config.distractors, config.noise)
-        self.data = AmbiguousPrompts(lexicon, shares, sizes, config.split_seed, config.templates, haystack)
-        self.start = RelationsStart(lexicon, config.start, config.templates, config.batch_size)
+        self.data = AmbiguousPrompts(lexicon, config)
+        self.start = RelationsStart(lexicon, config)
         self._probes = probes(config.probes, lexicon, self.data.splits, config.split_seed)
-        self.measures = TwoAnswers(self.data, self._probes, config.rank_rows, config.batch_size)
+        self.measures = TwoAnswers(self.data, self._probes, config)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The tokenizer must tell the words of enough test prompts apart, and the model must see a whole prompt."""
@@ -124,12 +172,12 @@ class Ambiguous(Task):
 class TwoAnswers(Measures):
     """Acc@k of the two right words, rank and spectrum of the log-probabilities, lists of words, example prompts."""
 
-    def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], rank_rows: int, batch_size: int) -> None:
-        self._data, self._probes, self._rank_rows, self._batch_size = data, asked, rank_rows, batch_size
+    def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
+        self._data, self._probes, self._config = data, asked, config
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """On the test prompts: joint, and cache-only where the head has it."""
-        prompts, size = self._data.prompts["test"], self._batch_size
+        prompts, size = self._data.prompts["test"], self._config.batch_size
         modes = [mode for mode in ("joint", "cache_only") if mode in model.next_word_head.modes]
         encoded, asked = encode(prompts, tokenizer), usable(self._probes, tokenizer)
         stages = len(modes) + 1
@@ -139,15 +187,46 @@ class TwoAnswers(Measures):
             for mode, share in zip(modes, shares, strict=False):
                 metrics |= accuracy(model, encoded, mode, size, share)
                 metrics |= probe_metrics(model, tokenizer, asked, mode, size)
-            ranks, spectrum = rank_and_spectrum(model, encoded, self._rank_rows, size, shares[-1])
+            ranks, spectrum = rank_and_spectrum(model, encoded, self._config.rank_rows, size, shares[-1])
             examples = example_predictions(model, encoded, tokenizer, modes)
             examples += probe_examples(model, tokenizer, asked, modes)
-        if encoded.left_out:
+        if left_out := len(prompts) - len(encoded):
             unit = "test prompts left out: two of the four words begin with the same token"
-            metrics["left_out"] = MetricValue(value=float(encoded.left_out), unit=unit, n=len(prompts))
+            metrics["left_out"] = MetricValue(value=float(left_out), unit=unit, n=len(prompts))
         return Evaluation(metrics=metrics | ranks, spectrum=spectrum, examples=examples)
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
         encoded = encode(self._data.prompts["validation"], tokenizer)
-        return tuned(model, lambda: mean_nll(model, encoded, self._batch_size))
+        return tuned(model, lambda: mean_nll(model, encoded, self._config.batch_size))
+
+
+# -- The tiny model that learns the words and their relations before any method is compared on them.
+
+
+class RelationsStart(SmallStart):
+    """A tiny model on generated text that states the relations, trained until it knows them."""
+
+    def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
+        super().__init__(self._words, config.start.architecture, self._documents, config.start.training())
+        self._lexicon, self._config = lexicon, config
+
+    def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
+        """How well the model knows the relations: share of statements whose last word it guesses first."""
+        with inference_mode_of(model):
+            return completion_accuracy(model, relation_probes(self._lexicon), tokenizer, self._config.batch_size)
+
+    def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
+        """Every relation at least to the share that ``task.start.knows`` asks for."""
+        return all(known.value >= self._config.start.knows for known in probe.values())
+
+    def _words(self) -> PreTrainedTokenizerBase:
+        templates = template_texts(self._config.templates)
+        return word_tokenizer([" ".join(self._lexicon.words()), *templates, *frame_words()])
+
+    def _documents(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
+        end = start_id(tokenizer)
+        texts = list(documents(self._lexicon, self._config.start.documents, seed))
+        encoded = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        stream = [token for document in encoded for token in (end, *document)]
+        return block_rows(stream, self._config.start.block, "the generated text", "task.start.block")

@@ -18,8 +18,9 @@ from nextword.evaluation.metrics.rank import float32_tolerance, numerical_rank, 
 from nextword.evaluation.metrics.statistics import bootstrap_ratio, wilson
 from nextword.experiments.tasks.ambiguous_words import AmbiguousPrompt, Lexicon, PairSplit, data_text
 from nextword.experiments.tasks.prompted_texts import top_words
+from nextword.experiments.tasks.window_likelihood import measured_value
 from nextword.inference.scoring.opened_model import OpenedModel, Progress, batches
-from nextword.inference.scoring.target_likelihood import ask
+from nextword.inference.scoring.target_likelihood import ask, fill_id
 from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
 from nextword.inference.scoring.word_probes import ProbeAnswer, WordProbe, answers, first_tokens, read_probes
 from nextword.results.records import ExamplePrediction, MetricValue
@@ -42,17 +43,8 @@ class EncodedPrompt:
     wanted: tuple[int, int]
 
 
-@dataclass(frozen=True)
-class EncodedPrompts:
-    """The usable prompts, and how many were left out because two of their four words begin with the same token."""
-
-    rows: list[EncodedPrompt]
-    left_out: int
-    pad: int
-
-
-def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> EncodedPrompts:
-    """Token ids of all prompts; those in which one token would stand for two words are left out and counted.
+def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> list[EncodedPrompt]:
+    """Token ids of the prompts, but for those in which one token would stand for two of the four words.
 
     Raises:
         ValueError: No prompt is usable, e.g. with a tokenizer of characters.
@@ -67,13 +59,12 @@ def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBas
             f"ambiguous: with tokenizer '{tokenizer.name_or_path}' two of the four words of each of the {len(prompts)} "
             f"prompts begin with the same token, so predictions cannot be told apart. Use one of words or word parts."
         )
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    return EncodedPrompts(rows, len(prompts) - len(rows), int(pad if pad is not None else 0))
+    return rows
 
 
-def expect_positions(prompts: EncodedPrompts, model_config: Any) -> None:
+def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> None:
     """Raises ValueError where a prompt is longer than what the model reads."""
-    longest = max(len(row.ids) for row in prompts.rows)
+    longest = max(len(row.ids) for row in prompts)
     positions = getattr(model_config, "max_position_embeddings", None) or longest
     if longest > positions:
         raise ValueError(
@@ -83,48 +74,42 @@ def expect_positions(prompts: EncodedPrompts, model_config: Any) -> None:
 
 
 def accuracy(
-    model: Any, prompts: EncodedPrompts, mode: str, batch_size: int, progress: Progress
+    model: Any, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:
     """Acc@k for every k, over all prompts and by group; for the joint setting also the likelihood of the two words."""
-    ranked, nats = [], []
-    for part in batches(prompts.rows, batch_size, progress):
-        dist, _ = ask(model, [row.ids for row in part], prompts.pad, mode)
+    parts, nats = [], []
+    for part in batches(prompts, batch_size, progress):
+        dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
         log_probs, ids = dist.top_k(max(KS))
-        # A word of probability 0 is no prediction, whatever id fills the slot.
-        ranked.append(torch.where(log_probs == -math.inf, -1, ids).cpu().numpy())
+        # a word of probability 0 is no prediction, whatever id fills the slot
+        parts.append(torch.where(log_probs == -math.inf, -1, ids).cpu().numpy())
         if mode == "joint":
-            wanted = torch.tensor([row.wanted for row in part], device=ids.device)
-            nats.append(-dist.log_prob(wanted).double().cpu().numpy())
-    prefix = "" if mode == "joint" else f"{mode}_"
-    metrics = _accuracies(np.concatenate(ranked), prompts, prefix)
-    if nats:
-        both = np.concatenate(nats)
-        if np.isfinite(both).all():
-            low, high = bootstrap_ratio(both.sum(axis=1), np.full(len(both), 2.0)) or (None, None)
-            unit = "nats per target (ln 2 is perfect)"
-            metrics["nll"] = MetricValue(value=float(both.mean()), unit=unit, n=both.size, low=low, high=high)
-    return metrics
-
-
-def _accuracies(ranked: np.ndarray, prompts: EncodedPrompts, prefix: str) -> dict[str, MetricValue]:
-    wanted = np.array([row.wanted for row in prompts.rows])
-    groups = np.array([row.prompt.group for row in prompts.rows])
+            targets = torch.tensor([row.wanted for row in part], device=ids.device)
+            nats.append(-dist.log_prob(targets).double().cpu().numpy())
+    ranked, prefix = np.concatenate(parts), "" if mode == "joint" else f"{mode}_"
+    wanted = np.array([row.wanted for row in prompts])
+    groups = np.array([row.prompt.group for row in prompts])
     metrics = {}
     for k in KS:
         hits = hits_at_k(ranked, wanted, k)
         metrics[f"{prefix}acc@{k}"] = _share(hits, "fraction of prompts")
         for group in sorted(set(groups)):
             metrics[f"{prefix}{group}_acc@{k}"] = _share(hits[groups == group], f"fraction of prompts about {group}")
+    if nats:
+        both = np.concatenate(nats)
+        if np.isfinite(both).all():
+            interval = bootstrap_ratio(both.sum(axis=1), np.full(len(both), 2.0))
+            unit = "nats per target (ln 2 is perfect)"
+            metrics["nll"] = measured_value(float(both.mean()), unit, both.size, interval)
     return metrics
 
 
 def _share(hits: np.ndarray, unit: str) -> MetricValue:
-    low, high = wilson(int(hits.sum()), len(hits))
-    return MetricValue(value=float(hits.mean()), unit=unit, n=len(hits), low=low, high=high)
+    return measured_value(float(hits.mean()), unit, len(hits), wilson(int(hits.sum()), len(hits)))
 
 
 def rank_and_spectrum(
-    model: Any, prompts: EncodedPrompts, max_rows: int, batch_size: int, progress: Progress
+    model: Any, prompts: Sequence[EncodedPrompt], max_rows: int, batch_size: int, progress: Progress
 ) -> tuple[dict[str, MetricValue], list[float] | None]:
     """Numerical rank of the joint log-probabilities at every position of the prompts (at most ``max_rows`` rows).
 
@@ -132,8 +117,8 @@ def rank_and_spectrum(
     """
     stacked: list[np.ndarray] = []
     rows = 0
-    for part in batches(prompts.rows, batch_size, progress):
-        dist, _ = ask(model, [row.ids for row in part], prompts.pad, "joint", everywhere=True)
+    for part in batches(prompts, batch_size, progress):
+        dist, _ = ask(model, [row.ids for row in part], fill_id(model), "joint", everywhere=True)
         stacked.append(dist.log_probs()[: max_rows - rows].float().cpu().numpy())
         rows += len(stacked[-1])
         if rows >= max_rows:
@@ -159,30 +144,30 @@ def rank_and_spectrum(
 
 
 def example_predictions(
-    model: Any, prompts: EncodedPrompts, tokenizer: PreTrainedTokenizerBase, modes: Sequence[str], k: int = 3
+    model: Any, prompts: Sequence[EncodedPrompt], tokenizer: PreTrainedTokenizerBase, modes: Sequence[str], k: int = 3
 ) -> list[ExamplePrediction]:
     """The ``k`` first tokens for one prompt of each group in each setting, with the share of every source.
 
     The right ones are the first tokens of the two words, which is what is measured.
     """
-    chosen = {row.prompt.group: row for row in reversed(prompts.rows)}
+    chosen = {row.prompt.group: row for row in reversed(prompts)}
     predictions = []
     for _, row in sorted(chosen.items(), reverse=True):
         for mode in modes:
-            dist, _ = ask(model, [row.ids], prompts.pad, mode)
+            dist, _ = ask(model, [row.ids], fill_id(model), mode)
             top = top_words(dist, 0, k, tokenizer)
             expected = [token_label(tokenizer, token) for token in row.wanted]
             predictions.append(ExamplePrediction(prompt=row.prompt.text, expected=expected, setting=mode, top=top))
     return predictions
 
 
-def mean_nll(model: Any, prompts: EncodedPrompts, batch_size: int) -> float:
+def mean_nll(model: Any, prompts: Sequence[EncodedPrompt], batch_size: int) -> float:
     """Mean nats of the first tokens of both words, each of which is right half of the time; ln 2 is the best."""
     total = 0.0
-    for part in batches(prompts.rows, batch_size):
-        dist, _ = ask(model, [row.ids for row in part], prompts.pad)
+    for part in batches(prompts, batch_size):
+        dist, _ = ask(model, [row.ids for row in part], fill_id(model))
         total -= float(dist.log_prob(torch.tensor([row.wanted for row in part], device=model.device)).double().sum())
-    return total / (2 * len(prompts.rows))
+    return total / (2 * len(prompts))
 
 
 def completion_accuracy(
@@ -190,21 +175,15 @@ def completion_accuracy(
 ) -> dict[str, MetricValue]:
     """How often the first guess after a statement's beginning is a word that completes it, by relation.
 
-    A beginning counts once; any of its words is right: a state may have several well known cities.
-
-    Args:
-        model: An attached model.
-        probes: Relation, prompt, completing word.
-        tokenizer: The model's tokenizer.
-        batch_size: Prompts at a time.
+    A beginning counts once; any of its words is right: a state may have several well known cities. ``probes`` are
+    relation, prompt and completing word.
     """
     completing: dict[tuple[str, str], set[int]] = {}
     for relation, prompt, word in probes:
         completing.setdefault((relation, prompt), set()).add(encode_answer(tokenizer, prompt, word)[0])
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     hits: dict[str, list[bool]] = {}
     for part in batches(list(completing), batch_size):
-        dist, _ = ask(model, [encode_prompt(tokenizer, prompt) for _, prompt in part], int(pad or 0))
+        dist, _ = ask(model, [encode_prompt(tokenizer, prompt) for _, prompt in part], fill_id(model))
         guesses = dist.top_k(1)[1][:, 0].tolist()
         for (relation, prompt), guess in zip(part, guesses, strict=True):
             hits.setdefault(relation, []).append(guess in completing[relation, prompt])
@@ -292,8 +271,8 @@ def probe_examples(
 
 
 def _mean(values: Sequence[float], unit: str) -> MetricValue:
-    low, high = bootstrap_ratio(np.array(values), np.ones(len(values))) or (None, None)
-    return MetricValue(value=float(np.mean(values)), unit=unit, n=len(values), low=low, high=high)
+    interval = bootstrap_ratio(np.array(values), np.ones(len(values)))
+    return measured_value(float(np.mean(values)), unit, len(values), interval)
 
 
 def _of_lexicon(lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> Iterator[WordProbe]:

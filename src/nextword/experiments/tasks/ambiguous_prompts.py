@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain
@@ -30,32 +30,17 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.experiments.tasks.ambiguous import AmbiguousConfig
+
 
 class AmbiguousPrompts(Data):
-    """Two rows for each prompt, one for each word; only the word's own tokens are labels.
+    """Two rows for each prompt, one for each word; only the word's own tokens are labels."""
 
-    Args:
-        lexicon: Pairs of words by relation.
-        shares: Of the pairs of each relation, those that train and those that validate.
-        sizes: Prompts to train, validate and test on at most.
-        seed: Of the split and of the samples.
-        wording: Of the templates.
-        haystack: What prompts hold beside their two words.
-    """
-
-    def __init__(
-        self,
-        lexicon: Lexicon,
-        shares: tuple[float, float],
-        sizes: tuple[int, int, int],
-        seed: int,
-        wording: str,
-        haystack: Haystack,
-    ) -> None:
-        self.lexicon, self._sizes, self._seed = lexicon, sizes, seed
-        self._wording, self._haystack = wording, haystack
+    def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
+        self.lexicon, self._config = lexicon, config
+        shares = config.train_share, config.validation_share
         self.splits: dict[str, PairSplit] = {
-            relation.name: split_pairs(relation, shares, seed) for relation in lexicon.relations
+            relation.name: split_pairs(relation, shares, config.split_seed) for relation in lexicon.relations
         }
 
     @cached_property
@@ -64,7 +49,7 @@ class AmbiguousPrompts(Data):
             part: [
                 prompt
                 for relation in self.lexicon.relations
-                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group, self._wording)
+                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group, self._config.templates)
             ]
             for part in PARTS
         }
@@ -72,19 +57,16 @@ class AmbiguousPrompts(Data):
     @cached_property
     def prompts(self) -> dict[str, list[AmbiguousPrompt]]:
         """The sampled prompts of each part."""
-        return {
-            part: self._haystack.hide(
-                sample(self._available[part], size, self._seed), self._pairs(part), self._seed, part == "train"
-            )
-            for part, size in zip(PARTS, self._sizes, strict=True)
-        }
-
-    def _pairs(self, part: str) -> dict[str, Sequence[WordPair]]:
-        """The pairs of a part by group."""
-        pairs: dict[str, list[WordPair]] = {}
-        for relation in self.lexicon.relations:
-            pairs.setdefault(relation.group, []).extend(getattr(self.splits[relation.name], part))
-        return dict(pairs)
+        config = self._config
+        found: dict[str, list[AmbiguousPrompt]] = {}
+        haystack = Haystack(config.pairs, config.distractors, config.noise)
+        for part in PARTS:
+            pairs: dict[str, list[WordPair]] = {}
+            for relation in self.lexicon.relations:
+                pairs.setdefault(relation.group, []).extend(getattr(self.splits[relation.name], part))
+            chosen = sample(self._available[part], getattr(config, f"{part}_prompts"), config.split_seed)
+            found[part] = haystack.hide(chosen, pairs, config.split_seed, part == "train")
+        return found
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes and leak counts; ``leak_pairs`` and ``leak_prompts`` compare everything available, not a sample."""
@@ -159,28 +141,22 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True)
 class Haystack:
-    """What the memory of a prompt holds beside the right words.
-
-    Args:
-        pairs: Statements that name two words, each of another person; the question is about one of them.
-        distractors: Stories about other words, in any order among the statements.
-        noise: Share of the training prompts whose right words are others, which the prompt does not hold.
-    """
+    """What the memory of a prompt holds beside the right words."""
 
     pairs: int = 1
+    """Statements that name two words, each of another person; the question is about one of them."""
     distractors: int = 0
+    """Stories about other words, in any order among the statements."""
     noise: float = 0.0
+    """Share of the training prompts whose right words are others, which the prompt does not hold."""
 
     def hide(
-        self, prompts: Sequence[AmbiguousPrompt], pairs: dict[str, Sequence[WordPair]], seed: int, training: bool
+        self, prompts: Sequence[AmbiguousPrompt], pairs: Mapping[str, Sequence[WordPair]], seed: int, training: bool
     ) -> list[AmbiguousPrompt]:
         """The same prompts with all of this around their words; as they are where there is nothing to add.
 
-        Args:
-            prompts: Of one part of the data.
-            pairs: That part's pairs by group: what the other words are taken from.
-            seed: Of what is drawn; a prompt's surroundings depend on it and on the prompt alone.
-            training: Whether a share of the prompts is to get wrong answers.
+        Other words are of the same part of the data: its pairs by group. What surrounds a prompt depends on it and the
+        seed alone. In ``training`` a share of the prompts gets wrong answers.
 
         Raises:
             ValueError: There are too few other words.
@@ -188,10 +164,14 @@ class Haystack:
         hidden = []
         for prompt in prompts:
             draw = random.Random(f"{seed}/haystack/{prompt.text}")
-            others = _without(pairs[prompt.group], {*prompt.words, *prompt.competitors})
+            own = {*prompt.words, *prompt.competitors}
+            others = [pair for pair in pairs[prompt.group] if not own & set(pair)]
             one = prompt if self.pairs == 1 and not self.distractors else self._surrounded(prompt, others, draw)
-            wrong = training and draw.random() < self.noise
-            hidden.append(replace(one, words=_absent(one.text, others, draw)) if wrong else one)
+            if training and draw.random() < self.noise:
+                absent = sorted({word for pair in others for word in pair if word not in one.text})
+                first, second = draw.sample(absent, 2)
+                one = replace(one, words=(first, second))
+            hidden.append(one)
         return hidden
 
     def _surrounded(self, prompt: AmbiguousPrompt, others: Sequence[WordPair], draw: random.Random) -> AmbiguousPrompt:
@@ -215,16 +195,6 @@ class Haystack:
         sentences += [story(relation, draw.choice(others), draw, without=asked) for _ in range(self.distractors)]
         draw.shuffle(sentences)
         return replace(prompt, text=" ".join([*sentences, question.format(n=asked)]))
-
-
-def _without(pairs: Sequence[WordPair], words: set[str]) -> list[WordPair]:
-    return [pair for pair in pairs if not words & set(pair)]
-
-
-def _absent(text: str, pairs: Sequence[WordPair], draw: random.Random) -> tuple[str, str]:
-    """Two words that are not in the text."""
-    first, second = draw.sample(sorted({word for pair in pairs for word in pair if word not in text}), 2)
-    return first, second
 
 
 # -- Generated text from which a tiny model learns the words and their relations before any method is compared on
@@ -261,10 +231,14 @@ def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
             about = [pair, *(rng.choice(relation.pairs) for _ in range(FACTS_PER_DOCUMENT - 1))]
             yield " ".join(_fill(rng.choice(facts), relation, one, all_frames, rng) for one in about)
         elif sort == "lists":
-            yield _twice(relation, pair, rng)
+            words = {word for one in relation.pairs for word in one} - {pair[0]}
+            listed = [pair[0], *rng.sample(sorted(words), rng.choice(LIST_LENGTHS) - 1)]
+            rng.shuffle(listed)
+            article = "the " if relation.group == "people" else ""
+            yield LIST_FRAME.format(line=", ".join(article + word for word in listed))
         else:
-            story = rng.choice(all_frames["groups"][relation.group]["stories"])
-            yield _fill(story, relation, pair, all_frames, rng)
+            frame = rng.choice(all_frames["groups"][relation.group]["stories"])
+            yield _fill(frame, relation, pair, all_frames, rng)
 
 
 def frame_words() -> list[str]:
@@ -302,15 +276,6 @@ def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
         for first, second in relation.pairs
         for prompt, answer in all_frames[relation.name]["probes"]
     ]
-
-
-def _twice(relation: Relation, pair: WordPair, rng: random.Random) -> str:
-    words = {word for one in relation.pairs for word in one} - {pair[0]}
-    listed = [pair[0], *rng.sample(sorted(words), rng.choice(LIST_LENGTHS) - 1)]
-    rng.shuffle(listed)
-    article = "the " if relation.group == "people" else ""
-    line = ", ".join(article + word for word in listed)
-    return LIST_FRAME.format(line=line)
 
 
 def _fill(frame: str, relation: Relation, pair: WordPair, all_frames: dict[str, Any], rng: random.Random) -> str:

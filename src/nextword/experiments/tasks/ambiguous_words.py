@@ -91,19 +91,6 @@ def from_analogies(path: Path) -> Lexicon:
     except UnicodeDecodeError as error:
         raise ValueError(f"task.analogies: '{path}' is not UTF-8 text (byte {error.start}).") from None
     pairs: dict[str, dict[WordPair, None]] = {}
-    for relation, pair in _analogy_pairs(text, path):
-        if not PRONOUNS.intersection(pair):
-            pairs.setdefault(relation, {})[pair] = None
-    if not pairs:
-        raise ValueError(f"task.analogies: '{path}' has none of the sections {', '.join(SECTIONS)}.")
-    relations = tuple(
-        Relation(name, "people" if name == "family" else "places", tuple(members)) for name, members in pairs.items()
-    )
-    return Lexicon(relations, f"Google analogies ({path.name})", hashlib.sha256(text.encode()).hexdigest())
-
-
-def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
-    pairs: list[tuple[str, WordPair]] = []
     section: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -117,9 +104,15 @@ def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
         if len(words) != 4:
             given = f"{len(words)} given: '{line.strip()[:80]}'"
             raise ValueError(f"{path}:{number}: must have four words 'a b c d' ({given}).")
-        if section in SECTIONS:
-            pairs += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
-    return pairs
+        for pair in ((words[0], words[1]), (words[2], words[3])):
+            if section in SECTIONS and not PRONOUNS.intersection(pair):
+                pairs.setdefault(SECTIONS[section], {})[pair] = None
+    if not pairs:
+        raise ValueError(f"task.analogies: '{path}' has none of the sections {', '.join(SECTIONS)}.")
+    relations = tuple(
+        Relation(name, "people" if name == "family" else "places", tuple(members)) for name, members in pairs.items()
+    )
+    return Lexicon(relations, f"Google analogies ({path.name})", hashlib.sha256(text.encode()).hexdigest())
 
 
 def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:
@@ -151,7 +144,7 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
 
 
 def _families(pairs: list[WordPair]) -> list[list[WordPair]]:
-    """Pairs in groups that are connected by shared words."""
+    # groups that are connected by shared words
     families: list[tuple[set[str], list[WordPair]]] = []
     for pair in pairs:
         touched = [family for family in families if family[0] & set(pair)]

@@ -26,20 +26,17 @@ import torch
 from pydantic import Field
 
 from nextword.evaluation.samples import plain_text_of
-from nextword.experiments.tasks.prompted_texts import PromptedTexts
-from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
-from nextword.experiments.tasks.task import Data, Task, expect_positions, registry
-from nextword.experiments.tasks.tokenizers import named_or_trained
-from nextword.experiments.tasks.window_likelihood import WindowConfig, WindowLikelihood, block_rows
+from nextword.experiments.tasks.small_start import Gpt2StartConfig
+from nextword.experiments.tasks.task import registry
+from nextword.experiments.tasks.window_likelihood import TextBlocks, WindowConfig, WindowTask
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import Decoding, Texts, WritingConfig
 from nextword.inference.scoring.long_text import TokenStream
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
 from nextword.runtime.corpora import PARTS, JsonLine, is_json_lines, json_lines, numbered_lines, part_files, part_of
 from nextword.settings.config import Seed
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
 
@@ -60,11 +57,6 @@ class StoryWritingConfig(WritingConfig):
     """Ways to write, a samples file each."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the texts, as for nextword evaluate; may change later."""
-
-    @property
-    def positions(self) -> int:
-        """Tokens of a start token, a prompt and its text."""
-        return 1 + self.prefix + self.continuation
 
     def texts(self) -> Texts | None:
         """What a comparison must know of it; ``None``: no texts."""
@@ -106,58 +98,32 @@ class StoriesConfig(WindowConfig):
 
 
 @registry.register("continue")
-class StoryContinuation(Task):
+class StoryContinuation(WindowTask):
     """Stories that a method goes on with. See docs/tasks/continue.md."""
 
     name = "continue"
     version = 1
     Config = StoriesConfig
-    may_change = MAY_CHANGE
     # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 200, "batch_size": 4, "learning_rate": 1e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
     data: StoryBlocks
-    measures: WindowLikelihood
 
     def __init__(self, config: StoriesConfig) -> None:
-        self.config = config
-        reading = StoryReading(
-            config.story_field, config.split_field, config.validation_share, config.test_share, config.seed
-        )
-        stories = read_stories(Path(config.data), reading)
-        self.data = StoryBlocks(stories, config)
-        self.start = SmallStart(
-            lambda: named_or_trained(
-                config.tokenizer, lambda: "\n".join(stories.train), config.vocabulary, config.cache
-            ),
-            architecture=lambda tokenizer: config.start.architecture(tokenizer, max(self._lengths().values())),
-            rows=lambda tokenizer, seed: self.data.training(tokenizer),
-            training=config.start.training(),
-        )
-        self.measures = WindowLikelihood(
-            lambda tokenizer, limit: story_stream(tokenizer, stories.test, limit),
-            lambda tokenizer, limit: story_stream(tokenizer, stories.validation, limit),
+        stories = read_stories(Path(config.data), config)
+        super().__init__(
             config,
+            StoryBlocks(stories, config),
+            lambda: "\n".join(stories.train),
+            test=lambda tokenizer, limit: story_stream(tokenizer, stories.test, limit),
+            validation=lambda tokenizer, limit: story_stream(tokenizer, stories.validation, limit),
+            longest=config.generation.continuation,
         )
-        texts = config.generation.texts()
-        if texts is not None:
-            longest, size = config.generation.continuation, config.generation.batch_size
-            self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
 
-    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a window, a block and a text after its prompt; the test stories a window."""
-        expect_positions(model_config, self._lengths())
-        self.measures.test_windows(tokenizer)
-        if self.writes is not None:
-            self._prompts(tokenizer)
-
-    def _lengths(self) -> dict[str, int]:
-        """Tokens that the model must be able to see at once, by setting."""
-        lengths = {"window": self.config.window, "block": self.config.block}
+    def _written_lengths(self) -> dict[str, int]:
         generation = self.config.generation
-        written = {"generation: 1 + prefix + continuation": generation.positions} if generation.prompts else {}
-        return lengths | written
+        return {"generation: 1 + prefix + continuation": 1 + generation.prefix + generation.continuation}
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
         generation = self.config.generation
@@ -165,11 +131,12 @@ class StoryContinuation(Task):
         return {"": story_prompts(tokenizer, self.data.stories.test, *sizes)}
 
 
-class StoryBlocks(Data):
-    """Stories one after the other; rows are contiguous blocks of them."""
+class StoryBlocks(TextBlocks):
+    """Stories one after the other."""
 
     def __init__(self, stories: StoryParts, config: StoriesConfig) -> None:
-        self.stories, self._config = stories, config
+        super().__init__(config.block)
+        self.stories = stories
 
     def describe(self) -> dict[str, int | float | str]:
         """Stories of each part, the split, the checksum, and how many test stories are training stories too."""
@@ -186,20 +153,14 @@ class StoryBlocks(Data):
             "leak_stories": sum(story in known for story in stories.test),
         }
 
-    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Blocks of the training stories."""
-        return self._blocks(tokenizer, self.stories.train, "the training stories")
-
-    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Blocks of the validation stories."""
-        return self._blocks(tokenizer, self.stories.validation, "the validation stories")
+    def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
+        """The stories with a token between any two."""
+        name = "the training stories" if part == "train" else "the validation stories"
+        return story_ids(tokenizer, getattr(self.stories, part)), name
 
     def test_text(self) -> str:
         """All test stories, one after the other."""
         return "\n".join(self.stories.test)
-
-    def _blocks(self, tokenizer: PreTrainedTokenizerBase, stories: list[str], name: str) -> Dataset:
-        return block_rows(story_ids(tokenizer, stories), self._config.block, name, "task.block")
 
 
 # -- Stories in three parts: JSON lines, plain text, or the files that WritingPrompts comes in.
@@ -208,30 +169,13 @@ TARGETS = ".wp_target"
 """Ending of WritingPrompts' files (Fan et al., 2018), with a story a line."""
 LINE_END = "<newline>"
 """What stands for a line end in them."""
+WHERE = "task.data"
+"""What messages call the setting."""
 
 WANTED = (
     f"a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl, one with train{TARGETS}, "
     f"valid{TARGETS} and test{TARGETS}, or plain text with a story a line or between blank lines"
 )
-
-
-@dataclass(frozen=True)
-class StoryReading:
-    """How stories are found in files.
-
-    Attributes:
-        field: Field of a JSON line that holds the story.
-        split_field: Field that names its part; None: the part goes by a hash.
-        validation_share: Share of the stories that validates, where nothing says which do.
-        test_share: Share that tests, where nothing says which do.
-        seed: Of the hash.
-    """
-
-    field: str
-    split_field: str | None
-    validation_share: float
-    test_share: float
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -252,74 +196,69 @@ class StoryParts:
         return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()
 
 
-def read_stories(path: Path, reading: StoryReading, where: str = "task.data") -> StoryParts:
+def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
     """Reads a folder with a file for each part, or one file.
 
     Stories of which nothing says the part are dealt out by a hash of their text. Where parts are named and none is for
     validation, a share of the training stories is taken, by the same hash.
 
-    Args:
-        path: The folder or file.
-        reading: How.
-        where: Name of the setting that holds the path, for messages.
-
     Raises:
         ValueError: Nothing there, a part is missing or has no stories, or a line is wrong (says which and why).
     """
     if not path.exists():
-        raise ValueError(f"{where}: '{path}' does not exist. Give {WANTED}.")
-    files = _files_by_part(path, where)
+        raise ValueError(f"{WHERE}: '{path}' does not exist. Give {WANTED}.")
+    files: list[tuple[str | None, Path]] = [(None, path)]
+    if not path.is_file():
+        files = [(part, file) for part in PARTS for file in _files_of(path, part)]
+        if not files:
+            raise ValueError(f"{WHERE}: '{path}' has no files of stories. Give {WANTED}.")
     named = [
-        (part or _part_named(line, reading), story)
-        for part, one in files
-        for line, story in _stories(one, reading, where)
+        (part or _part_named(line, reading), story) for part, one in files for line, story in _stories(one, reading)
     ]
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     told = any(part is not None for part, _ in named)
     for part, story in named:
         if story.strip():
             parts[part or _dealt(story, reading, reading.test_share)].append(story)
-    split = "parts named in the data" if told else f"by a hash of the story, {_shares(reading)}"
+    shares = (1 - (reading.validation_share + reading.test_share), reading.validation_share, reading.test_share)
+    dealt_out = f"by a hash of the story, {'/'.join(f'{100 * share:g}' for share in shares)} %"
+    split = "parts named in the data" if told else dealt_out
     if told and not parts["validation"]:
         dealt = [(_dealt(story, reading, test_share=0.0), story) for story in parts["train"]]
         for part in ("train", "validation"):
             parts[part] = [story for name, story in dealt if name == part]
         split += f", {100 * reading.validation_share:g} % of the training stories for validation by a hash"
-    _expect_stories(parts, path, where, split)
+    for part, stories in parts.items():
+        if not stories:
+            sizes = ", ".join(f"{len(of)} {name}" for name, of in parts.items())
+            raise ValueError(
+                f"{WHERE}: '{path}' gives no {part} stories ({sizes}; split: {split}). Give more stories, larger "
+                f"task.validation_share and task.test_share, or {WANTED}."
+            )
     return StoryParts(**parts, source=path.name, split=split, empty=len(named) - sum(map(len, parts.values())))
 
 
-def _files_by_part(path: Path, where: str) -> list[tuple[str | None, Path]]:
-    if path.is_file():
-        return [(None, path)]
-    found: list[tuple[str | None, Path]] = [(part, file) for part in PARTS for file in _files_of(path, part, where)]
-    if not found:
-        raise ValueError(f"{where}: '{path}' has no files of stories. Give {WANTED}.")
-    return found
-
-
-def _files_of(folder: Path, part: str, where: str) -> list[Path]:
+def _files_of(folder: Path, part: str) -> list[Path]:
     targets = [folder / f"{word}{TARGETS}" for word in PARTS[part]]
-    return [file for file in targets if file.is_file()] or part_files(folder, part, where)
+    return [file for file in targets if file.is_file()] or part_files(folder, part, WHERE)
 
 
-def _stories(file: Path, reading: StoryReading, where: str) -> Iterator[tuple[JsonLine | None, str]]:
-    """Each story, with its JSON line where it has one."""
+def _stories(file: Path, reading: StoriesConfig) -> Iterator[tuple[JsonLine | None, str]]:
     if file.name.endswith(TARGETS):
-        for _, line in numbered_lines(file, where):
+        for _, line in numbered_lines(file, WHERE):
             yield None, re.sub(rf" ?{LINE_END} ?", "\n", line).strip("\r\n")
         return
     cut = None if is_json_lines(file) else plain_text_of(file)
     if cut is None:
-        for row in json_lines(file, where, skip_empty=True):
-            yield row, _text(row, reading.field, "task.story_field")
+        for row in json_lines(file, WHERE, skip_empty=True):
+            yield row, _text(row, reading.story_field, "task.story_field")
         return
-    text = "".join(line for _, line in numbered_lines(file, where))
+    text = "".join(line for _, line in numbered_lines(file, WHERE))
     for story in re.split(r"\n\s*\n" if cut == "blocks" else r"\n", text):
         yield None, story.strip("\r\n")
 
 
-def _part_named(line: JsonLine | None, reading: StoryReading) -> str | None:
+def _part_named(line: JsonLine | None, reading: StoriesConfig) -> str | None:
     if line is None or reading.split_field is None:
         return None
     name = _text(line, reading.split_field, "task.split_field")
@@ -341,28 +280,13 @@ def _text(line: JsonLine, field: str, setting: str) -> str:
     return value
 
 
-def _dealt(story: str, reading: StoryReading, test_share: float) -> str:
-    """The part of a story by a hash of its text, so that equal stories are in one part."""
+def _dealt(story: str, reading: StoriesConfig, test_share: float) -> str:
+    # by the text, so that equal stories are in one part
     digest = hashlib.sha256(f"{reading.seed}/{story}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    if place < test_share:
+    drawn = int.from_bytes(digest[:8], "big") / 2**64
+    if drawn < test_share:
         return "test"
-    return "validation" if place < test_share + reading.validation_share else "train"
-
-
-def _shares(reading: StoryReading) -> str:
-    shares = (reading.validation_share, reading.test_share)
-    return "/".join(f"{100 * share:g}" for share in (1 - sum(shares), *shares)) + " %"
-
-
-def _expect_stories(parts: dict[str, list[str]], path: Path, where: str, split: str) -> None:
-    for part in PARTS:
-        if not parts[part]:
-            sizes = ", ".join(f"{len(stories)} {name}" for name, stories in parts.items())
-            raise ValueError(
-                f"{where}: '{path}' gives no {part} stories ({sizes}; split: {split}). Give more stories, larger "
-                f"task.validation_share and task.test_share, or {WANTED}."
-            )
+    return "validation" if drawn < test_share + reading.validation_share else "train"
 
 
 # -- Stories in tokens: one after the other, or each as a prompt and what people wrote after it.
@@ -387,10 +311,7 @@ def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> lis
 def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], limit: int | None) -> TokenStream:
     """The same with the bytes that each token covers, of which a token between stories covers none.
 
-    Args:
-        tokenizer: Of the model.
-        stories: The stories, of which no more are read than are needed.
-        limit: Tokens after the first at most; None: all.
+    No more stories are read than are needed for ``limit`` tokens after the first; None: all.
     """
     start, end = start_id(tokenizer), end_id(tokenizer)
     before = [] if start == end else [start]
@@ -411,14 +332,8 @@ def story_prompts(
 ) -> list[Prompt]:
     """The beginnings of the first stories that go on after them.
 
-    The target is what people wrote there, as long as a text may be, with the end token where the story ends in it.
-
-    Args:
-        tokenizer: Of the model.
-        stories: The stories, of which no more are read than are needed.
-        count: Prompts at most.
-        prefix: Tokens of a prompt; shorter stories are left out.
-        longest: Tokens of a target at most, the end token not counted.
+    The target is what people wrote there, at most ``longest`` tokens and the end token where the story ends in them.
+    Stories that are no longer than a prompt are left out, and no more are read than are needed.
 
     Raises:
         ValueError: No story is longer than a prompt.

@@ -24,10 +24,9 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.evaluation.metrics.statistics import bootstrap_ratio
 from nextword.experiments.tasks.expand_rows import Beginning, SummaryArticles, SummaryPrompts
-from nextword.experiments.tasks.pair_samples import PairSamples
+from nextword.experiments.tasks.pair_task import PairSamples
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.task import Measures, Task, registry
@@ -40,7 +39,6 @@ from nextword.inference.scoring.opened_model import Progress, progress_within
 from nextword.inference.scoring.target_likelihood import Inputs, likelihood_sum, target_log_probs
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import WITH_PROMPT, Evaluation, MetricValue
-from nextword.runtime.corpora import open_corpus
 from nextword.runtime.corpora.articles import STORIES
 from nextword.runtime.corpora.pairs import PairReading, Side
 from nextword.settings.config import Seed, Settings
@@ -82,12 +80,7 @@ class ExpandGenerationConfig(WritingConfig):
 
     def texts(self) -> Texts | None:
         """What a comparison must know of it; ``None``: no texts."""
-        if not self.prompts:
-            return None
-        return self.texts_after("", WITH_PROMPT)
-
-
-# -- From a summary to an article that follows it.
+        return self.texts_after("", WITH_PROMPT) if self.prompts else None
 
 
 class ExpandConfig(Settings):
@@ -162,11 +155,7 @@ class Expand(Task):
             seed=config.seed, other=STORIES, hashed="target",
         )  # fmt: skip
         sizes = config.train_pairs, config.validation_pairs, config.test_pairs
-        pairs = PairSamples(Path(config.data), reading, sizes)
-        start_texts = [(path, "".join(open_corpus(path, "task.start.data"))) for path in config.start.data]
-        self.data = SummaryArticles(
-            pairs, config.encoder, config.length, config.prompt_tokens, config.prompted_share, start_texts
-        )
+        self.data = SummaryArticles(PairSamples(Path(config.data), reading, sizes), config)
         self.start = ArticleStart(self.data, config)
         self.measures = Steering(self.data, config)
         texts = config.generation.texts()
@@ -188,7 +177,6 @@ class Expand(Task):
         with_other_summaries(prompts.beginnings(self.data.pairs.test, "test"), self.config.seed)
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
-        """Of the first test pairs whose articles are long enough: without prompt, and with the summary as prompt."""
         prompts = self.data.prompts(tokenizer)
         beginnings = prompts.beginnings(self.data.pairs.test, "test")[: self.config.generation.prompts]
         return {"": prompts.before(beginnings, prompted=False), WITH_PROMPT: prompts.before(beginnings, prompted=True)}
@@ -204,7 +192,7 @@ class ArticleStart(SmallStart):
             architecture=lambda tokenizer: start.architecture(
                 tokenizer, max(start.block, data.prompts(tokenizer).positions)
             ),
-            rows=lambda tokenizer, seed: data.start_rows(tokenizer, seed, start.block, start.prompted_share),
+            rows=data.start_rows,
             training=start.training(),
         )
         self._data = data
@@ -246,14 +234,7 @@ SHUFFLES = 1000
 
 @dataclass(frozen=True)
 class SteeringScorer:
-    """Asks a model for the likelihood of beginnings of articles.
-
-    Attributes:
-        model: An attached model.
-        prompts: Makes what stands before them.
-        inputs: Makes what a conditioned model reads besides.
-        batch_size: Articles at a time.
-    """
+    """Asks a model for the likelihood of beginnings of articles; ``inputs`` is what it reads beside the prompts."""
 
     model: Any
     prompts: SummaryPrompts
@@ -268,9 +249,11 @@ class SteeringScorer:
         rows = target_log_probs(self.model, pairs, self.batch_size, self.inputs, progress)
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
-    def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> LikelihoodSum:
-        """Their sum; each article is one block of the interval."""
-        return likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
+    def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
+        """With two perplexities: of all articles together, and the mean of those of the articles, as in the report."""
+        total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
+        token, texts = "article token", "articles"
+        return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)
 
 
 def steering_metrics(
@@ -278,11 +261,7 @@ def steering_metrics(
 ) -> dict[str, MetricValue]:
     """Likelihood without and with the summary as prompt, and how much of it is due to the right summary.
 
-    Args:
-        scorer: Asks the model.
-        beginnings: Beginnings of test articles.
-        seed: Of the summaries dealt out anew.
-        progress: Told the share that is done.
+    ``seed`` is that of the summaries dealt out anew.
     """
     others = with_other_summaries(beginnings, seed)
     settings = [(beginnings, False), (beginnings, True), (others, True)]
@@ -293,8 +272,8 @@ def steering_metrics(
         for number, (pairs, prompted) in enumerate(settings)
     ]
     alone, prompted_right, prompted_other, *guided_other = nats
-    metrics = _likelihoods(scorer.likelihood(beginnings, alone))
-    prompted_metrics = _likelihoods(scorer.likelihood(beginnings, prompted_right))
+    metrics = scorer.likelihood(beginnings, alone)
+    prompted_metrics = scorer.likelihood(beginnings, prompted_right)
     metrics |= {f"prompted_{name}": value for name, value in prompted_metrics.items()}
     tokens = np.array([len(one.ids) for one in beginnings], dtype=np.float64)
     if guided_other:
@@ -303,24 +282,14 @@ def steering_metrics(
     return metrics
 
 
-def _likelihoods(total: LikelihoodSum) -> dict[str, MetricValue]:
-    """With two perplexities: of all articles together, and the mean of those of the articles, as in the report."""
-    token, texts = "article token", "articles"
-    return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)
-
-
 def _steering(lost: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> MetricValue:
-    """The bootstrap draws articles, each with both of its likelihoods: a paired one."""
+    # the bootstrap draws articles, each with both of its likelihoods: a paired one
     unit = "nats per article token lost with another article's summary"
     return measured_value(float(lost.sum() / tokens.sum()), unit, int(tokens.sum()), bootstrap_ratio(lost, tokens))
 
 
 def with_other_summaries(beginnings: Sequence[Beginning], seed: int) -> list[Beginning]:
     """The same articles, each with the summary and the prompt of another article; no summary is used twice.
-
-    Args:
-        beginnings: At least two.
-        seed: Of the choice.
 
     Raises:
         ValueError: No such choice was found, because too many pairs share an article or a summary.
@@ -331,16 +300,13 @@ def with_other_summaries(beginnings: Sequence[Beginning], seed: int) -> list[Beg
         chance.shuffle(order)
         # each takes over from the next in a circle, so nobody keeps its own
         others = {one: beginnings[other] for one, other in zip(order, [*order[1:], order[0]], strict=True)}
-        if all(_differ(beginnings[one], other) for one, other in others.items()):
+        given = [(beginnings[one], other) for one, other in others.items()]
+        if all(one.summary != other.summary and one.article != other.article for one, other in given):
             return [
-                replace(one, summary=others[place].summary, prompt=others[place].prompt)
-                for place, one in enumerate(beginnings)
+                replace(one, summary=others[number].summary, prompt=others[number].prompt)
+                for number, one in enumerate(beginnings)
             ]
     raise ValueError(
         f"steering: the {len(beginnings)} test articles cannot get another article's summary each, because too many "
         f"share an article or a summary. Give more test pairs (task.test_share, task.test_pairs)."
     )
-
-
-def _differ(one: Beginning, other: Beginning) -> bool:
-    return one.summary != other.summary and one.article != other.article

@@ -15,14 +15,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
-from nextword.experiments.tasks.pair_samples import PairSamples
+from nextword.experiments.tasks.pair_task import PairSamples
 from nextword.experiments.tasks.task import Data
+from nextword.experiments.tasks.tokenizers import expect_offsets
 from nextword.experiments.tasks.window_likelihood import block_rows
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.scoring.text_tokens import start_id, token_ids
 from nextword.results.records import MetricValue
-from nextword.runtime.corpora import PARTS
+from nextword.runtime.corpora import PARTS, open_corpus
 from nextword.runtime.corpora.gap_sentences import Pair
 from nextword.runtime.pretrained import MINILM, encoder_location, encoder_named, load_tokenizer
 
@@ -30,30 +31,15 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.experiments.tasks.expand import ExpandConfig
+
 
 class SummaryArticles(Data):
-    """Pairs of a summary and an article.
+    """Pairs of a summary (the source) and an article."""
 
-    Args:
-        pairs: Summaries are sources, articles targets.
-        encoder: Name of the encoder that reads the summaries; ``None``: the one that comes as a package.
-        length: Tokens of a slice, and of the beginning of an article.
-        prompt_tokens: Tokens of a summary as prompt at most.
-        prompted_share: Share of the training rows that begin with their summary.
-        start_texts: Further texts that the start alone is trained on, each after its path.
-    """
-
-    def __init__(
-        self,
-        pairs: PairSamples,
-        encoder: str | None,
-        length: int,
-        prompt_tokens: int,
-        prompted_share: float,
-        start_texts: Sequence[tuple[str, str]],
-    ) -> None:
-        self.pairs, self._named_encoder, self._start_texts = pairs, encoder, start_texts
-        self._length, self._prompt_tokens, self._prompted_share = length, prompt_tokens, prompted_share
+    def __init__(self, pairs: PairSamples, config: ExpandConfig) -> None:
+        self.pairs, self._config = pairs, config
+        self._start_texts = [(path, "".join(open_corpus(path, "task.start.data"))) for path in config.start.data]
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes, split, checksum, and how many test articles or summaries the training has too."""
@@ -81,11 +67,11 @@ class SummaryArticles(Data):
 
     @cached_property
     def _encoder(self) -> str | None:
-        return encoder_named(self._named_encoder or MINILM)
+        return encoder_named(self._config.encoder or MINILM)
 
     def prompts(self, tokenizer: PreTrainedTokenizerBase) -> SummaryPrompts:
         """Makes prompts of summaries, and beginnings of articles."""
-        return SummaryPrompts(tokenizer, self._length, self._prompt_tokens)
+        return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
     def inputs(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
         """What a conditioned model reads of the summaries of some prompts."""
@@ -102,7 +88,7 @@ class SummaryArticles(Data):
         articles, used = self._articles(self.pairs.train, prompts, "training")
         summaries = [self.pairs.train[number].source for number in used]
         return Slices(
-            articles, used, prompts(summaries), prompts.length, self.pairs.reading.seed, self._prompted_share,
+            articles, used, prompts(summaries), prompts.length, self._config.seed, self._config.prompted_share,
             self._columns(summaries, tokenizer),
         )  # fmt: skip
 
@@ -116,26 +102,19 @@ class SummaryArticles(Data):
         columns = self._columns([one.summary for one in beginnings], tokenizer)
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
-    def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int, block: int, prompted_share: float) -> Dataset:
-        """Blocks of the training articles, some after their summary, and of the further texts.
-
-        Args:
-            tokenizer: The start's.
-            seed: Of which articles stand after their summary.
-            block: Tokens of a row.
-            prompted_share: Share of those articles.
-        """
+    def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
+        """Blocks of the training articles, a share of which (by ``seed``) follow their summary, and of other texts."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []
         summaries = prompts([self.pairs.train[number].source for number in used])
         for number, summary in zip(used, summaries, strict=True):
-            prompted = chance.random() < prompted_share
+            prompted = chance.random() < self._config.start.prompted_share
             body = articles.slice(number, 1, articles.tokens(number))
             stream += [prompts.start, *(summary if prompted else []), *body]
         for _, text in self._start_texts:
             stream += [prompts.start, *token_ids(tokenizer, text)]
-        return block_rows(stream, block, "the text of the start", "task.start.block")
+        return block_rows(stream, self._config.start.block, "the text of the start", "task.start.block")
 
     def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How many articles are too short, which depends on the tokenizer.
@@ -156,12 +135,11 @@ class SummaryArticles(Data):
         self._articles(self.pairs.train, self.prompts(tokenizer), "training")
 
     def _columns(self, summaries: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[int]]]:
-        """Summaries as columns of a data set; none where there is no encoder."""
         auxiliary = self._auxiliary(tokenizer)
         return {} if auxiliary is None else auxiliary.rows(summaries)
 
     def _articles(self, pairs: Sequence[Pair], prompts: SummaryPrompts, part: str) -> tuple[Articles, list[int]]:
-        """The articles in tokens, and the numbers of those that are long enough."""
+        # and the numbers of those that are long enough
         articles = Articles.of(prompts.tokenizer, [pair.target for pair in pairs], prompts.start)
         used = [number for number in range(len(articles)) if articles.tokens(number) >= prompts.length]
         expect_some(used, len(articles), part, prompts.length)
@@ -178,9 +156,7 @@ AT_ONCE = 1000
 class Articles:
     """Articles as one row of tokens; a start token stands before each of them.
 
-    Attributes:
-        ids: All tokens, N of them.
-        begins: Where each of the articles begins, at its start token, and after the last one where it ends.
+    ``begins`` says where each begins, at its start token, and after the last one where it ends.
     """
 
     ids: Int[np.ndarray, "N"]
@@ -204,9 +180,9 @@ class Articles:
         """How many tokens an article has, its start token left out."""
         return int(self.begins[number + 1] - self.begins[number]) - 1
 
-    def slice(self, number: int, place: int, length: int) -> list[int]:
-        """``length`` tokens of an article from ``place`` on; at 0 stands the start token."""
-        begin = int(self.begins[number]) + place
+    def slice(self, number: int, position: int, length: int) -> list[int]:
+        """``length`` tokens of an article from ``position`` on; at 0 stands the start token."""
+        begin = int(self.begins[number]) + position
         tokens: list[int] = self.ids[begin : begin + length].tolist()
         return tokens
 
@@ -219,7 +195,7 @@ class Slices:
     number only, so that a training that is taken up again, and all methods, see the same rows.
 
     Args:
-        articles: The articles.
+        articles: All of them.
         used: Numbers of the articles to take, each with at least ``length`` tokens.
         prompts: For each of those, tokens that a prompted row has between the start token and its slice.
         length: Tokens of a slice.
@@ -260,8 +236,8 @@ class Slices:
             raise IndexError(f"row {index} of {len(self)}")  # what ends a for loop over the rows
         chance = random.Random(f"{self.seed}/{self.epoch}/{index}")
         article = self.used[index]
-        place = chance.randrange(self.articles.tokens(article) - self.length + 1)
-        ids = self.articles.slice(article, place, self.length + 1)
+        position = chance.randrange(self.articles.tokens(article) - self.length + 1)
+        ids = self.articles.slice(article, position, self.length + 1)
         labels = list(ids)
         if self.prompted_share and chance.random() < self.prompted_share:
             before = [*self.articles.slice(article, 0, 1), *self.prompts[index]]
@@ -274,33 +250,21 @@ class Slices:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A summary and the first tokens of its article, all of which are scored.
-
-    Attributes:
-        number: Its place among the articles that are long enough.
-        summary: The summary.
-        prompt: The summary in tokens of the model, cut to a length, and a line end.
-        ids: The first tokens of the article.
-        text_bytes: UTF-8 bytes of the text that they cover.
-        article: The whole article.
-    """
+    """A summary and the first tokens of its article, all of which are scored."""
 
     number: int
+    """Its place among the articles that are long enough."""
     summary: str
     prompt: list[int]
+    """The summary in tokens of the model, cut to a length, and a line end."""
     ids: list[int]
     text_bytes: int
+    """UTF-8 bytes of the text that ``ids`` cover."""
     article: str
 
 
 class SummaryPrompts:
-    """Makes prompts of summaries, and beginnings of articles.
-
-    Args:
-        tokenizer: The model's.
-        length: Tokens of a beginning.
-        longest: Tokens of a summary at most.
-    """
+    """Makes prompts of summaries of ``longest`` tokens at most, and beginnings of articles of ``length`` tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, length: int, longest: int) -> None:
         self.tokenizer, self.length, self.longest = tokenizer, length, longest
@@ -325,20 +289,12 @@ class SummaryPrompts:
         return [[*ids[: self.longest], *self.line_end] for ids in encoded["input_ids"]]
 
     def beginnings(self, pairs: Sequence[Pair], part: str) -> list[Beginning]:
-        """Those of the articles that have at least ``length`` tokens.
-
-        Args:
-            pairs: Summaries and articles.
-            part: What they are for, for the message.
+        """Those of the articles that have at least ``length`` tokens; ``part`` is for the message.
 
         Raises:
             ValueError: There is none, or the tokenizer cannot say which characters a token covers.
         """
-        if not self.tokenizer.is_fast:
-            raise ValueError(
-                f"tokenizer '{self.tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be "
-                f"counted. Use its fast version."
-            )
+        expect_offsets(self.tokenizer)
         articles = [pair.target for pair in pairs]
         encoded: Any = self.tokenizer(articles, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         long_enough: list[Beginning] = []
@@ -383,11 +339,8 @@ def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> 
 class SummaryInputs:
     """What a conditioned model reads of the summaries beside its prompt; nothing, where it has no conditioner.
 
-    Each summary is read by the encoder once, however often it is asked for.
-
-    Args:
-        model: An attached model.
-        auxiliary: Makes inputs of summaries; None: there is no encoder, so the model must have no conditioner.
+    Each summary is read by the encoder once, however often it is asked for. ``auxiliary`` makes inputs of summaries;
+    None: there is no encoder, so the model must have no conditioner.
     """
 
     def __init__(self, model: Any, auxiliary: AuxiliaryTokenizer | None) -> None:
@@ -397,7 +350,7 @@ class SummaryInputs:
         self._states: dict[str, Tensor] = {}
 
     def __call__(self, prompts: Sequence[Prompt]) -> dict[str, Tensor]:
-        """Arguments of ``distribution`` and ``generate`` for the summaries of these prompts."""
+        """Arguments of ``distribution`` and ``generate``."""
         if self.model.conditioner is None or self.auxiliary is None:
             return {}
         summaries = [str(prompt.source) for prompt in prompts]

@@ -48,9 +48,9 @@ def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: 
     """
     named = getattr(parse_head(head), FIELD, None)
     if named is not None and Path(named).exists():
-        place = f"{where}.{FIELD}"
+        setting = f"{where}.{FIELD}"
         try:
-            TokenCounts.load(named, place).expect_tokenizer(tokenizer, place)
+            TokenCounts.load(named, setting).expect_tokenizer(tokenizer, setting)
         except ValueError as fault:
             raise ValueError(f"{fault} Or leave '{FIELD}' out: the training text is counted then.") from None
 
@@ -66,9 +66,9 @@ def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCoun
 
 
 def _labels(dataset: Any) -> Iterator[Sequence[Any]]:
-    """Labels of some rows at a time; of data that differs between epochs, as it is before the first."""
+    # of some rows at a time; of data that differs between epochs, as it is before the first
     if hasattr(dataset, "select_columns"):
         yield from (rows["labels"] for rows in dataset.select_columns("labels").with_format("numpy").iter(ROWS))
         return
     for begin in range(0, len(dataset), ROWS):
-        yield [dataset[place]["labels"] for place in range(begin, min(begin + ROWS, len(dataset)))]
+        yield [dataset[number]["labels"] for number in range(begin, min(begin + ROWS, len(dataset)))]

@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from nextword.experiments.tasks.prompted_texts import PromptedTexts
-from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
-from nextword.experiments.tasks.task import Data, Task, expect_positions, registry
-from nextword.experiments.tasks.tokenizers import named_or_trained
-from nextword.experiments.tasks.window_likelihood import WindowConfig, WindowLikelihood, block_rows
+from nextword.experiments.tasks.small_start import Gpt2StartConfig
+from nextword.experiments.tasks.task import registry
+from nextword.experiments.tasks.window_likelihood import TextBlocks, WindowConfig, WindowTask
 from nextword.inference.generation.prompts import Prompt, block_prompts
-from nextword.inference.generation.strategies import MAY_CHANGE, ContinuationConfig
+from nextword.inference.generation.strategies import ContinuationConfig
 from nextword.inference.scoring.long_text import TokenStream
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
 from nextword.runtime.corpora.texts import TextParts, read_parts, text_counts
 from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
 
@@ -70,61 +67,41 @@ class LmConfig(WindowConfig):
 
 
 @registry.register("lm")
-class LanguageModelling(Task):
+class LanguageModelling(WindowTask):
     """Next-token likelihood of a text of your own. See docs/tasks/lm.md."""
 
     name = "lm"
     version = 1
     Config = LmConfig
-    may_change = MAY_CHANGE
     # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 200, "batch_size": 8, "learning_rate": 2e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
     data: TextData
-    measures: WindowLikelihood
 
     def __init__(self, config: LmConfig) -> None:
-        self.config = config
         files = config.files.model_dump() if config.files is not None else None
         parts = read_parts(config.data, "task.data", config.text_column, files)
-        self.data = TextData(parts, config)
-        self.start = SmallStart(
-            lambda: named_or_trained(config.tokenizer, lambda: parts.train, config.vocabulary, config.cache),
-            architecture=lambda tokenizer: config.start.architecture(tokenizer, max(self._lengths().values())),
-            rows=lambda tokenizer, seed: self.data.training(tokenizer),
-            training=config.start.training(),
-        )
-        self.measures = WindowLikelihood(
-            lambda tokenizer, limit: TokenStream.of(tokenizer, parts.test, limit),
-            lambda tokenizer, limit: TokenStream.of(tokenizer, parts.validation, limit),
+        super().__init__(
             config,
+            TextData(parts, config),
+            lambda: parts.train,
+            test=lambda tokenizer, limit: TokenStream.of(tokenizer, parts.test, limit),
+            validation=lambda tokenizer, limit: TokenStream.of(tokenizer, parts.validation, limit),
         )
-        texts = config.generation.texts()
-        if texts is not None:
-            self.writes = PromptedTexts(texts, self._prompts, config.generation.batch_size, config.batch_size)
 
-    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a window, a block and a text after its prompt; the test text a window."""
-        expect_positions(model_config, self._lengths())
-        self.measures.test_windows(tokenizer)
-        if self.writes is not None:
-            self._prompts(tokenizer)
-
-    def _lengths(self) -> dict[str, int]:
-        """Tokens that the model must be able to see at once, by setting."""
-        lengths = {"window": self.config.window, "block": self.config.block}
-        generation = self.config.generation
-        return {**lengths, **({"generation: prefix + continuation": generation.block} if generation.prompts else {})}
+    def _written_lengths(self) -> dict[str, int]:
+        return {"generation: prefix + continuation": self.config.generation.block}
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
         return {"": block_prompts(*ids_and_bytes(tokenizer, self.data.test_text()), self.config.generation)}
 
 
-class TextData(Data):
-    """Three texts; rows are contiguous blocks of them."""
+class TextData(TextBlocks):
+    """Three texts."""
 
     def __init__(self, parts: TextParts, config: LmConfig) -> None:
+        super().__init__(config.block)
         self.parts, self._config = parts, config
 
     def describe(self) -> dict[str, int | float | str]:
@@ -153,17 +130,11 @@ class TextData(Data):
             for name, count in text_counts(text)._asdict().items()
         }
 
-    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Blocks of the training text."""
-        return self._blocks(tokenizer, self.parts.train, "the training text")
-
-    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Blocks of the validation text."""
-        return self._blocks(tokenizer, self.parts.validation, "the validation text")
+    def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
+        """A start token and the text."""
+        ids = [start_id(tokenizer), *token_ids(tokenizer, getattr(self.parts, part))]
+        return ids, "the training text" if part == "train" else "the validation text"
 
     def test_text(self) -> str:
         """All of the test text, however much of it is scored."""
         return self.parts.test
-
-    def _blocks(self, tokenizer: PreTrainedTokenizerBase, text: str, name: str) -> Dataset:
-        return block_rows([start_id(tokenizer), *token_ids(tokenizer, text)], self._config.block, name, "task.block")

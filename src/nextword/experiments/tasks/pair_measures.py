@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nextword.evaluation.metrics.copying import CopyingSum, frequent_words
-from nextword.experiments.tasks.pair_samples import PairSamples
-from nextword.experiments.tasks.pair_task import EncodedPair, PairEncoder, PairTaskConfig
+from nextword.experiments.tasks.pair_task import EncodedPair, PairEncoder, PairSamples, PairTaskConfig
 from nextword.experiments.tasks.prompted_texts import top_words
 from nextword.experiments.tasks.task import Measures
 from nextword.experiments.tasks.window_likelihood import likelihood_values, measured_value
@@ -30,43 +29,58 @@ if TYPE_CHECKING:
     from nextword.evaluation.metrics.likelihood import LikelihoodSum
 
 
-class PairLikelihood(Measures):
-    """Likelihood over all test pairs, example predictions.
+class TargetLikelihood(Measures):
+    """Likelihood of the test targets, each after its context.
 
-    Args:
-        pairs: The pairs.
-        encoder: Makes what turns them into ids, by tokenizer.
-        config: Settings of the task.
+    ``tokens`` makes, by tokenizer, the pairs of a part, at most so many from the first; None: all.
     """
 
     def __init__(
         self,
-        pairs: PairSamples,
-        encoder: Callable[[PreTrainedTokenizerBase], PairEncoder],
-        config: PairTaskConfig,
+        tokens: Callable[[PreTrainedTokenizerBase, str, int | None], Sequence[TokenPair]],
+        batch_size: int,
+        tuning_pairs: int,
     ) -> None:
+        self._tokens, self._batch_size, self._tuning_pairs = tokens, batch_size, tuning_pairs
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Nats, perplexity and bits per byte; each target is one block of the interval."""
+        with inference_mode_of(model):
+            total = self._likelihood(model, self._tokens(tokenizer, "test", None), progress)
+        return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
+        tokens = self._tokens(tokenizer, "validation", self._tuning_pairs)
+        return tuned(model, lambda: self._likelihood(model, tokens))
+
+    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
+        log_probs = target_log_probs(model, pairs, self._batch_size, progress=progress)
+        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
+
+
+class PairLikelihood(TargetLikelihood):
+    """Likelihood of the test targets, and predictions before some rare words that could be copied."""
+
+    def __init__(
+        self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PairEncoder], config: PairTaskConfig
+    ) -> None:
+        def tokens(tokenizer: PreTrainedTokenizerBase, part: str, count: int | None) -> list[TokenPair]:
+            return [pair.tokens for pair in encoder(tokenizer)(getattr(pairs, part)[:count])]
+
+        super().__init__(tokens, config.batch_size, config.tuning_pairs)
         self._pairs, self._encoder, self._config = pairs, encoder, config
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
-        """Nats, perplexity and bits per byte of the targets."""
+        """Nats, perplexity and bits per byte of the targets, and the predictions."""
         encoded = self._encoder(tokenizer)(self._pairs.test)
         with inference_mode_of(model):
             total = self._likelihood(model, [pair.tokens for pair in encoded], progress)
             examples = example_predictions(model, encoded, tokenizer, self._frequent_words())
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"), examples=examples)
 
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
-        encoded = self._encoder(tokenizer)(self._pairs.validation[: self._config.tuning_pairs])
-        tokens = [pair.tokens for pair in encoded]
-        return tuned(model, lambda: self._likelihood(model, tokens))
-
     def _frequent_words(self) -> frozenset[str]:
         return frequent_words((pair.target for pair in self._pairs.train), self._config.frequent_words)
-
-    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
-        log_probs = target_log_probs(model, pairs, self._config.batch_size, progress=progress)
-        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
 
 
 # -- What a model copies from its sources: words of its outputs, and the first tokens where a rare word comes next.
@@ -78,9 +92,7 @@ SHOWN_WORDS = 60
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
     """Copy recall and precision over all words and over rare ones; a share of nothing is left out.
 
-    Args:
-        examples: Source, reference, output.
-        frequent: The words that are not rare.
+    ``examples`` are source, reference and output; ``frequent`` are the words that are not rare.
     """
     metrics: dict[str, MetricValue] = {}
     for prefix, kind, leave_out in (("", "source words", frozenset[str]()), ("rare_", "rare source words", frequent)):
@@ -113,14 +125,16 @@ def example_predictions(
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:
-        place = _rare_copy(pair, frequent)
-        if place is None:
+        position = _rare_copy(pair, frequent)
+        if position is None:
             continue
         dist, targets = distribution_at_targets(model, [pair.tokens])
-        top = top_words(dist, place, k, tokenizer)
-        wanted = token_label(tokenizer, int(targets[place]))
-        begun = pair.target.text[: pair.target.starts[place]].strip()
-        shown = f"{_shortened(pair.source.text)} \N{RIGHTWARDS ARROW} {begun}"
+        top = top_words(dist, position, k, tokenizer)
+        wanted = token_label(tokenizer, int(targets[position]))
+        begun = pair.target.text[: pair.target.starts[position]].strip()
+        source = pair.source.text.split()
+        cut = " \N{HORIZONTAL ELLIPSIS}" if len(source) > SHOWN_WORDS else ""
+        shown = f"{' '.join(source[:SHOWN_WORDS])}{cut} \N{RIGHTWARDS ARROW} {begun}"
         predictions.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))
         if len(predictions) == count:
             break
@@ -128,18 +142,13 @@ def example_predictions(
 
 
 def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
-    """Place of the first target token, behind the first word, that is a whole rare word of the source."""
+    # the position of the first target token, behind the first word, that is a whole rare word of the source
     text, starts = pair.target.text, pair.target.starts
     rare_words = set(words(pair.source.text)) - frequent
-    for place, begin in enumerate(starts):
-        end = next((start for start in starts[place + 1 :] if start >= 0), len(text))
+    for position, begin in enumerate(starts):
+        end = next((start for start in starts[position + 1 :] if start >= 0), len(text))
         inside_word = text[begin : begin + 1].isalnum() and text[begin - 1 : begin].isalnum()
         is_cut = text[end : end + 1].isalnum() and text[end - 1 : end].isalnum()
         if begin > 0 and not inside_word and not is_cut and rare_words.issuperset(words(text[begin:end]) or [""]):
-            return place
+            return position
     return None
-
-
-def _shortened(text: str) -> str:
-    split = text.split()
-    return " ".join(split[:SHOWN_WORDS]) + (" \N{HORIZONTAL ELLIPSIS}" if len(split) > SHOWN_WORDS else "")

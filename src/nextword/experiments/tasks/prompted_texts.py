@@ -56,32 +56,25 @@ class PromptedTexts(Writes):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Writes the samples files; the log-probabilities of what people wrote are the same in each of a kind."""
+        """The log-probabilities of what people wrote are the same in each file of a kind of prompts."""
         writer = Writer(model, self._batch_size, self._inputs(model, tokenizer), {**self._search, **arguments})
         prompts = self._prompts(tokenizer)
         write_samples(writer, tokenizer, prompts, files, self._score_batch, progress, self._longest)
 
 
-# -- The most probable tokens at one place, for the example predictions of a report.
+# -- The most probable tokens at one position, for the example predictions of a report.
 
 
 def top_words(distribution: Any, row: int, k: int, tokenizer: PreTrainedTokenizerBase) -> list[TopWord]:
-    """The ``k`` first tokens, with the share of every source; those of probability 0 are left out.
-
-    Args:
-        distribution: Of N positions.
-        row: Which of them.
-        k: Tokens at most.
-        tokenizer: Says what they are.
-    """
+    """The ``k`` first tokens of one of N positions, with the share of every source; those of probability 0 left out."""
     log_probs, ids = distribution.top_k(k)
     sources = {name: shares[row].tolist() for name, shares in distribution.sources(ids).items()}
     return [
         TopWord(
             word=token_label(tokenizer, token),
             probability=math.exp(log_prob),
-            sources={name: shares[place] for name, shares in sources.items()},
+            sources={name: shares[rank] for name, shares in sources.items()},
         )
-        for place, (log_prob, token) in enumerate(zip(log_probs[row].tolist(), ids[row].tolist(), strict=True))
+        for rank, (log_prob, token) in enumerate(zip(log_probs[row].tolist(), ids[row].tolist(), strict=True))
         if log_prob > -math.inf
     ]

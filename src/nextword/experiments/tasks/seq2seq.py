@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import PairLikelihood, copying_metrics, example_predictions
-from nextword.experiments.tasks.pair_samples import PairSamples
-from nextword.experiments.tasks.pair_task import PairTask, PairTaskConfig, StartPairs
+from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.experiments.tasks.window_likelihood import likelihood_values
@@ -78,7 +77,6 @@ class SequenceToSequence(PairTask):
 
 
 def _start_pairs(data: str | None, pairs: PairSamples) -> StartPairs:
-    """Those of ``task.start.data``."""
     if data is None:
         return StartPairs()
     first = read_pairs(Path(data), pairs.reading, "task.start.data")

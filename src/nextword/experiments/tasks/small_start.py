@@ -1,4 +1,4 @@
-"""The small model that a task trains from scratch, for when no pretrained one is given."""
+"""The small model that a task trains from scratch where no pretrained one is given: any, a GPT-2, a T5."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 class SmallStart(Start):
     """A tokenizer, a small model for its tokens, and what that is trained on.
 
-    Args:
-        tokenizer: Makes the tokenizer; called once.
-        architecture: Makes the model's configuration.
-        rows: Makes the rows, by tokenizer and seed.
-        training: ``steps``, ``batch_size``, ``learning_rate``.
+    ``tokenizer`` is called once; ``rows`` makes rows by tokenizer and seed; ``training`` has ``steps``, ``batch_size``
+    and ``learning_rate``.
     """
 
     def __init__(
@@ -47,10 +44,15 @@ class SmallStart(Start):
         return Pretraining(self.architecture(tokenizer), self._rows(tokenizer, seed), self.training)
 
 
-# -- The small GPT-2 that a comparison on a text starts from where no pretrained model is given.
+class StartSettings(Settings):
+    """Of a small model, with ``steps``, ``batch_size`` and ``learning_rate``."""
+
+    def training(self) -> dict[str, Any]:
+        """Settings of its training."""
+        return self.model_dump(include={"steps", "batch_size", "learning_rate"})
 
 
-class Gpt2StartConfig(Settings):
+class Gpt2StartConfig(StartSettings):
     """The small GPT-2 that all methods start from where no pretrained model is given."""
 
     n_layer: int = Field(default=3, ge=1, le=1000)
@@ -90,15 +92,8 @@ class Gpt2StartConfig(Settings):
             resid_pdrop=self.dropout, embd_pdrop=self.dropout, attn_pdrop=attention, tie_word_embeddings=self.tied,
         )  # fmt: skip
 
-    def training(self) -> dict[str, Any]:
-        """Settings of its training."""
-        return {"steps": self.steps, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
 
-
-# -- The small T5 that a comparison on pairs starts from where no pretrained model is given.
-
-
-class T5StartConfig(Settings):
+class T5StartConfig(StartSettings):
     """The small T5 that all methods start from where no pretrained model is given."""
 
     d_model: int = Field(default=128, ge=4, le=100_000)
@@ -140,7 +135,3 @@ class T5StartConfig(Settings):
         )  # fmt: skip
         architecture.decoder_start_token_id = pad  # as in every T5
         return architecture
-
-    def training(self) -> dict[str, Any]:
-        """Settings of its training."""
-        return {"steps": self.steps, "batch_size": self.batch_size, "learning_rate": self.learning_rate}

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import PairLikelihood
-from nextword.experiments.tasks.pair_samples import PairSamples
-from nextword.experiments.tasks.pair_task import PairTask, PairTaskConfig, StartPairs
+from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, PromptedDecoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
 from nextword.runtime.corpora import is_text, open_corpus
 from nextword.runtime.corpora.articles import ARTICLES
-from nextword.runtime.corpora.gap_sentences import GapConfig, Pair, gap_pairs
+from nextword.runtime.corpora.gap_sentences import GapConfig, gap_pairs
 from nextword.runtime.corpora.pairs import read_pairs
 
 if TYPE_CHECKING:
@@ -70,10 +69,7 @@ class SummaryGenerationConfig(WritingConfig):
 
     def texts(self) -> Texts | None:
         """What a comparison must know of it; ``None``: no texts."""
-        if not self.summaries:
-            return None
-        ways = tuple(PromptedDecoding(decoding) for decoding in self.decodings)
-        return Texts(ways, tuple(self.metrics), None if self.wins is None else tuple(self.wins), self.examples)
+        return self.texts_after("") if self.summaries else None
 
     def search(self) -> dict[str, Any]:
         """Limits of what is written, as arguments of transformers' ``generate``; without limits none."""
@@ -137,7 +133,6 @@ class Summarise(PairTask):
             )
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
-        """The first test documents, as far as the model reads them, with all that people wrote of them."""
         pairs = self.pairs.test[: self.config.generation.summaries]
         encoded = self._encoder(tokenizer)(pairs)
         return {
@@ -154,10 +149,8 @@ class Summarise(PairTask):
 def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> StartPairs:
     """Gap sentences (PEGASUS) of the training documents and of further ones; no test document is among them.
 
-    Args:
-        data: Text files, which are taken whole, and data sets, of which the training documents are taken.
-        gaps: How sentences are taken out.
-        pairs: The task's, which say how data sets are read and split.
+    ``data`` are text files, which are taken whole, and data sets, which are read and split as the task's, and of which
+    the training documents are taken.
 
     Raises:
         ValueError: Nothing there, or no document has enough sentences.
@@ -179,10 +172,13 @@ def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> 
             f"task.start: no document has task.gaps.min_sentences ({gaps.min_sentences}) sentences; give more "
             f"documents with task.start.data, or a smaller number"
         )
+    digest = hashlib.sha256()
+    for pair in taken_out:
+        digest.update(f"{pair.source}\0{pair.target}\0".encode())
     sources = [pairs.available.source, *(f"{Path(name).parent.name}/{Path(name).name}" for name in data)]
     facts: dict[str, int | float | str] = {
         "start_source": ", ".join(sources),
-        "start_sha256": _sha256(taken_out),
+        "start_sha256": digest.hexdigest(),
         "start_pairs": len(taken_out),
         "start_leak_documents": sum(pair.source in known for pair in pairs.available.test),
     }
@@ -192,10 +188,3 @@ def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> 
 def one_line(documents: Iterable[str]) -> str:
     """Each document as a line, so that the sentences of all of its paragraphs are neighbours."""
     return "\n".join(" ".join(document.split()) for document in documents)
-
-
-def _sha256(pairs: Sequence[Pair]) -> str:
-    digest = hashlib.sha256()
-    for pair in pairs:
-        digest.update(f"{pair.source}\0{pair.target}\0".encode())
-    return digest.hexdigest()

@@ -13,41 +13,33 @@ Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Langu
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from nextword.evaluation.metrics import Table
-from nextword.experiments.tasks.pair_task import PairEncoder
+from nextword.experiments.tasks.pair_measures import TargetLikelihood
+from nextword.experiments.tasks.pair_task import PairEncoder, PairRows, StartPairs, expect_pair_model
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import SmallStart, T5StartConfig
 from nextword.experiments.tasks.tables_as_text import MARKS, Linearisation, Order, Precomputation
-from nextword.experiments.tasks.task import ENCODER_DECODER, Data, Measures, Task, expect_positions, registry
+from nextword.experiments.tasks.task import ENCODER_DECODER, Task, registry
 from nextword.experiments.tasks.tokenizers import named_or_trained, with_tokens
-from nextword.experiments.tasks.window_likelihood import likelihood_values
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, PromptedDecoding, Texts, WritingConfig
-from nextword.inference.scoring.calibrate import tuned
-from nextword.inference.scoring.opened_model import Progress
-from nextword.inference.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
-from nextword.model.training_modes import inference_mode_of
-from nextword.results.records import Evaluation
+from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
+from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.runtime.corpora import PARTS
 from nextword.runtime.corpora.gap_sentences import MASK, GapConfig, Pair, gap_pairs
 from nextword.runtime.corpora.logicnlg import LogicNLG, TableSentence, read_logicnlg
 from nextword.runtime.corpora.pairs import sample
-from nextword.runtime.corpora.texts import TextParts, read_parts
+from nextword.runtime.corpora.texts import read_parts
 from nextword.settings.config import Seed, Settings
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
-
-    Encoder = Callable[[PreTrainedTokenizerBase], PairEncoder]
-
-    from nextword.evaluation.metrics.likelihood import LikelihoodSum
 
 
 # -- What can be set of the task ``table2text``.
@@ -66,10 +58,7 @@ class TableTextsConfig(WritingConfig):
 
     def texts(self) -> Texts | None:
         """What a comparison must know of it; ``None``: no texts."""
-        if self.sentences == 0:
-            return None
-        ways = tuple(PromptedDecoding(decoding) for decoding in self.decodings)
-        return Texts(ways, tuple(self.metrics), None if self.wins is None else tuple(self.wins), self.examples)
+        return None if self.sentences == 0 else self.texts_after("")
 
 
 class TableStartConfig(T5StartConfig):
@@ -117,75 +106,33 @@ class Table2TextConfig(Settings):
     start: TableStartConfig = TableStartConfig()
     """The start model where no pretrained one is given."""
 
-    @property
-    def sizes(self) -> tuple[int | None, int | None, int | None]:
-        """Sentences to train, validate and test on at most."""
-        return self.train_sentences, self.validation_sentences, self.test_sentences
-
 
 # -- Sentences about tables as training rows of an encoder-decoder model.
 
 
-class TableRows(Data):
-    """Tables as ``input_ids``, sentences as ``labels``.
+class TableRows(PairRows):
+    """Tables as ``input_ids``, sentences as ``labels``; the start learns sentences of a further text too."""
 
-    Args:
-        samples: The sentences.
-        encoder: Makes what turns pairs into ids, by tokenizer.
-        further: Text for the start alone, of each paragraph of which a sentence is taken out; ``None``: there is none.
-    """
-
-    def __init__(
-        self,
-        samples: TableSamples,
-        encoder: Callable[[PreTrainedTokenizerBase], PairEncoder],
-        further: TextParts | None,
-    ) -> None:
-        self.samples, self._encoder, self._further = samples, encoder, further
-        self._gaps = [] if further is None else list(gap_pairs(further.train, GapConfig(), seed=0))
+    pairs: TableSamples
 
     def whole_text(self) -> str:
         """Everything that models are trained on; of each table the columns of one sentence, without marks."""
-        train = self.samples.train
+        train = self.pairs.train
         tables = list({one.table.name: one for one in train}.values())
-        cells = [[word for word in pair.source.split() if word not in MARKS] for pair in self.samples.pairs(tables)]
-        texts = [*map(" ".join, cells), *(one.sentence for one in train), *(pair.text for pair in self._gaps)]
+        cells = [[word for word in pair.source.split() if word not in MARKS] for pair in self.pairs.as_text(tables)]
+        texts = [*map(" ".join, cells), *(one.sentence for one in train), *(pair.text for pair in self._first.pairs)]
         return "\n".join(texts)
-
-    def describe(self) -> dict[str, int | float | str]:
-        """What the samples say, and where the further text is from."""
-        described = self.samples.describe()
-        if self._further is not None:
-            described |= {
-                "start_source": self._further.source,
-                "start_sha256": self._further.sha256,
-                "start_pairs": len(self._gaps),
-            }
-        return described
-
-    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The training sentences."""
-        return self._rows(self.samples.pairs(self.samples.train), tokenizer)
-
-    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The validation sentences."""
-        return self._rows(self.samples.pairs(self.samples.validation), tokenizer)
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         """The training sentences, and those taken out of the further text."""
-        return self._rows([*self.samples.pairs(self.samples.train), *self._gaps], tokenizer)
+        return super()._rows([*self.pairs.as_text(self.pairs.train), *self._first.pairs], tokenizer)
 
     def test_text(self) -> str:
         """All test sentences."""
-        return "\n".join(one.sentence for one in self.samples.available.test)
+        return "\n".join(one.sentence for one in self.pairs.available.test)
 
-    def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        from datasets import Dataset
-
-        encoded = self._encoder(tokenizer)(pairs)
-        return Dataset.from_dict(
-            {"input_ids": [pair.source.ids for pair in encoded], "labels": [pair.target.ids for pair in encoded]}
-        )
+    def _rows(self, pairs: Sequence[TableSentence], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        return super()._rows(self.pairs.as_text(pairs), tokenizer)
 
 
 # -- From a table to a sentence that follows from it.
@@ -209,11 +156,19 @@ class TableToText(Task):
     def __init__(self, config: Table2TextConfig) -> None:
         self.config = config
         linearised = Linearisation(config.precomputation, config.order)
-        self.samples = TableSamples(read_logicnlg(Path(config.data)), config.sizes, config.seed, linearised)
-        further = None if config.start.data is None else read_parts(config.start.data, "task.start.data")
-        self.data = data = TableRows(self.samples, self._encoder, further)
-        self.start = TableStart(data, config, self._encoder)
-        self.measures = SentenceLikelihood(self.samples, self._encoder, config)
+        sizes = config.train_sentences, config.validation_sentences, config.test_sentences
+        self.samples = TableSamples(read_logicnlg(Path(config.data)), sizes, config.seed, linearised)
+        self.data = data = TableRows(self.samples, self._encoder, _start_pairs(config.start.data))
+        self.start = SmallStart(
+            lambda: with_tokens(
+                named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache, MASK), MARKS
+            ),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, self._encoder(tokenizer).pad),
+            rows=lambda tokenizer, seed: data.start_rows(tokenizer),
+            training=config.start.training(),
+        )
+        self.start.tokens = MARKS  # a pretrained model's tokenizer gets them too
+        self.measures = TargetLikelihood(self._tokens, config.batch_size, config.tuning_sentences)
         texts = config.generation.texts()
         if texts is not None:
             size, longest = config.generation.batch_size, config.max_target_tokens
@@ -221,99 +176,47 @@ class TableToText(Task):
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The tokenizer must end sequences; the model must hold the lengths and begin targets."""
-        if all(getattr(model_config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
-            raise ValueError(
-                "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
-                "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
-            )
-        names = ("max_source_tokens", "max_target_tokens")
-        expect_positions(model_config, {name: getattr(self.config, name) for name in names})
+        expect_pair_model(model_config, self.config)
         self._encoder(tokenizer)
 
     def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
-        """What turns pairs into ids."""
         return PairEncoder(tokenizer, self.config.max_source_tokens, self.config.max_target_tokens)
 
+    def _tokens(self, tokenizer: PreTrainedTokenizerBase, part: str, count: int | None) -> list[TokenPair]:
+        pairs = self.samples.as_text(getattr(self.samples, part)[:count])
+        return [pair.tokens for pair in self._encoder(tokenizer)(pairs)]
+
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
-        """A prompt for each of the first test sentences, with the whole table, which judges read."""
         sentences = self.samples.test[: self.config.generation.sentences]
-        pairs = self.samples.pairs(sentences)
-        encoded = [pair.tokens for pair in self._encoder(tokenizer)(pairs)]
-        return {
-            "": [
-                Prompt(
-                    tokens.context, tokens.target, tokens.target_bytes, number, source=pair.source,
-                    references=tuple(self.samples.references(one)), columns={"table": _table(one)},
-                )
-                for number, (one, pair, tokens) in enumerate(zip(sentences, pairs, encoded, strict=True))
-            ]
-        }  # fmt: skip
+        pairs = self.samples.as_text(sentences)
+        prompts = []
+        for number, (one, pair, ids) in enumerate(zip(sentences, pairs, self._encoder(tokenizer)(pairs), strict=True)):
+            rows = [list(row) for row in one.table.rows]
+            table = Table(header=list(one.table.header), rows=rows, title=one.title)  # judges read all of it
+            prompt = Prompt(
+                **vars(ids.tokens), number=number, source=pair.source,
+                references=tuple(self.samples.references(one)), columns={"table": table.model_dump()},
+            )  # fmt: skip
+            prompts.append(prompt)
+        return {"": prompts}
 
 
-def _table(one: TableSentence) -> dict[str, Any]:
-    return Table(
-        header=list(one.table.header), rows=[list(row) for row in one.table.rows], title=one.title
-    ).model_dump()
-
-
-class TableStart(SmallStart):
-    """A small T5 whose tokenizer has a token for each mark; a pretrained model's tokenizer gets them too."""
-
-    tokens = MARKS
-
-    def __init__(self, data: TableRows, config: Table2TextConfig, encoder: Encoder) -> None:
-        super().__init__(
-            lambda: with_tokens(
-                named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache, MASK), MARKS
-            ),
-            architecture=lambda tokenizer: config.start.architecture(tokenizer, encoder(tokenizer).pad),
-            rows=lambda tokenizer, seed: data.start_rows(tokenizer),
-            training=config.start.training(),
-        )
-
-
-class SentenceLikelihood(Measures):
-    """Likelihood of the test sentences."""
-
-    def __init__(self, samples: TableSamples, encoder: Encoder, config: Table2TextConfig) -> None:
-        self._samples, self._encoder, self._config = samples, encoder, config
-
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
-        """Nats, perplexity and bits per byte of the sentences."""
-        with inference_mode_of(model):
-            total = self._likelihood(model, self._tokens(self._samples.test, tokenizer), progress)
-        return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
-
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation sentences."""
-        tokens = self._tokens(self._samples.validation[: self._config.tuning_sentences], tokenizer)
-        return tuned(model, lambda: self._likelihood(model, tokens))
-
-    def _tokens(self, sentences: Sequence[TableSentence], tokenizer: PreTrainedTokenizerBase) -> list[TokenPair]:
-        return [pair.tokens for pair in self._encoder(tokenizer)(self._samples.pairs(sentences))]
-
-    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
-        log_probs = target_log_probs(model, pairs, self._config.batch_size, progress=progress)
-        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
+def _start_pairs(data: str | None) -> StartPairs:
+    # sentences taken out of the paragraphs of task.start.data
+    if data is None:
+        return StartPairs()
+    further = read_parts(data, "task.start.data")
+    pairs = list(gap_pairs(further.train, GapConfig(), seed=0))
+    return StartPairs(
+        pairs, {"start_source": further.source, "start_sha256": further.sha256, "start_pairs": len(pairs)}
+    )
 
 
 # -- The sentences about tables that a task uses: of each part at most so many, always the same ones for a seed.
 
 
 class TableSamples:
-    """Sentences in three parts, each cut to a size.
-
-    Args:
-        available: All sentences.
-        sizes: How many to train, validate and test on at most; ``None``: all.
-        seed: Of the samples.
-        linearised: Writes the table of a sentence as text.
-
-    Attributes:
-        train: Sentences that are trained on.
-        validation: Those that validate.
-        test: Those that test.
-    """
+    """Sentences in three parts, ``train``, ``validation`` and ``test``, each cut to a size."""
 
     def __init__(
         self,
@@ -330,7 +233,7 @@ class TableSamples:
         for one in available.test:
             self._by_table[one.table.name].append(one.sentence)
 
-    def pairs(self, sentences: Sequence[TableSentence]) -> list[Pair]:
+    def as_text(self, sentences: Sequence[TableSentence]) -> list[Pair]:
         """Table and sentence; white space of both is single, as in PLOG."""
         return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
 

@@ -54,7 +54,11 @@ class Linearisation:
         table = one.table
         facts = {column: self._facts(table, column) for column in one.columns}
         parts = ["<table>", _marked("caption", one.title)]
-        parts += [_totals(facts[column], table.header[column]) for column in one.columns]
+        for column in one.columns:
+            if (totals := facts[column].totals) is not None:
+                of_column = _marked("col_header", table.header[column])
+                total, average = totals
+                parts += [_marked("sum_cell", f"{total} {of_column}"), _marked("avg_cell", f"{average} {of_column}")]
         rows = range(len(table.rows))
         if self._order == "row":
             places = [(row, column) for row in rows for column in one.columns]
@@ -66,14 +70,6 @@ class Linearisation:
 
 def _marked(name: str, content: str) -> str:
     return f"<{name}> {content} </{name}>"
-
-
-def _totals(facts: ColumnFacts, header: str) -> str:
-    if facts.totals is None:
-        return ""
-    name = _marked("col_header", header)
-    total, average = facts.totals
-    return f"{_marked('sum_cell', f'{total} {name}')} {_marked('avg_cell', f'{average} {name}')}"
 
 
 def _cell(facts: ColumnFacts, header: str, row: int) -> str:
@@ -125,10 +121,6 @@ def numbers(cells: Sequence[str]) -> list[float | None]:
 def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
     """The date of each cell, of which day, month and year may be missing; ``None`` where one is no date of a calendar.
 
-    Args:
-        cells: Those of a column.
-        months: Finds the name of a month.
-
     >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
     [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]
     """
@@ -160,17 +152,13 @@ Precomputation = Literal["complete", "published", "none"]
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """A column as a model reads it.
-
-    Attributes:
-        cells: The cells.
-        ranks: For each cell its rank from above (1, 2, ...) and from below (-1, -2, ...); ``None``: there are none.
-        totals: Sum and average as text; ``None``: there are none.
-    """
+    """A column as a model reads it."""
 
     cells: tuple[str, ...]
     ranks: tuple[tuple[int, int], ...] | None = None
+    """For each cell its rank from above (1, 2, ...) and from below (-1, -2, ...)."""
     totals: tuple[str, str] | None = None
+    """Sum and average as text."""
 
 
 def plain(cells: Sequence[str]) -> ColumnFacts:
@@ -219,7 +207,12 @@ def published(cells: Sequence[str]) -> ColumnFacts:
     >>> published(["5 m", "7 m", "7 m"])
     ColumnFacts(cells=('5 M', '7 M', '7 M'), ranks=((3, -1), (2, -2), (2, -2)), totals=('19.0', '6.333333333333333'))
     """
-    column = _read_by_pandas(cells)
+    import pandas  # type: ignore[import-untyped]
+
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows([["column"], *([cell] for cell in cells)])
+    written.seek(0)
+    column = pandas.read_csv(written)["column"]
     missing = column.isna()
     if column.dtype.kind == "b":
         return ColumnFacts(tuple(map(str, column)))
@@ -232,8 +225,12 @@ def published(cells: Sequence[str]) -> ColumnFacts:
     days = dates(texts, _PUBLISHED_MONTHS) if any(map(_PUBLISHED_MONTHS.search, texts)) else None
     ranks = None
     if days is not None or len(known) == len(texts):
-        ranks = _published_ranks(known if days is None else days)
-    return ColumnFacts(tuple(shown), ranks, _totals_of(_series(values)) if known else None)
+        found: list[Any] = list(known if days is None else days)
+        ordered = sorted(found)
+        smaller = [bisect_left(ordered, one) for one in found]
+        ranks = tuple((len(found) - count, -1 - count) for count in smaller)
+    totals = _totals_of(pandas.Series(values, dtype="float64")) if known else None
+    return ColumnFacts(tuple(shown), ranks, totals)
 
 
 FACTS: dict[Precomputation, Callable[[Sequence[str]], ColumnFacts]] = {
@@ -252,12 +249,6 @@ def _tied_ranks(values: Sequence[Any]) -> tuple[tuple[int, int], ...]:
     return tuple((1 + len(ordered) - bisect_right(ordered, one), -1 - bisect_left(ordered, one)) for one in values)
 
 
-def _published_ranks(values: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-    ordered = sorted(values)
-    smaller = [bisect_left(ordered, one) for one in values]
-    return tuple((len(values) - count, -1 - count) for count in smaller)
-
-
 def _short(value: float) -> str:
     """At most two decimals.
 
@@ -268,25 +259,10 @@ def _short(value: float) -> str:
 
 
 def _capitalised(cells: Sequence[str]) -> tuple[str, ...]:
-    """Each word with a capital letter, as names have it in LogicNLG's sentences; its tables are in small letters."""
+    # each word with a capital letter, as names have it in LogicNLG's sentences; its tables are in small letters
     return tuple(" ".join(word.capitalize() for word in cell.split(" ")) for cell in cells)
 
 
 def _totals_of(column: Any) -> tuple[str, str]:
-    """Sum and average of a series of pandas, to the last digit as pandas has them."""
+    # to the last digit as pandas has them
     return str(column.sum()), str(column.mean())
-
-
-def _series(values: Sequence[float | None]) -> Any:
-    import pandas  # type: ignore[import-untyped]
-
-    return pandas.Series(values, dtype="float64")
-
-
-def _read_by_pandas(cells: Sequence[str]) -> Any:
-    import pandas
-
-    written = io.StringIO()
-    csv.writer(written, quoting=csv.QUOTE_ALL).writerows([["column"], *([cell] for cell in cells)])
-    written.seek(0)
-    return pandas.read_csv(written)["column"]

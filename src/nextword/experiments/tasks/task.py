@@ -1,12 +1,5 @@
 """What a task is: data, a start, measures and, where methods write texts, how. It knows nothing of how models train.
 
-A task is one file in this folder with a class under ``@registry.register("name")`` that says which of each it has:
-
-- ``Data``: rows to train and validate on;
-- ``Start``: tokenizer and model that all methods begin from, for when no pretrained ones are given;
-- ``Measures``: what is measured of a trained model;
-- ``Writes``: the texts that every method writes, if any.
-
 docs/add-a-task.md shows a complete one.
 """
 
@@ -38,18 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One of the two; tasks name the one whose models they train.
-
-    Attributes:
-        name: What a person calls it, with its article.
-        auto_class: The class of transformers that builds and loads such models.
-        has_encoder: Whether ``input_ids`` are a source that an encoder reads, and ``labels`` a target of its own
-            length; otherwise labels stand beside the input ids, one for one.
-    """
+    """One of the two, as a person calls it with its article; tasks name the one whose models they train."""
 
     name: str
     auto_class: str
+    """The class of transformers that builds and loads such models."""
     has_encoder: bool
+    """Whether ``input_ids`` are a source that an encoder reads, and ``labels`` a target of its own length; otherwise
+    labels stand beside the input ids, one for one."""
 
     def new(self, config: PretrainedConfig) -> PreTrainedModel:
         """A model with random weights; ValueError where it would not fit into memory."""
@@ -79,12 +68,7 @@ def architecture_of(config: PretrainedConfig) -> Architecture:
 
 
 def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:
-    """Raises ValueError where a model has fewer positions than a setting asks for.
-
-    Args:
-        config: The model's.
-        sizes: Tokens that it must see at once, by setting of the task.
-    """
+    """Raises ValueError where a model has fewer positions than ``sizes``: tokens to see at once, by setting."""
     limit = getattr(config, "max_position_embeddings", None)
     for name, size in sizes.items():
         if limit is not None and size > limit:
@@ -143,27 +127,20 @@ class Data(ABC):
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How to get the starting checkpoint that all methods share.
-
-    Attributes:
-        model_config: Architecture; the model is built from it with random weights.
-        dataset: What it is trained on with the plain likelihood; columns as those of ``Data.training``.
-        settings: ``steps``, ``batch_size``, ``learning_rate`` of that training.
-    """
+    """How to get the starting checkpoint that all methods share: random weights, trained with the plain likelihood."""
 
     model_config: PretrainedConfig
     dataset: Dataset
+    """Columns as those of ``Data.training``."""
     settings: dict[str, Any]
+    """``steps``, ``batch_size``, ``learning_rate``."""
 
 
 class Start(ABC):
-    """The tokenizer and the model that all methods begin from, where no pretrained ones are given.
-
-    Attributes:
-        tokens: Texts that are one token each for every model of the task; a pretrained one gets those that it lacks.
-    """
+    """The tokenizer and the model that all methods begin from, where no pretrained ones are given."""
 
     tokens: tuple[str, ...] = ()
+    """Texts that are one token each for every model of the task; a pretrained one gets those that it lacks."""
 
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -195,11 +172,7 @@ class Measures(ABC):
 
 
 class Writes(ABC):
-    """The texts that every method writes after it was measured.
-
-    Attributes:
-        texts: Which they are, and how they are measured.
-    """
+    """The texts that every method writes after it was measured."""
 
     texts: Texts
 
@@ -226,29 +199,20 @@ class Writes(ABC):
 
 
 class Task(ABC):
-    """One task with its own config, as the sum of its parts.
-
-    Attributes:
-        name: The registered name.
-        version: Raised when examples or metrics change, so that numbers of two versions are never compared.
-        Config: What the user can set.
-        architecture: That of the models it trains; others are refused.
-        may_change: Settings that a finished comparison may change, since they only say how written texts are measured.
-        training_defaults: ``steps``, ``batch_size``, ``learning_rate``, ``freeze_output_embeddings`` of every method's
-            training from a small start; rates and warm-up of a pretrained one are those of ``FineTuning``.
-        config: The settings of this one.
-        data: Rows to train on.
-        start: What all methods begin from.
-        measures: What is measured.
-        writes: Texts that every method writes; ``None``: none.
-    """
+    """One task with its own config, as the sum of its parts."""
 
     name: ClassVar[str]
+    """As registered."""
     version: ClassVar[int]
+    """Raised when examples or metrics change, so that numbers of two versions are never compared."""
     Config: ClassVar[type[BaseModel]]
     architecture: ClassVar[Architecture] = DECODER_ONLY
+    """That of the models it trains; others are refused."""
     may_change: ClassVar[frozenset[str]] = frozenset()
+    """Settings that a finished comparison may change, since they only say how written texts are measured."""
     training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """``steps``, ``batch_size``, ``learning_rate``, ``freeze_output_embeddings`` of a method's training from a small
+    start; rates and warm-up of a pretrained one are those of ``FineTuning``."""
 
     config: Any
     data: Data

@@ -58,15 +58,7 @@ def trained_tokenizer(
 def named_or_trained(
     name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer that ``task.tokenizer`` names, or one trained on a text.
-
-    Args:
-        name: Path or hub name; None: trained.
-        text: Gives the text to train on.
-        vocabulary: Its number of tokens.
-        cache: Folder in which it is kept.
-        mask: One more special token of it.
-    """
+    """The tokenizer that ``task.tokenizer`` names (a path or hub name), or ``trained_tokenizer`` of a text."""
     if name is not None:
         return load_tokenizer(name, "task.tokenizer")
     return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)
@@ -109,6 +101,28 @@ def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, token
     embeddings: Any = model.get_input_embeddings()
     if tokens and len(tokenizer) > embeddings.num_embeddings:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+
+
+# -- What tasks need of a tokenizer.
+
+
+def expect_offsets(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises ValueError where a tokenizer cannot say which characters a token covers."""
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
+            "Use its fast version."
+        )
+
+
+def expect_end(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The end-of-sequence token; ValueError where there is none."""
+    if tokenizer.eos_token_id is None:
+        raise ValueError(
+            f"tokenizer '{tokenizer.name_or_path}' has no end-of-sequence token, so a model could not end what it "
+            "writes; set one"
+        )
+    return int(tokenizer.eos_token_id)
 
 
 # -- Special tokens of the tokenizers that are made here, and their wrapping for transformers.

@@ -1,8 +1,9 @@
-"""The likelihood of a stream of tokens in windows, and a cache tuned by it, as what a task measures."""
+"""Texts that a task reads in blocks and scores in windows, and likelihoods as measured numbers."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,12 @@ from pydantic import Field
 
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.evaluation.metrics.statistics import Interval
-from nextword.experiments.tasks.task import Measures
+from nextword.experiments.tasks.prompted_texts import PromptedTexts
+from nextword.experiments.tasks.small_start import SmallStart
+from nextword.experiments.tasks.task import Data, Measures, Task, expect_positions
+from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.inference.generation.prompts import Prompt
+from nextword.inference.generation.strategies import MAY_CHANGE
 from nextword.inference.scoring.calibrate import tuned
 from nextword.inference.scoring.long_text import TokenStream, Window, stream_likelihood, windows
 from nextword.inference.scoring.opened_model import Progress
@@ -45,11 +51,6 @@ class WindowConfig(Settings):
 class WindowLikelihood(Measures):
     """Likelihood of the test text, in windows.
 
-    Args:
-        test: The test text.
-        validation: The validation text.
-        config: How it is scored.
-
     Raises:
         ValueError: The stride is longer than the window.
     """
@@ -63,7 +64,7 @@ class WindowLikelihood(Measures):
         """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
         stream, spans = self.test_windows(tokenizer)
         with inference_mode_of(model):
-            total = self._likelihood(model, stream, spans, progress)
+            total = stream_likelihood(model, stream, spans, self._config.batch_size, progress)
         return Evaluation(metrics=likelihood_values(total))
 
     def test_windows(self, tokenizer: PreTrainedTokenizerBase) -> tuple[TokenStream, list[Window]]:
@@ -76,12 +77,77 @@ class WindowLikelihood(Measures):
         stream = self._validation(tokenizer, self._config.tuning_tokens)
         size = min(self._config.window, len(stream) - 1)
         spans = windows(len(stream), size, stride=size)
-        return tuned(model, lambda: self._likelihood(model, stream, spans))
+        return tuned(model, lambda: stream_likelihood(model, stream, spans, self._config.batch_size))
 
-    def _likelihood(
-        self, model: Any, stream: TokenStream, spans: list[Window], progress: Progress | None = None
-    ) -> LikelihoodSum:
-        return stream_likelihood(model, stream, spans, self._config.batch_size, progress)
+
+class TextBlocks(Data):
+    """Text whose rows are contiguous blocks."""
+
+    def __init__(self, block: int) -> None:
+        self._block = block
+
+    @abstractmethod
+    def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[Sequence[int], str]:
+        """All tokens of a part, ``train`` or ``validation``, and what to call it in a message."""
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Blocks of the training text."""
+        stream, name = self.token_stream(tokenizer, "train")
+        return block_rows(stream, self._block, name, "task.block")
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Blocks of the validation text."""
+        stream, name = self.token_stream(tokenizer, "validation")
+        return block_rows(stream, self._block, name, "task.block")
+
+
+class WindowTask(Task):
+    """What tasks on a text share: a model trained on its blocks, scored in windows, that writes after prompts from it.
+
+    ``whole_text`` gives what a tokenizer is trained on; ``longest`` is that of ``PromptedTexts``.
+    """
+
+    may_change = MAY_CHANGE
+    measures: WindowLikelihood
+
+    def __init__(
+        self,
+        config: Any,
+        data: TextBlocks,
+        whole_text: Callable[[], str],
+        test: Stream,
+        validation: Stream,
+        longest: int | None = None,
+    ) -> None:
+        self.config, self.data = config, data
+        self.start = SmallStart(
+            lambda: named_or_trained(config.tokenizer, whole_text, config.vocabulary, config.cache),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, max(self._lengths().values())),
+            rows=lambda tokenizer, seed: data.training(tokenizer),
+            training=config.start.training(),
+        )
+        self.measures = WindowLikelihood(test, validation, config)
+        texts, size = config.generation.texts(), config.generation.batch_size
+        if texts is not None:
+            self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The model's positions must hold a window, a block and a text after its prompt; the test text a window."""
+        expect_positions(model_config, self._lengths())
+        self.measures.test_windows(tokenizer)
+        if self.writes is not None:
+            self._prompts(tokenizer)
+
+    def _lengths(self) -> dict[str, int]:
+        # tokens that the model must be able to see at once, by setting
+        lengths = {"window": self.config.window, "block": self.config.block}
+        return lengths | (self._written_lengths() if self.config.generation.prompts else {})
+
+    @abstractmethod
+    def _written_lengths(self) -> dict[str, int]: ...
+
+    @abstractmethod
+    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]: ...
 
 
 # -- A summed likelihood as measured numbers with units and intervals.
@@ -90,10 +156,7 @@ class WindowLikelihood(Measures):
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
     """``nll``, ``bits_per_byte`` and, where it is a number, ``perplexity``.
 
-    Args:
-        total: The sum; intervals are over its blocks.
-        token: What a token is one of, for units: "target token".
-        text: What the bytes are of; None: the text itself.
+    Intervals are over the blocks of the sum. ``token`` and ``text``, what the bytes are of, are for the units.
     """
     of = "" if text is None else f" of {text}"
     values = {
@@ -110,12 +173,9 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
 
 
 def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:
-    """``mean_perplexity``, the mean of the perplexities of the blocks, where it is a number.
+    """``mean_perplexity``, the mean of the perplexities of the blocks, each one text, where it is a number.
 
-    Args:
-        total: The sum; each block is one text.
-        token: What a token is one of, for the unit.
-        texts: What the blocks are, for the unit: "articles".
+    ``token`` and ``texts`` are for the unit: "article token", "articles".
     """
     value = total.mean_perplexity()
     if not math.isfinite(value):
@@ -139,14 +199,8 @@ def block_rows(stream: Sequence[int], size: int, text: str, setting: str) -> Dat
     >>> block_rows([7, 1, 2, 3, 4], 2, "the training text", "task.block")["input_ids"][:]
     [[7, 1], [2, 3]]
 
-    Args:
-        stream: Tokens, a start token before each text.
-        size: Tokens of a block.
-        text: What the stream is, for the message.
-        setting: Name of the setting that holds ``size``.
-
     Raises:
-        ValueError: The stream is shorter than one block.
+        ValueError: The stream is shorter than one block; ``text`` is what it is, ``setting`` what holds the size.
     """
     from datasets import Dataset
 

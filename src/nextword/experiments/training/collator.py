@@ -1,4 +1,4 @@
-"""Sequences of different lengths become one padded batch."""
+"""Sequences of different lengths become one padded batch; auxiliary texts are read once before."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import TrainerCallback
 
-from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.conditioning.auxiliary_tokenizer import FILL
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
-
-# -- Auxiliary texts that a frozen encoder reads once before training, and not in every step.
 
 logger = logging.getLogger(__name__)
 
@@ -30,24 +27,12 @@ ROWS = 32
 Key = tuple[int, ...]
 
 
-class EncodedTexts:
-    """The encoder's states of texts, by the texts' ids.
-
-    Args:
-        states: Of each text, one state for each of its tokens.
-        encoder: Fingerprint of the encoder.
-    """
-
-    def __init__(self, states: dict[Key, Float[Tensor, "_ E"]], encoder: str) -> None:
-        self._states = states
-        self.encoder = encoder
-
-    def __len__(self) -> int:
-        return len(self._states)
+class EncodedTexts(dict[Key, Float[Tensor, "_ E"]]):
+    """A frozen encoder's states of texts, one for each token, by the texts' ids."""
 
     def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
         """The states of each text, or None where one of them was not encoded."""
-        states = [self._states.get(tuple(row.tolist())) for row in ids]
+        states = [self.get(tuple(row.tolist())) for row in ids]
         return [row for row in states if row is not None] if all(row is not None for row in states) else None
 
 
@@ -63,23 +48,17 @@ def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
     return sorted(texts, key=lambda text: (len(text), text))
 
 
-# -- Sequences of different lengths become one padded batch.
-
-
 def _column(dataset: Any) -> Iterable[Sequence[int]]:
     if hasattr(dataset, "select_columns"):
         return (row[COLUMN] for row in dataset.select_columns(COLUMN).with_format(None))
-    return (dataset[place][COLUMN] for place in range(len(dataset)))
+    return (dataset[number][COLUMN] for number in range(len(dataset)))
 
 
 @torch.no_grad()
 def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], None]) -> EncodedTexts | None:
-    """Encodes texts with a model's frozen encoder, always in the same batches, so that the digits are always the same.
+    """Encodes distinct texts with a model's frozen encoder, on the model's device.
 
-    Args:
-        model: A model with a conditioner, on the device that encodes.
-        texts: What ``distinct_texts`` gives.
-        progress: Called with the finished share.
+    The batches are always the same, so that the digits are.
 
     Returns:
         None where the states would take more than ``LIMIT``; the encoder then reads the texts of every batch.
@@ -90,30 +69,31 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
         logger.info("states of %d texts would take %.1f GiB; each batch is encoded anew", len(texts), needed / 2**30)
         return None
     model.eval()
-    states: dict[Key, Tensor] = {}
+    states = EncodedTexts()
     for begin in range(0, len(texts), ROWS):
         some = texts[begin : begin + ROWS]
         ids, mask = padded(some, FILL["aux_input_ids"])
         encoded = model.encode(ids.to(model.device), mask.to(model.device)).float().cpu()
-        states |= {text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)}
+        states.update({text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)})
         progress(min(1.0, (begin + ROWS) / len(texts)))
-    return EncodedTexts(states, fingerprint(model.auxiliary_encoder))
+    return states
+
+
+# -- Sequences of different lengths become one padded batch.
 
 
 @dataclass(frozen=True)
 class Auxiliary:
     """The auxiliary text's part of a batch, for models with a conditioner; other models never see these columns.
 
-    Args:
-        source: Whether to hand on the text in the decoder's tokens as well, for heads that copy from it.
-        encoded: The encoder's states of texts, handed on in place of their ids where all of a batch are there.
-
     >>> Auxiliary()([{"aux_input_ids": [5, 6]}, {"aux_input_ids": [7]}])["aux_attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
 
     source: bool = False
+    """Whether to hand on the text in the decoder's tokens as well, for heads that copy from it."""
     encoded: EncodedTexts | None = None
+    """The encoder's states of texts, handed on in index of their ids where all of a batch are there."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""
@@ -137,14 +117,6 @@ class Auxiliary:
 class RightPadding:
     """Pads on the right: ids with ``pad_id``, labels with -100, and a mask that is 0 there.
 
-    Args:
-        pad_id: Which id is without effect, because mask and labels leave these positions out.
-        aligned: Whether each label stands beside an input id, as for decoder-only models. The labels of encoder-decoder
-            models are a sequence of their own, padded to its own longest length T' in place of T.
-        without_logits: Put ``return_logits=False`` into the batch: our models then return a loss without
-            building (B,T,V).
-        auxiliary: Makes the auxiliary text's part of the batch; without it such columns are left out.
-
     >>> batch = RightPadding()([{"input_ids": [5, 6, 7], "labels": [-100, 6, 7]}, {"input_ids": [8], "labels": [8]}])
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["attention_mask"].tolist()
     ([[5, 6, 7], [8, 0, 0]], [[-100, 6, 7], [8, -100, -100]], [[1, 1, 1], [1, 0, 0]])
@@ -152,8 +124,12 @@ class RightPadding:
 
     pad_id: int = 0
     aligned: bool = True
+    """Whether each label stands beside an input id, as for decoder-only models. The labels of encoder-decoder models
+    are a sequence of their own, padded to its own longest length T' in index of T."""
     without_logits: bool = False
+    """Put ``return_logits=False`` into the batch: our models then return a loss without building (B,T,V)."""
     auxiliary: Auxiliary | None = None
+    """Makes the auxiliary text's part of the batch; without it such columns are left out."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """One batch of (B,T) tensors, T the longest length.
@@ -186,9 +162,6 @@ class EpochSetter(TrainerCallback):
 
     accelerate does so too, except in the rest of an epoch that a resumed training begins in the middle of: the rows
     would then be those of the first epoch. Worker processes are started when the epoch is read, so they know it.
-
-    Args:
-        dataset: Training data with ``set_epoch(epoch)``.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -200,11 +173,7 @@ class EpochSetter(TrainerCallback):
 
 
 class FixedDataset:
-    """Data whose ``set_epoch`` nobody sees: accelerate would otherwise tell validation data how often it was read.
-
-    Args:
-        dataset: Data with ``column_names``, ``__len__`` and ``__getitem__``.
-    """
+    """Data whose ``set_epoch`` nobody sees: accelerate would otherwise tell validation data how often it was read."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -213,5 +182,5 @@ class FixedDataset:
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitem__(self, place: int) -> Any:
-        return self._dataset[place]
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset[index]

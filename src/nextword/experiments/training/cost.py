@@ -151,7 +151,7 @@ def _living_bytes(model: torch.nn.Module, optimizer: Any) -> int:
 
 
 def _peak_bytes(recorded: profile) -> int:
-    """Highest running sum over allocations (positive) and releases (negative) in the order in which they happened."""
+    # highest running sum over allocations (positive) and releases (negative) in the order in which they happened
     results: Any = recorded.profiler.kineto_results if recorded.profiler is not None else None
     events = [event for event in results.events() if event.name() == MEMORY_EVENT_NAME] if results is not None else []
     living = peak = 0
@@ -163,7 +163,7 @@ def _peak_bytes(recorded: profile) -> int:
 
 @contextlib.contextmanager
 def _stderr_silenced() -> Iterator[None]:
-    """The profiler's C++ side announces itself on file descriptor 2, in the middle of the user's progress bar."""
+    # the profiler's C++ side announces itself on file descriptor 2, in the middle of the user's progress bar
     sys.stderr.flush()
     stderr = os.dup(2)
     try:

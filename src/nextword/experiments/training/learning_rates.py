@@ -1,4 +1,4 @@
-"""Learning rates of their own for parts of a model."""
+"""``transformers.Trainer`` with learning rates of their own for parts of a model."""
 
 from __future__ import annotations
 
@@ -70,12 +70,8 @@ HARSH = 1e-3
 
 
 def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
-    """What is to be said of learning rates that are too high for pretrained weights: a line, or nothing.
-
-    Args:
-        settings: Of the training.
-        groups: Those that it trains. Low-rank adapters are new parameters, and may have more, as NEW may.
-    """
+    """What is to be said of rates that are too high for the pretrained weights of these groups: a line, or none."""
+    # low-rank adapters are new parameters too
     old = [name for name in groups if name not in NEW and not (name == REST and settings.lora is not None)]
     highest = max((settings.learning_rates.get(name, settings.learning_rate) for name in old), default=0.0)
     if highest <= HARSH:
@@ -87,13 +83,7 @@ def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
 
 
 class GroupedTrainer(Trainer):
-    """``transformers.Trainer`` with learning rates for some groups; the others have ``args.learning_rate``.
-
-    Args:
-        rates: Learning rates by group.
-        *args: As in Trainer.
-        **kwargs: As in Trainer.
-    """
+    """``transformers.Trainer`` with learning rates for some groups; the others have ``args.learning_rate``."""
 
     def __init__(self, rates: Mapping[str, float], *args: Any, **kwargs: Any) -> None:
         self._rates = dict(rates)
@@ -109,11 +99,6 @@ class GroupedTrainer(Trainer):
             optimizer.param_groups = [part for group in optimizer.param_groups for part in _split(group, rate_of)]
         return optimizer
 
-    @property
-    def _shares_vocabulary(self) -> bool:
-        model: Any = self.model
-        return vocabulary_mesh(model.get_output_embeddings()) is not None
-
     def create_accelerator_and_postprocess(self) -> None:
         """Trainer's own, and FSDP on a CPU too: accelerate leaves it out there without a word.
 
@@ -125,10 +110,10 @@ class GroupedTrainer(Trainer):
 
         super().create_accelerator_and_postprocess()
         state: Any = self.accelerator.state
-        if self._shares_vocabulary:
+        model: Any = self.model
+        if vocabulary_mesh(model.get_output_embeddings()) is not None:
             state.parallelism_config = ParallelismConfig(tp_size=self.args.world_size)
             state.device_mesh = state.parallelism_config.build_device_mesh(self.args.device.type)
-            model: Any = self.model
             model._tp_size = self.args.world_size  # accelerate asks for it, and leaves such a model as it is
         if self.args.fsdp and state.distributed_type == DistributedType.MULTI_CPU:
             state.distributed_type = DistributedType.FSDP

@@ -66,8 +66,7 @@ class LastStepLogger(TrainerCallback):
 class BestCheckpoint(TrainerCallback):
     """Makes each lower validation loss a checkpoint; Trainer remembers which was the lowest, and does not delete it.
 
-    Args:
-        folder: Where the checkpoints lie now; it may have moved since the last interruption.
+    The folder in which checkpoints lie may have moved since the last interruption.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -116,9 +115,6 @@ class EarlyStopping(StatefulCallback):
         """Ends a training that goes on from the checkpoint of its end."""
         if self.waited >= self._patience:
             control.should_training_stop = True
-
-
-# -- What a finished training says about itself: loss curves and cost.
 
 
 class TrainingOutcome(Record):

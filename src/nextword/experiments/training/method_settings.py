@@ -40,24 +40,17 @@ class MethodSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, text: Any) -> Any:
-        if not isinstance(text, str):
-            return text
-        return table_of_method(text)
+        return table_of_method(text) if isinstance(text, str) else text
 
     def expect_known_names(self) -> None:
         """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
-        from nextword.conditioning import parse_conditioner
-        from nextword.heads import parse_head
-        from nextword.objectives import parse_objective
-
-        parse_head(self.head)
-        parse_objective(self.objective)
-        if self.conditioner is not None:
-            parse_conditioner(self.conditioner)
+        for kind in SHORT_FORM:
+            if (part := getattr(self, kind)) is not None:
+                _grammar(kind).parse(part)
 
     @property
     def spec(self) -> str:
-        """The head in short: ``in_short``."""
+        """The head ``in_short``."""
         return in_short("head", self.head)
 
     @property
@@ -74,11 +67,8 @@ class MethodSettings(Settings):
 def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
     """A part as text as it is given; of a table, what a spec says without names (``histalign:paper``).
 
-    Comparisons call their tables and folders so. A table may have settings that are not said here.
-
-    Args:
-        kind: One of ``SHORT_FORM``.
-        part: Its spec, or its settings as a table.
+    Comparisons call their tables and folders so. A table may have settings that are not said here. ``kind`` is one of
+    ``SHORT_FORM``.
     """
     if isinstance(part, str):
         return part
@@ -119,9 +109,7 @@ def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
     For ``nextword.settings.overrides.overridden``, so that ``objective.alpha=0.5`` changes ``objective = "histalign"``,
     and ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
 
-    Args:
-        path: The keys that lead to the text; the last says what it is.
-        text: What stands there.
+    ``path`` are the keys that lead to the text; the last says what it is.
 
     Raises:
         ValueError: A spec that cannot be read.

@@ -103,7 +103,7 @@ def _train(
     encoded: EncodedTexts | None,
     progress: Callable[[float], None] | TrainerCallback | None,
 ) -> TrainingOutcome:
-    """In each process alike."""
+    # in each process alike
     collator = batch_collator(model, encoded)
     _check_data(dataset, settings, validation, collator)
     clock, memory = StepClock(), PeakMemory()
@@ -118,13 +118,15 @@ def _train(
             shard(model)
         elif settings.shard_vocabulary:
             share_vocabulary(model)
-        trainer = _kind_of(settings)(
+        kind = ConsecutiveTrainer if settings.consecutive else Bm25BatchTrainer if settings.alike else GroupedTrainer
+        watched = FixedDataset(validation) if hasattr(validation, "set_epoch") else validation
+        trainer = kind(
             settings.learning_rates,
             model=model,
             args=trainer_arguments(settings, seed, folder),
             data_collator=collator,
             train_dataset=dataset,
-            eval_dataset=_without_epochs(validation) if settings.evaluate_every else None,
+            eval_dataset=watched if settings.evaluate_every else None,
             callbacks=[clock, memory, LastStepLogger(), *_callbacks_for(dataset, settings, folder, progress)],
         )
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
@@ -151,14 +153,8 @@ def _train(
     )
 
 
-def _kind_of(settings: TrainingSettings) -> type[GroupedTrainer]:
-    if settings.consecutive:
-        return ConsecutiveTrainer
-    return Bm25BatchTrainer if settings.alike else GroupedTrainer
-
-
 def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> int | None:
-    """Trains to the end, from the last checkpoint on; the step of the best weights, where they are chosen."""
+    # to the end, from the last checkpoint on; gives the step of the best weights, where they are chosen
     checkpoint = last_complete_checkpoint(folder) if settings.checkpoint_every else None
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
@@ -171,7 +167,7 @@ def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> i
 
 @contextlib.contextmanager
 def _use_cache_kept(config: Any) -> Iterator[None]:
-    """Trainer sets ``use_cache`` of a model's configuration and leaves it so; afterwards it is as it was."""
+    # Trainer sets it in a model's configuration and leaves it so
     before = dict(vars(config))
     try:
         yield
@@ -185,7 +181,6 @@ def _use_cache_kept(config: Any) -> Iterator[None]:
 def _callbacks_for(
     dataset: Any, settings: TrainingSettings, folder: Path, progress: Callable[[float], None] | TrainerCallback | None
 ) -> list[TrainerCallback]:
-    """Those that not every training has."""
     callbacks: list[TrainerCallback] = [EpochSetter(dataset)] if hasattr(dataset, "set_epoch") else []
     if settings.keep_best:
         callbacks.append(BestCheckpoint(folder))
@@ -197,13 +192,10 @@ def _callbacks_for(
 
 
 class _StepProgress(TrainerCallback):
-    """Passes on the share of steps that are done, from 0 to 1."""
-
     def __init__(self, progress: Callable[[float], None]) -> None:
         self._progress = progress
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """One more step is done."""
         self._progress(state.global_step / state.max_steps)
 
 
@@ -220,36 +212,18 @@ def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, colla
         raise ValueError("evaluate_every: needs validation data, and none is given; leave it out, or give some")
 
 
-def _without_epochs(validation: Any) -> Any:
-    return FixedDataset(validation) if hasattr(validation, "set_epoch") else validation
-
-
 def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
     """The losses of one kind (``loss``, ``eval_loss``) in what Trainer has logged."""
     return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
 
 
 def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
-    """What makes rows of a task's data one batch for this model.
-
-    Args:
-        model: As in ``train``.
-        encoded: As there.
-    """
+    """What makes rows of a task's data one batch for this model; arguments as in ``train``."""
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
     return RightPadding(
-        _pad_id(model),
+        getattr(model.config.get_text_config(decoder=True), "pad_token_id", None) or 0,
         aligned=not architecture_of(model.config).has_encoder,
-        without_logits=_can_leave_logits_out(model),
+        without_logits="return_logits" in inspect.signature(model.forward).parameters,
         auxiliary=Auxiliary(source=head.reads_source, encoded=encoded) if conditioned else None,
     )
-
-
-def _pad_id(model: PreTrainedModel) -> int:
-    pad = getattr(model.config.get_text_config(decoder=True), "pad_token_id", None)
-    return int(pad) if pad is not None else 0
-
-
-def _can_leave_logits_out(model: PreTrainedModel) -> bool:
-    return "return_logits" in inspect.signature(model.forward).parameters

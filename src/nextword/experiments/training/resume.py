@@ -7,6 +7,7 @@ import logging
 import re
 import shutil
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,8 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from nextword.experiments.training.settings import TrainingSettings
-from nextword.results.records import Record
+from nextword.results.records import LOCK_FILES, Record
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,7 +50,20 @@ class TrainingIdentity(Record):
     @classmethod
     def of(cls, model: PreTrainedModel, settings: TrainingSettings, seed: int) -> TrainingIdentity:
         """That of a training that is about to begin."""
-        return cls(seed=seed, settings=settings, model=_model_facts(model))
+        shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+        head, objective, conditioner = (
+            getattr(model.config, one, None) for one in ("head", "objective", "conditioner")
+        )
+        facts: dict[str, JsonValue] = {
+            "class": type(model).__name__,
+            "head": _without_paths(head),
+            "objective": _without_paths(objective),
+            "parameters": len(shapes),
+            "first": next(iter(shapes), ""),
+        }
+        return cls(
+            seed=seed, settings=settings, model=facts | ({"conditioner": str(conditioner)} if conditioner else {})
+        )
 
 
 class StatefulCallback(TrainerCallback, ExportableState):
@@ -73,6 +88,24 @@ class StatefulCallback(TrainerCallback, ExportableState):
                 setattr(self, name, value)
 
 
+def expect_free_or_own(folder: Path, manifest: Path, kind: str, differences: Callable[[], Sequence[str]]) -> None:
+    """Raises ValueError where a folder holds other files, or belongs to another "training"; writes nothing.
+
+    ``manifest`` is the file in it that says what it was begun for, ``differences`` says what differs from that.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; {named('out')} names a folder")
+    if not manifest.exists():
+        if folder.is_dir() and any(file.name not in LOCK_FILES for file in folder.iterdir()):
+            raise ValueError(f"{folder} is not empty and holds no {kind}; choose another folder ({named('out')})")
+    elif different := differences():
+        raise ValueError(
+            f"{folder} belongs to another {kind}:\n"
+            + "\n".join(f"  {line}" for line in different)
+            + f"\nChoose another folder ({named('out')}), or delete this one to start over."
+        )
+
+
 def claim_folder(folder: Path, identity: TrainingIdentity) -> None:
     """Makes a folder this training's own.
 
@@ -88,35 +121,19 @@ def claim_folder(folder: Path, identity: TrainingIdentity) -> None:
     except ValueError:
         earlier = None
     if earlier != identity:
+        difference = f"{IDENTITY} cannot be read"
+        if earlier is not None:
+            before, now = earlier.model_dump(), identity.model_dump()
+            before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
+            other = [key for key in now if before.get(key) != now[key]]
+            difference = ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in other)
         raise ValueError(
-            f"{folder} holds a training with other settings ({_difference(earlier, identity)}); "
-            "delete it or choose another folder"
+            f"{folder} holds a training with other settings ({difference}); delete it or choose another folder"
         )
 
 
-def _difference(earlier: TrainingIdentity | None, identity: TrainingIdentity) -> str:
-    if earlier is None:
-        return f"{IDENTITY} cannot be read"
-    before, now = earlier.model_dump(), identity.model_dump()
-    before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
-    return ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in now if before.get(key) != now[key])
-
-
-def _model_facts(model: PreTrainedModel) -> dict[str, JsonValue]:
-    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
-    head, objective, conditioner = (getattr(model.config, part, None) for part in ("head", "objective", "conditioner"))
-    return {
-        "class": type(model).__name__,
-        "head": _without_paths(head),
-        "objective": _without_paths(objective),
-        "parameters": len(shapes),
-        "first": next(iter(shapes), ""),
-        **({"conditioner": str(conditioner)} if conditioner else {}),
-    }
-
-
 def _without_paths(settings: Any) -> str:
-    """Settings as text; a counts file may have moved with its folder, and what it says is in the weights' shapes."""
+    # a counts file may have moved with its folder, and what it says is in the weights' shapes
     if isinstance(settings, dict):
         settings = {key: value for key, value in settings.items() if key != "counts"}
     return str(settings)

@@ -1,30 +1,22 @@
-"""TRIME's long-term memory in training: rows in the order of the text, and a memory that goes from step to step."""
+"""Trainings whose head looks back beyond its window: at former steps (TRIME), or at similar rows of its batch."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch.utils.data import Sampler
 
 from nextword.experiments.training.learning_rates import GroupedTrainer
 from nextword.model.head_cache.kv_cache import LongMemory
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime import processes
 
-# -- What trainings share in which rows of a batch see one another.
-
 
 class RememberingTrainer(GroupedTrainer):
     """Trainer for a head that looks back beyond its window, in one process. A concrete one names its setting.
-
-    Args:
-        rates: As in ``GroupedTrainer``.
-        *args: As in Trainer.
-        **kwargs: As in Trainer.
 
     Raises:
         ValueError: The model's head looks back over its window alone, or several processes train.
@@ -56,25 +48,14 @@ MEMORY = "memory.pt"
 """File of a checkpoint with what is remembered."""
 
 
-class ConsecutiveRows(Sampler[int]):
+def consecutive_rows(count: int, seed: int) -> list[int]:
     """All rows in order, round and round, from one that the seed chooses.
 
-    >>> list(ConsecutiveRows(5, seed=1))
+    >>> consecutive_rows(5, seed=1)
     [1, 2, 3, 4, 0]
-
-    Args:
-        count: Rows of the data.
-        seed: Chooses the first.
     """
-
-    def __init__(self, count: int, seed: int) -> None:
-        self._count, self._first = count, random.Random(seed).randrange(count)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[int]:
-        return ((self._first + number) % self._count for number in range(self._count))
+    first = random.Random(seed).randrange(count)
+    return [(first + number) % count for number in range(count)]
 
 
 class ConsecutiveTrainer(RememberingTrainer):
@@ -93,9 +74,9 @@ class ConsecutiveTrainer(RememberingTrainer):
         config = ours.config.get_text_config(decoder=True)
         self._memory = LongMemory(config.eos_token_id if config.bos_token_id is None else config.bos_token_id)
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> ConsecutiveRows:
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
-        return ConsecutiveRows(len(rows), self.args.seed)
+        return consecutive_rows(len(rows), self.args.seed)  # a DataLoader takes a list for a sampler
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Trainer's own, with what is remembered."""
@@ -125,9 +106,10 @@ class Bm25BatchTrainer(RememberingTrainer):
 
     setting = "alike"
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> AlikeRows:
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         rows: Any = self.train_dataset if train_dataset is None else train_dataset
-        return AlikeRows(rows, self.args.train_batch_size, self.args.seed)
+        ids = [rows[number]["input_ids"] for number in range(len(rows))]
+        return similar_rows(ids, self.args.train_batch_size, self.args.seed)
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Trainer's own, with a memory of this batch."""
@@ -141,22 +123,17 @@ NEIGHBOURS = 20
 """Of each row, those that may follow it."""
 
 
-def alike_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
+def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
     """All rows, each once, so that every ``batch_size`` of them are neighbours.
 
     Each row is followed by the most similar of its 20 nearest that is not taken yet, or, where all are, by one that is
     drawn. The chain is cut into batches, and these are shuffled; one that is not full comes last.
 
-    Args:
-        rows: Token ids.
-        batch_size: Rows of a batch.
-        seed: Draws, and shuffles the batches.
-
     Raises:
         ValueError: The package bm25s is missing.
 
     Examples:
-        >>> alike_rows([[1, 2, 3], [7, 8, 9], [2, 3, 4], [8, 9, 7]], batch_size=2, seed=0)  # doctest: +SKIP
+        >>> similar_rows([[1, 2, 3], [7, 8, 9], [2, 3, 4], [8, 9, 7]], batch_size=2, seed=0)  # doctest: +SKIP
         [1, 3, 0, 2]
     """
     nearest = _nearest(rows)
@@ -178,7 +155,6 @@ def alike_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> lis
 
 
 def _nearest(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Of each row the most similar others, the nearest first."""
     if extras.missing(["bm25s"]):
         raise ValueError(f"training.alike: needs the package bm25s, not installed here ({extras.install('bm25')})")
     import bm25s
@@ -188,22 +164,3 @@ def _nearest(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     index.index(words, show_progress=False)
     found = index.retrieve(words, k=min(NEIGHBOURS + 1, len(rows)), show_progress=False).documents
     return [[int(one) for one in near if one != number] for number, near in enumerate(found)]
-
-
-class AlikeRows(Sampler[int]):
-    """The order of ``alike_rows``, the same in every epoch.
-
-    Args:
-        rows: Data with ``input_ids``.
-        batch_size: Rows of a batch.
-        seed: Draws, and shuffles the batches.
-    """
-
-    def __init__(self, rows: Sequence[dict[str, Sequence[int]]], batch_size: int, seed: int) -> None:
-        self._order = alike_rows([rows[number]["input_ids"] for number in range(len(rows))], batch_size, seed)
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._order)

@@ -113,16 +113,13 @@ class TrainingSettings(Settings):
     def _one_length(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError(f"must have either steps or epochs (steps={self.steps}, epochs={self.epochs} given)")
-        if self.consecutive and self.alike:
-            raise ValueError("give either consecutive or alike, not both")
-        if self.warmup_steps and self.warmup_ratio:
-            raise ValueError("give either warmup_steps or warmup_ratio, not both")
+        for one, other in (("consecutive", "alike"), WARMUPS, ("bf16", "fp16")):
+            if getattr(self, one) and getattr(self, other):
+                raise ValueError(f"give either {one} or {other}, not both")
         return self
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.bf16 and self.fp16:
-            raise ValueError("give either bf16 or fp16, not both")
         if self.fp16 and self.weights == "bfloat16":
             raise ValueError("fp16: its scaled loss needs weights in float32; leave out fp16 or weights")
         for name in ("keep_best", "patience"):
@@ -167,11 +164,9 @@ class FineTuning(Settings):
     """Share of the steps over which the rates rise from 0."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults of a training that begins from a pretrained model.
+        """The defaults of a training that begins from a pretrained model, over those of the task for a small one.
 
-        Args:
-            defaults: Those of the task, for a small model.
-            given: What is asked for. A ``learning_rate`` in it is that of new parameters and adapters too.
+        A ``learning_rate`` that is given is that of new parameters and adapters too.
         """
         rates = {"head": self.new_parameters, "conditioner": self.new_parameters}
         if given.get("lora"):
@@ -202,12 +197,5 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The settings that ``defaults`` and, before them, ``overrides`` ask for: ``overlaid``.
-
-    >>> merged({"epochs": 3.0, "batch_size": 8}, {"steps": 20}, "training").epochs is None
-    True
-
-    Raises:
-        ValueError: An unknown or wrong setting, named as ``where.key``.
-    """
+    """The defaults, ``overlaid`` with the overrides; ValueError for a wrong setting, named as ``where.key``."""
     return validated(TrainingSettings, overlaid(defaults, overrides), where)

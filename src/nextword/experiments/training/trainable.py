@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,44 +28,32 @@ def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> 
     Raises:
         ValueError: The settings ask for what the model cannot give.
     """
-    with (
-        _frozen(_outside_the_head(model) if settings.trains == "head" else []),
-        _frozen(_output_embeddings(model) if settings.freeze_output_embeddings else []),
-        lora_adapters(model, settings.lora, seed),
-    ):
-        yield
-
-
-@contextlib.contextmanager
-def _frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    """Leaves these parameters untrained inside the ``with`` block."""
-    stopped = [parameter for parameter in parameters if parameter.requires_grad]
+    stopped = [parameter for parameter in _left_alone(model, settings) if parameter.requires_grad]
     for parameter in stopped:
         parameter.requires_grad_(False)
     try:
-        yield
+        with lora_adapters(model, settings.lora, seed):
+            yield
     finally:
         for parameter in stopped:
             parameter.requires_grad_(True)
 
 
-def _output_embeddings(model: PreTrainedModel) -> list[nn.Parameter]:
-    """The output embeddings and what is tied to them."""
-    output: nn.Module | None = model.get_output_embeddings()
-    if output is None:
-        raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
-    return list(output.parameters())
-
-
-def _outside_the_head(model: PreTrainedModel) -> list[nn.Parameter]:
-    """All parameters but those that the head has for itself."""
-    groups = parameter_groups(model)
-    if "head" not in groups:
-        raise ValueError(
-            "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
-            'train "all", or choose another head'
-        )
-    return [parameter for name, group in groups.items() if name != "head" for parameter in group]
+def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.Parameter]:
+    if settings.trains == "head":
+        groups = parameter_groups(model)
+        if "head" not in groups:
+            raise ValueError(
+                "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
+                'train "all", or choose another head'
+            )
+        return [parameter for name, group in groups.items() if name != "head" for parameter in group]
+    if settings.freeze_output_embeddings:
+        output: nn.Module | None = model.get_output_embeddings()
+        if output is None:
+            raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
+        return list(output.parameters())  # which may be tied to others
+    return []
 
 
 def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
@@ -165,16 +153,12 @@ def expect_peft() -> None:
 
 @contextlib.contextmanager
 def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
-    """Gives the backbone adapters inside the ``with`` block and freezes the rest of it.
+    """Gives the backbone adapters inside the ``with`` block and freezes the rest of it; None gives it none.
 
     What is no part of the backbone is trained as before: head, conditioner, and an auxiliary encoder where it was. So
     are output embeddings that are tied to nothing. At the end the adapters are merged and gone: the model is a plain
-    one again, and what could be trained before can be trained.
-
-    Args:
-        model: A model of ours, or a plain one of transformers, which is its own backbone.
-        settings: None gives it none.
-        seed: Of the adapters' random half; their other half is zero, so that they change nothing at first.
+    one again, and what could be trained before can be trained. ``seed`` is that of the adapters' random half; their
+    other half is zero, so that they change nothing at first.
 
     Raises:
         ValueError: peft is not installed, or no layer has such a name, or one does that must not be adapted.
@@ -189,8 +173,11 @@ def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: i
     try:
         adapters = _injected(backbone, settings)
         try:
-            for parameter in _own_output_layer(backbone):
-                parameter.requires_grad_(parameter in set(trained))
+            output, inputs = backbone.get_output_embeddings(), backbone.get_input_embeddings()
+            tied = set() if inputs is None else set(inputs.parameters())
+            for parameter in () if output is None else output.parameters():
+                if parameter not in tied:
+                    parameter.requires_grad_(parameter in set(trained))
             yield
         except BaseException:
             adapters.unload()
@@ -222,10 +209,3 @@ def _injected(backbone: Any, settings: LoraSettings) -> Any:
         adapters.unload()
         raise ValueError("training.lora.targets: input and output embeddings take no adapter; leave them out")
     return adapters
-
-
-def _own_output_layer(backbone: Any) -> list[nn.Parameter]:
-    """Parameters of the output embeddings that are not those of the input embeddings."""
-    output, inputs = backbone.get_output_embeddings(), backbone.get_input_embeddings()
-    tied = set(inputs.parameters()) if inputs is not None else set()
-    return [parameter for parameter in output.parameters() if parameter not in tied] if output is not None else []

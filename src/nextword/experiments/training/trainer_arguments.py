@@ -17,9 +17,6 @@ from nextword.runtime import processes
 from nextword.runtime.optional_libraries import install, missing
 from nextword.settings.registry import did_you_mean
 
-_FSDP = {"auto_wrap_policy": "NO_WRAP", "state_dict_type": "SHARDED_STATE_DICT"}
-"""For a model that ``shard`` has spread already: every process writes its share of a checkpoint."""
-
 
 def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
     """The arguments of one training, whose checkpoints lie in ``folder``."""
@@ -31,7 +28,9 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
     if settings.keep_best:
         further |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
     if settings.fsdp:
-        further |= {"fsdp": True, "fsdp_config": dict(_FSDP)}
+        # the model is spread already, by ``shard``; every process writes its share of a checkpoint
+        sharded = {"auto_wrap_policy": "NO_WRAP", "state_dict_type": "SHARDED_STATE_DICT"}
+        further |= {"fsdp": True, "fsdp_config": sharded}
     return TrainingArguments(
         **further,
         output_dir=str(folder),

@@ -35,9 +35,7 @@ def test_ray_beside_torchrun_is_refused(monkeypatch):
 
 def test_a_run_computes_with_as_many_threads_as_it_has_cores(tmp_path):
     config = configured({"task": {"name": "counting"}, "methods": ["softmax"], "threads": 2})
-    setting = Setting(
-        config, build_task(config), ComparisonFolder(tmp_path), None, None, StageReporter(SilentWatcher())
-    )
+    setting = Setting(config, build_task(config), ComparisonFolder(tmp_path), None, StageReporter(SilentWatcher()))
     assert ray_engine._work(setting, Resources(cpus=1)).threads == 1
 
 

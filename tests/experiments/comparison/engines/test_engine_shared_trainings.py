@@ -21,7 +21,7 @@ SEARCHED = {"head": "cache", "label": "searched", "search": {"training.learning_
 def setting_of(folder, *methods, seeds=(0, 1)):
     config = configured({"task": {"name": "counting"}, "methods": list(methods), "seeds": list(seeds)})
     silent = StageReporter(SilentWatcher())
-    return Setting(config, build_task(config), ComparisonFolder(folder), None, None, silent)
+    return Setting(config, build_task(config), ComparisonFolder(folder), None, silent)
 
 
 def runs_of(setting):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,23 +26,14 @@ Outcome = RunRecord | FailedRun
 
 @dataclass(frozen=True)
 class Resources:
-    """What each run takes of a machine; None leaves it to the engine.
-
-    Attributes:
-        cpus: Processor cores.
-        gpus: GPUs; a fraction lets runs share one.
-    """
+    """Cores and GPUs that each run takes, where a fraction lets runs share one; None leaves it to the engine."""
 
     cpus: int | None = None
     gpus: float | None = None
 
 
 class Engine(ABC):
-    """Carries out runs, in which order and where it likes.
-
-    Args:
-        resources: What each run takes.
-    """
+    """Carries out runs, in which order and where it likes."""
 
     def __init__(self, resources: Resources | None = None) -> None:
         self.resources = resources or Resources()
@@ -106,23 +97,14 @@ def attempted(run: Run, setting: Setting) -> Outcome:
         return failed(run, setting, problem)
 
 
-def failed(run: Run, setting: Setting, problem: Exception) -> Outcome:
-    """The record of a run that ended with ``problem``, with what its search has chosen.
-
-    Raises:
-        OSError: As ``attempted``.
-    """
-    return failure(Run(settled(run.method, setting.folder), run.seed), setting, problem)
-
-
 # -- What becomes of a run that fails: a record that says why, while the others go on.
 
 LONGEST_REASON = 300
 """Characters of an error that a record shows; the file with the traceback has all of it."""
 
 
-def failure(run: Run, setting: Setting, problem: Exception) -> FailedRun:
-    """The record of a run that ended with ``problem``.
+def failed(run: Run, setting: Setting, problem: Exception) -> FailedRun:
+    """The record of a run that ended with ``problem``, with what its search has chosen.
 
     What diverged is deleted, so that the next attempt does not go on from weights that are as good as lost. Any other
     training keeps its checkpoints.
@@ -132,19 +114,21 @@ def failure(run: Run, setting: Setting, problem: Exception) -> FailedRun:
     """
     if isinstance(problem, OSError) or full_disk(problem) is not None:
         raise problem
-    method, place = run.method, setting.folder
+    folder = setting.folder
+    run = Run(settled(run.method, folder), run.seed)
+    method = run.method
     if isinstance(problem, DivergedError):
-        for stage in place.stages(method, run.seed):
-            if place.trained_outcome(stage) is None:
-                place.drop_model(stage)
-    file = None if isinstance(problem, ValueError) else place.run(method, run.seed) / "failure.txt"
+        for stage in folder.stages(method, run.seed):
+            if folder.trained_outcome(stage) is None:
+                folder.drop_model(stage)
+    file = None if isinstance(problem, ValueError) else folder.run(method, run.seed) / "failure.txt"
     if file is not None:
         write_atomically(file, "".join(traceback.format_exception(problem)))
     _release(problem)
     return FailedRun(
         **run.recorded(),
         reason=_reason(problem),
-        traceback=place.relative(file) if file is not None else None,
+        traceback=folder.relative(file) if file is not None else None,
     )
 
 
@@ -155,17 +139,13 @@ def _reason(problem: Exception) -> str:
 
 
 def _release(problem: BaseException) -> None:
-    """Frees what the run held: its model is alive as long as the frames of the traceback are."""
-    for one in _chain(problem):
+    # what the run held: its model is alive as long as the frames of the traceback are
+    one: BaseException | None = problem
+    while one is not None:
         traceback.clear_frames(one.__traceback__)
+        one = one.__cause__ or one.__context__
     gc.collect()
     torch.cuda.empty_cache()
-
-
-def _chain(problem: BaseException | None) -> Iterator[BaseException]:
-    while problem is not None:
-        yield problem
-        problem = problem.__cause__ or problem.__context__
 
 
 # -- Which runs may be at work at the same time: those that do not need the same training while it is made.
@@ -176,15 +156,12 @@ def _chain(problem: BaseException | None) -> Iterator[BaseException]:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run reads and writes that other runs may need too.
-
-    Attributes:
-        places: Folders of its trainings; of all that its search may try until that is done, and the search's file.
-        searching: Whether its search is not done. It deletes trainings that lost.
-    """
+    """What a run reads and writes that other runs may need too."""
 
     places: frozenset[Path]
+    """Folders of its trainings; of all that its search may try until that is done, and the search's file."""
     searching: bool
+    """Whether its search is not done. It deletes trainings that lost."""
 
 
 def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
@@ -202,11 +179,6 @@ def startable(waiting: Sequence[Run], running: Iterable[Run], setting: Setting) 
 
     A run waits for those at work, and for those that wait before it, as long as they share a training that is not
     finished, or a search.
-
-    Args:
-        waiting: Runs that have not begun, in their order.
-        running: Runs at work.
-        setting: Of all of them.
     """
     before = [needs(run, setting.config, setting.folder) for run in running]
     free = []

@@ -27,7 +27,6 @@ from nextword.experiments.comparison.engines.engine import (
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
-from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import disk_full_explained, locked
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime import processes
@@ -100,14 +99,12 @@ class RayEngine(Engine):
             ray.kill(mailbox)
 
     def _taken(self, config: CompareConfig, ray: Any) -> Resources:
-        """What each run takes, where nothing else was asked for."""
         cpus = self.resources.cpus or config.threads or 1
         gpus = self.resources.gpus
         return Resources(cpus, min(1.0, ray.cluster_resources().get("GPU", 0.0)) if gpus is None else gpus)
 
 
 def _started() -> Any:
-    """The library, connected."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody asked for a message to its makers
     import ray
 
@@ -119,7 +116,6 @@ def _started() -> Any:
 def _work(setting: Setting, taken: Resources) -> Work:
     return Work(
         config=setting.config,
-        settings=setting.settings,
         start=setting.start,
         folder=setting.folder.path,
         directory=Path.cwd(),
@@ -141,7 +137,7 @@ def _outcome(ray: Any, reference: Any, run: Run, setting: Setting, deliveries: D
 
 
 def _end(ray: Any, references: list[Any]) -> None:
-    """Ends tasks at once, as a killed process would end, and waits until they are gone: the folder is free then."""
+    # at once, as a killed process would end, and waits until they are gone: the folder is free then
     for reference in references:
         ray.cancel(reference, force=True)
     if references:
@@ -159,13 +155,7 @@ _PREDECESSOR = 60.0
 
 @dataclass(frozen=True)
 class Message:
-    """What a watcher is told.
-
-    Attributes:
-        run: Name of the run.
-        event: Method of the watcher.
-        given: Its arguments.
-    """
+    """What a watcher is told of a run: a method of it, and its arguments."""
 
     run: str
     event: str
@@ -189,12 +179,7 @@ class Mailbox:
 
 
 class Deliveries:
-    """Takes messages out of a mailbox and tells them to a watcher.
-
-    Args:
-        mailbox: Handle of the actor.
-        progress: The watcher.
-    """
+    """Takes messages out of a mailbox, an actor, and tells them to a watcher."""
 
     def __init__(self, mailbox: Any, progress: ComparisonWatcher) -> None:
         self._mailbox, self._progress = mailbox, progress
@@ -218,10 +203,6 @@ class PostingWatcher(SilentWatcher):
     """Posts the stages of a run; what became of the run is its result.
 
     It never waits: Ray would lend the cores of a task that waits to the next one.
-
-    Args:
-        mailbox: Handle of the actor.
-        run: Whose stages they are.
     """
 
     def __init__(self, mailbox: Any, run: Run) -> None:
@@ -251,25 +232,16 @@ class PostingWatcher(SilentWatcher):
 
 @dataclass(frozen=True)
 class Work:
-    """What all tasks of a comparison are sent.
-
-    Attributes:
-        config: The comparison.
-        settings: Of the training.
-        start: The common start, which the main process has made.
-        folder: Of the comparison, as the main process calls it.
-        directory: Where the main process is; paths in the config begin there.
-        threads: CPU threads of each run.
-        modules: What ``--import`` names.
-    """
+    """What all tasks of a comparison are sent."""
 
     config: CompareConfig
-    settings: TrainingSettings
     start: CommonStart
     folder: Path
     directory: Path
+    """Where the main process is; paths in ``config`` begin there."""
     threads: int
     modules: tuple[str, ...]
+    """What ``--import`` names."""
 
 
 def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception, int]:
@@ -280,24 +252,26 @@ def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception
         Ray would wrap one that is raised into the text of its traceback.
     """
     watcher = PostingWatcher(mailbox, run)
-    return _outcome_of_task(work, run, StageReporter(watcher)), watcher.posted
-
-
-def _outcome_of_task(work: Work, run: Run, stages: StageReporter) -> Outcome | Exception:
     _settle_in(work)
     folder = ComparisonFolder(work.folder)
+    answer: Outcome | Exception
     try:
-        _expect_shared(folder)
+        if not (folder.start / "start.json").is_file():
+            raise ValueError(
+                f"{folder.path}: must lie on a disk that all machines of the Ray cluster see (it is not on "
+                f"{socket.gethostname()}); choose another folder ({named('out')})"
+            )
         command = f"{run.name}, a task of Ray"
         with disk_full_explained(folder.path), locked(folder.run(run.method, run.seed), command, wait=_PREDECESSOR):
-            setting = Setting(work.config, build_task(work.config), folder, work.start, work.settings, stages)
-            return attempted(run, setting)
+            task, stages = build_task(work.config), StageReporter(watcher)
+            answer = attempted(run, Setting(work.config, task, folder, work.start, stages))
     except (ValueError, OSError) as problem:
-        return problem
+        answer = problem
+    return answer, watcher.posted
 
 
 def _settle_in(work: Work) -> None:
-    """Makes this process like the main one."""
+    # makes this process like the main one
     import datasets
     from transformers.utils import logging
 
@@ -307,11 +281,3 @@ def _settle_in(work: Work) -> None:
         plugins.request(module)
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
-
-
-def _expect_shared(folder: ComparisonFolder) -> None:
-    if not (folder.start / "start.json").is_file():
-        raise ValueError(
-            f"{folder.path}: must lie on a disk that all machines of the Ray cluster see (it is not on "
-            f"{socket.gethostname()}); choose another folder ({named('out')})"
-        )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nextword.experiments.training.segments import alike_rows
+from nextword.experiments.training.segments import similar_rows
 from nextword.runtime import optional_libraries
 
 pytest.importorskip("bm25s")
@@ -47,14 +47,14 @@ def textbook(query: Sequence[int], row: Sequence[int], every: Sequence[Sequence[
 
 @pytest.mark.parametrize("batch_size", [2, 4, 7])
 def test_each_row_is_seen_once(batch_size: int) -> None:
-    order = alike_rows(rows(), batch_size, seed=3)
+    order = similar_rows(rows(), batch_size, seed=3)
     assert sorted(order) == list(range(TOPICS * EACH))
 
 
 def test_rows_of_a_batch_are_neighbours() -> None:
     """Each batch is of one topic, and a row is far more like the one before it than rows are that are drawn."""
     every, size = rows(), EACH
-    order = alike_rows(every, size, seed=1)
+    order = similar_rows(every, size, seed=1)
     of_one_topic = [len({topic_of(every[row]) for row in order[at : at + size]}) for at in range(0, len(order), size)]
     assert of_one_topic == [1] * TOPICS
     pairs = [(order[at], order[at + 1]) for at in range(len(order) - 1) if (at + 1) % size]
@@ -66,16 +66,16 @@ def test_rows_of_a_batch_are_neighbours() -> None:
 
 
 def test_the_seed_orders_the_batches_and_draws() -> None:
-    orders = [alike_rows(rows(), 4, seed) for seed in (0, 0, 1)]
+    orders = [similar_rows(rows(), 4, seed) for seed in (0, 0, 1)]
     assert orders[0] == orders[1] != orders[2]
 
 
 def test_one_row_and_equal_rows() -> None:
-    assert alike_rows([[1, 2]], 4, seed=0) == [0]
-    assert sorted(alike_rows([[1, 2]] * 30, 4, seed=0)) == list(range(30))
+    assert similar_rows([[1, 2]], 4, seed=0) == [0]
+    assert sorted(similar_rows([[1, 2]] * 30, 4, seed=0)) == list(range(30))
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optional_libraries, "missing", list)
     with pytest.raises(ValueError, match=r"training.alike: needs the package bm25s.*nextword\[bm25\]"):
-        alike_rows(rows(), 4, seed=0)
+        similar_rows(rows(), 4, seed=0)
