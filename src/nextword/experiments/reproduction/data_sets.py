@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -14,6 +15,11 @@ from nextword.settings.config import Settings, validated
 from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
+
+FOLDER = resources.files("nextword.experiments.reproduction")
+"""Where the TOML files lie that list experiments, data sets, models and GPUs."""
+
+Entry = TypeVar("Entry", bound=Settings)
 
 WHOLE = 0.9
 """Share of a file's usual size from which on nobody is asked whether it is whole; editions differ a little."""
@@ -35,10 +41,12 @@ class DataSet(Settings):
 @cache
 def known_data_sets() -> dict[str, DataSet]:
     """All data sets of the experiments, by the name of their folder."""
-    tables = parsed(
-        (resources.files("nextword.experiments.reproduction") / "data_sets.toml").read_bytes(), "data_sets.toml"
-    )
-    return {name: validated(DataSet, table) for name, table in tables.items()}
+    return packaged_entries(DataSet, FOLDER / "data_sets.toml")
+
+
+def packaged_entries(kind: type[Entry], file: Traversable) -> dict[str, Entry]:
+    """What a TOML file of the package lists, by name."""
+    return {name: validated(kind, table, name) for name, table in parsed(file.read_bytes(), file.name).items()}
 
 
 class DataFolder:

@@ -6,15 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.reproduction.paper import PaperTable
 from nextword.settings.config import Settings, validated
-from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Scale = Literal["small", "paper"]
-FILE = resources.files("nextword.experiments.reproduction") / "experiments.toml"
+FILE = FOLDER / "experiments.toml"
 """Where the experiments are written down."""
 
 SCALES: tuple[Scale, ...] = ("small", "paper")
@@ -69,8 +68,7 @@ class Experiment(Settings):
 @cache
 def known_experiments() -> dict[str, Experiment]:
     """All experiments by name."""
-    tables = parsed(FILE.read_bytes(), FILE.name)
-    return {name: validated(Experiment, table, name) for name, table in tables.items()}
+    return packaged_entries(Experiment, FILE)
 
 
 def find_experiment(name: str) -> Experiment:

@@ -51,8 +51,13 @@ def find_model(name: str | None, where: str, findings: Findings) -> None:
         findings.problems.append(f"{where}: {problem}")
         return
     if folder.is_dir():
-        if not _is_json(folder / "config.json"):
-            findings.problems.append(f"{folder / 'config.json'}: must be the configuration of a model; save it anew")
+        config = folder / "config.json"
+        try:
+            readable = isinstance(json.loads(config.read_text("utf-8")), dict)
+        except (OSError, ValueError):
+            readable = False
+        if not readable:
+            findings.problems.append(f"{config}: must be the configuration of a model; save it anew")
     elif name.startswith(("/", ".", "~")):
         findings.problems.append(f"{where}: must be a folder with a model ('{name}' given); there is none")
     elif not _is_downloaded(name):
@@ -80,7 +85,6 @@ def _find_pipeline(name: str, where: str, findings: Findings) -> None:
 
 
 def _find_parser(name: str | None, where: str, findings: Findings) -> None:
-    """A function that can be imported."""
     try:
         find_parser(name)
     except ValueError as problem:
@@ -91,13 +95,6 @@ NAMED: dict[str, Callable[[Any, str, Findings], None]] = {
     "model": find_model, "encoder": _find_encoder, "pipeline": _find_pipeline, "parser": _find_parser,
 }  # fmt: skip
 """Settings of metrics that name something, and what looks for it."""
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        return isinstance(json.loads(path.read_text("utf-8")), dict)
-    except (OSError, ValueError):
-        return False
 
 
 def is_here(name: str) -> bool:

@@ -103,17 +103,15 @@ def _model(
             head=parse_head(with_counts(head, counts)).unbuilt().model_dump(),
             objective=parse_objective(objective).model_dump(),
             conditioner=None if conditioner is None else conditioner.model_dump(),
-            auxiliary_encoder=None if reader is None else _identity(reader.config),
+            auxiliary_encoder=None
+            if reader is None
+            else {"name": "", "fingerprint": "", "config": reader.config.to_dict()},
         )
         model = kind(config, backbone=base, encoder=reader)
     if conditioner is not None and conditioner.trains == "downstream":
         model.to_empty(device="cpu")  # which layers these are, only a pass tells
     choose_trained(model)
     return model
-
-
-def _identity(encoder: PretrainedConfig) -> dict[str, Any]:
-    return {"name": "", "fingerprint": "", "config": encoder.to_dict()}
 
 
 def _size(model: Any, settings: TrainingSettings | None) -> ModelSize:
