@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -83,6 +83,18 @@ def find_experiment(name: str) -> Experiment:
     return known[name]
 
 
+def expected_experiment(name: str, scale: Scale) -> AtScale:
+    """An experiment at a scale.
+
+    Raises:
+        ValueError: There is none of this name, or it is not done there.
+    """
+    one = find_experiment(name).at(scale)
+    if one is None:
+        raise ValueError(f"experiment '{name}' is not done at scale {scale}")
+    return one
+
+
 def overrides_of(one: AtScale, data: DataFolder) -> list[str]:
     """Everything that differs from the recipe, as ``key.path=value``.
 
@@ -102,7 +114,7 @@ def recipe_of(one: AtScale) -> dict[str, Any]:
 
 
 def comparison_of(
-    one: AtScale, data: DataFolder, start: Path | None = None, changes: list[str] | None = None
+    one: AtScale, data: DataFolder, start: Path | None = None, changes: Sequence[str] = ()
 ) -> CompareConfig:
     """The comparison that an experiment is.
 
@@ -118,7 +130,7 @@ def comparison_of(
     from nextword.experiments.comparison.recipe import configured
 
     begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
-    config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *(changes or [])])
+    config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *changes])
     if start is None or config.start.model != str(start):
         return config
     return config.model_copy(update={"fine_tuning": None})  # a small start, which may not be made yet

@@ -13,6 +13,9 @@ Outcome = Literal["held", "not held", "undecided", "not testable"]
 """What became of a claim. "undecided": the interval of the difference reaches to both sides of zero, both are equal,
 or there is one seed only. "not testable": at this scale, for a reason that is given."""
 
+NO_SEED = "-"
+"""Seed of a number that no training gave."""
+
 
 class ReproducedColumn(Record):
     """A column, as the paper prints it."""

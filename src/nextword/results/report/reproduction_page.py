@@ -17,6 +17,7 @@ from rich.text import Text
 
 from nextword.results.records import write_atomically
 from nextword.results.records.reproduced_table import (
+    NO_SEED,
     JudgedClaim,
     JudgedComparison,
     Outcome,
@@ -30,9 +31,6 @@ from nextword.results.report.evaluation_table import ARROWS
 from nextword.results.report.template import style, template
 
 # -- The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision.
-
-NO_SEED = "-"
-"""Seed of a number that no training gave."""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from huggingface_hub import constants
 
 from nextword.experiments.reproduction.data_sets import DataFolder
 from nextword.experiments.reproduction.experiment import SCALES, AtScale, known_experiments
+from nextword.experiments.reproduction.experiment_folder import Request
 from nextword.experiments.reproduction.planning import experiment_plan as module
 from nextword.experiments.reproduction.planning.experiment_plan import experiment_plan, timed
 from nextword.experiments.reproduction.planning.training_time import gpu_speed
-from nextword.experiments.reproduction.reproduce_tables import Request
 from tests.helpers.real_data import real_data
 
 SPEED = gpu_speed("H100 80GB")

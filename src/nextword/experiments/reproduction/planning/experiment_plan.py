@@ -15,8 +15,8 @@ from nextword.experiments.comparison.measured_texts import expect_measurable
 from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.reproduction.data_sets import known_data_sets, names_of
-from nextword.experiments.reproduction.experiment import AtScale, find_experiment, recipe_of
-from nextword.experiments.reproduction.experiment_folder import ExperimentFolders
+from nextword.experiments.reproduction.experiment import AtScale, expected_experiment, recipe_of
+from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request
 from nextword.experiments.reproduction.paper import find_table
 from nextword.experiments.reproduction.planning.experiment_work import (
     START,
@@ -27,7 +27,7 @@ from nextword.experiments.reproduction.planning.experiment_work import (
 )
 from nextword.experiments.reproduction.planning.judge_models import Findings, find_model, is_here, judge_models
 from nextword.experiments.reproduction.planning.training_time import StepCost, existing_folder, models_on_disk
-from nextword.experiments.reproduction.reproduce_tables import Request, needed_experiments
+from nextword.experiments.reproduction.reproduce_tables import needed_experiments
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
     Raises:
         ValueError: A change that the experiment's settings do not know.
     """
-    one = find_experiment(name).at(request.scale)
-    if one is None:
-        raise ValueError(f"experiment '{name}' is not done at scale {request.scale}")
+    one = expected_experiment(name, request.scale)
     findings = Findings(problems=request.data.missing(one.data.values()))
     tables = [table for table in request.tables if name in find_table(table).experiments]
     complete = not findings.problems
@@ -149,9 +147,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
 
 def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
     """The experiment that makes the start of another; no task where its data is missing, which its own plan says."""
-    one = find_experiment(name).at(request.scale)
-    if one is None:
-        raise ValueError(f"start: must be an experiment at scale {request.scale} ({name} given)")
+    one = expected_experiment(name, request.scale)
     complete = not request.data.missing(one.data.values())
     config = _config(one, request, complete)
     return config, build_task(config) if complete else made_up_task(config, one.data)
@@ -271,7 +267,7 @@ def plan(request: Request, clock: Clock) -> Plan:
     Raises:
         ValueError: A change that fits no experiment's settings.
     """
-    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes)
+    folders = ExperimentFolders(request)
     names = needed_experiments(request.tables, folders)
     experiments = [timed(one, clock) for one in [experiment_plan(name, request) for name in names]]
     needed = 0
