@@ -50,11 +50,7 @@ def packaged_entries(kind: type[Entry], file: Traversable) -> dict[str, Entry]:
 
 
 class DataFolder:
-    """Data sets as files.
-
-    Args:
-        folder: Has a folder for each data set, under its name; ``None``: only ``places`` are there.
-        places: Data sets that lie elsewhere, by name.
+    """Data sets as files: in one folder under their names, or in places of their own.
 
     Raises:
         ValueError: The folder does not exist, or there is no such data set.
@@ -141,12 +137,7 @@ class DataFolder:
         return lines
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """What is wrong with data in the words of what read it, with where the data is to be had.
-
-        Args:
-            problem: What was said.
-            wanted: All data that was read, as experiments name it.
-        """
+        """What is wrong with data in the words of what read it, with where the data is to be had."""
         names = dict.fromkeys(path.partition("/")[0] for path in names_of(wanted))
         meant = self.mentioned(problem, wanted) or list(names)
         where = "; ".join(map(_where, meant))

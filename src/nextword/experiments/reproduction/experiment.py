@@ -122,7 +122,7 @@ def comparison_of(
         one: The experiment at a scale.
         data: Where its data lies.
         start: Folder of the model to begin from, where that is another experiment's.
-        changes: Further overrides, from the user.
+        changes: Further overrides.
 
     Raises:
         ValueError: Data is missing, or an override is wrong.

@@ -161,12 +161,7 @@ class ExperimentFolders:
 
 
 class _TimingWatcher(RelayingWatcher):
-    """Adds up the seconds of all stages in a file beside the folder.
-
-    Args:
-        inner: Who watches.
-        folder: Of the experiment.
-    """
+    """Adds up the seconds of all stages of an experiment in a file beside its folder."""
 
     def __init__(self, inner: ComparisonWatcher, folder: Path) -> None:
         super().__init__(inner)
@@ -192,12 +187,7 @@ def _times(folder: Path) -> Times:
 
 
 def with_judges(config: CompareConfig, experiment: Experiment, judges: Sequence[str]) -> CompareConfig:
-    """The comparison, which also measures its texts with those judges that the paper has for it.
-
-    Args:
-        config: The comparison.
-        experiment: What it is.
-        judges: Specs of metrics: ``"factcc:model=FOLDER"``.
+    """The comparison, which also measures its texts with those judges that the paper has for the experiment.
 
     Raises:
         ValueError: No such metric, or a setting that it does not have.

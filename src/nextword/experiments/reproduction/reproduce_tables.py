@@ -103,7 +103,6 @@ def reproduce(
 
 
 def _fill(request: Request, tables: Sequence[str], experiments: dict[str, ExperimentResults]) -> list[ReproducedTable]:
-    """Writes the record and the page of each table, and the page of all tables in the folder."""
     from nextword.results.report import write_reproduced_tables
 
     filled = []

@@ -112,7 +112,6 @@ def _batch(settings: Mapping[str, Any], name: str) -> int | None:
 
 
 def _ratio(settings: Mapping[str, Any], names: str) -> float | None:
-    """One setting over another: "task.start.n_embd/task.start.n_head"."""
     above, below = (setting(settings, name) for name in names.split("/"))
     return None if above is None or below is None else above / below
 
@@ -236,7 +235,7 @@ def _over_seeds(values: Mapping[str, MetricValue], factor: float) -> CellValue:
     _, interval = over_seeds(list(by_seed.values()))
     if interval is None:
         (one,) = values.values()
-        interval = None if one.low is None or one.high is None else (one.low * factor, one.high * factor)
+        interval = one.interval and (one.interval[0] * factor, one.interval[1] * factor)
     low, high = (None, None) if interval is None else sorted(interval)
     return CellValue(by_seed, low, high)
 

@@ -43,14 +43,9 @@ from nextword.results.records.reproduced_table import (
 def table_record(
     name: str, table: PaperTable, experiments: Mapping[str, ExperimentResults], scale: Scale, command: str
 ) -> ReproducedTable:
-    """The table with our numbers beside the printed ones, and its claims tested.
+    """The table PAPER/TABLE with our numbers beside the printed ones, and its claims tested.
 
-    Args:
-        name: PAPER/TABLE.
-        table: The table.
-        experiments: By name; one that is missing is not done at this scale.
-        scale: Of the experiments.
-        command: What makes it again.
+    An experiment that is missing was not run yet, or is not done at this scale.
     """
     table = table.at(scale)
     cells = {_key(*place): _found(table, *place, experiments, scale) for place in table.places}
@@ -131,7 +126,6 @@ def _key(row: PaperRow, column: PaperColumn) -> tuple[str, str]:
 def _found(
     table: PaperTable, row: PaperRow, column: PaperColumn, experiments: Mapping[str, ExperimentResults], scale: Scale
 ) -> CellValue | str:
-    """Our number, or why there is none."""
     if column.name in row.elsewhere:
         return CellValue({NO_SEED: row.elsewhere[column.name]})
     address = table.address(row, column)
@@ -165,14 +159,7 @@ Cells = Mapping[tuple[str, str], CellValue | str]
 
 
 def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
-    """Every claim of a table against our numbers.
-
-    Args:
-        table: The table.
-        cells: Our numbers.
-        people: People's value of a cell where theirs is the goal, under the same keys.
-        scale: At which ours were measured.
-    """
+    """Every claim of a table against our numbers; ``people``: theirs of a cell, where they are the goal."""
     judged = []
     for claim in table.claims:
         comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
@@ -185,7 +172,6 @@ def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) 
 
 
 def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
-    """What becomes of a claim, and the numbers that say so."""
     tested = [one for one in comparisons if one.outcome != "not testable"]
     if not tested:
         untested = "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"

@@ -21,10 +21,7 @@ def render_check(results: CheckResults) -> str:
         style=style(),
         results=results,
         verdict=VERDICTS[results.exit_code],
-        environment=[
-            (formats.setting(key), formats.plain(value))
-            for key, value in results.environment.model_dump(exclude_defaults=True).items()
-        ],
+        environment=formats.pairs(results.environment.model_dump(exclude_defaults=True)),
     )
 
 

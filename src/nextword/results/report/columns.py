@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nextword.results.records import Measure
 from nextword.results.report import formats
 from nextword.results.report.comparison.method_tables import MethodColumn as Quantity
-from nextword.results.report.evaluation_table import ARROWS, HUMAN
+from nextword.results.report.evaluation_table import ARROWS, GOALS
 
 MOST_MAIN = 4
 """Measures without a place in the papers' tables that a terminal has room for."""
@@ -59,8 +59,7 @@ class Column:
     @property
     def goal(self) -> str:
         """The same in words."""
-        words = {"higher": "higher is better", "lower": "lower is better", HUMAN: "the closer to people the better"}
-        return words[self.measure.goal] if self.measure.goal else ""
+        return GOALS[self.measure.goal] if self.measure.goal else ""
 
     @property
     def short_unit(self) -> str:

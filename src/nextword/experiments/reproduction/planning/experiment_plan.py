@@ -113,10 +113,6 @@ def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
 def experiment_plan(name: str, request: Request) -> ExperimentPlan:
     """Plans an experiment that is done at the scale of a request, without its times.
 
-    Args:
-        name: Of the experiment.
-        request: What is to be reproduced.
-
     Raises:
         ValueError: A change that the experiment's settings do not know.
     """
@@ -223,7 +219,6 @@ def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -
 
 
 def _total(numbers: Sequence[Number | None]) -> Number | None:
-    """Their sum; ``None`` where one is not known."""
     known = [one for one in numbers if one is not None]
     return sum(known) if len(known) == len(numbers) else None
 
@@ -258,11 +253,7 @@ class Plan:
 
 
 def plan(request: Request, clock: Clock) -> Plan:
-    """Plans everything that a request asks for; writes nothing, and trains no more than the clock tries.
-
-    Args:
-        request: What is to be reproduced.
-        clock: Who says what training steps take; asked when all is checked.
+    """Plans everything that a request asks for; writes nothing, and trains no more than the clock tries afterwards.
 
     Raises:
         ValueError: A change that fits no experiment's settings.
@@ -296,12 +287,7 @@ LINES = 1000
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with made-up texts; ``None``: its data is no plain text, or it wants more than these say.
-
-    Args:
-        config: The comparison.
-        data: Settings that are paths of data, as experiments name them.
-    """
+    """The task with made-up texts; ``None``: its data is no plain text, or it wants more than these say."""
     files = {name: known_data_sets()[name].has for name in (one.partition("/")[0] for one in names_of(data.values()))}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
         return None

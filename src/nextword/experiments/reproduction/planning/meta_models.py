@@ -49,17 +49,7 @@ def method_size(
     encoder: PretrainedConfig | None = None,
     counts: Path | None = None,
 ) -> ModelSize:
-    """Builds what a method trains, in each of its stages, and what it is measured as.
-
-    Args:
-        method: The method.
-        backbone: Configuration of what all methods start from.
-        stages: Settings of its trainings; none for what is not trained.
-        encoder: Configuration of the encoder of the auxiliary texts, for a method with a conditioner.
-        counts: Token counts, for a head that goes by them.
-
-    Returns:
-        Of the largest.
+    """Builds what a method trains, in each of its stages, and what it is measured as; the size is of the largest.
 
     Raises:
         ValueError: Head, objective, conditioner, backbone and training do not go together.

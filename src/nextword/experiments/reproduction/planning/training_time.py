@@ -77,9 +77,6 @@ def gpu_speed(text: str) -> Speed:
     >>> gpu_speed("A100 40GB:0.5").told
     'A100 40GB at 50% of its published peak, as given'
 
-    Args:
-        text: One of gpus.toml; behind a colon the share that was measured, otherwise it is assumed.
-
     Raises:
         ValueError: The GPU is not known here, or no such share.
     """
@@ -173,10 +170,7 @@ def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: Train
 def models_on_disk(sizes: Iterable[ModelSize], start: ModelSize, keep: bool) -> int:
     """Bytes of the start and all trained models, and the checkpoints of the largest training.
 
-    Args:
-        sizes: Of every trained model, one for each seed.
-        start: The start.
-        keep: Whether trained models stay; otherwise two at a time.
+    Trained models, one of ``sizes`` each, stay; otherwise there are two at a time.
     """
     models = sorted((NUMBER * size.parameters for size in sizes), reverse=True)
     largest = max([*sizes, start], key=lambda size: size.parameters + 2 * size.trained)

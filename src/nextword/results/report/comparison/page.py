@@ -22,12 +22,12 @@ from nextword.results.records import (
     write_atomically,
 )
 from nextword.results.report import formats
-from nextword.results.report.columns import of_metrics
+from nextword.results.report.columns import of_metrics, of_texts
 from nextword.results.report.comparison import figures, texts_page
 from nextword.results.report.comparison.main_table import Sweep, sweep
-from nextword.results.report.comparison.method_tables import MethodTable, cost_table, finding, main_table, subset_table
+from nextword.results.report.comparison.method_tables import cost_table, finding, main_table, subset_table
 from nextword.results.report.comparison.methods import ReportedMethod, failures, methods
-from nextword.results.report.comparison.texts_page import glossary, heads, legend, readings, ways
+from nextword.results.report.comparison.texts_page import heads, legend, readings, ways
 from nextword.results.report.evaluation_page import render_evaluation
 from nextword.results.report.svg import FORMATS, Format
 from nextword.results.report.template import style, template
@@ -70,12 +70,7 @@ class Tuned:
 
 
 def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
-    """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere.
-
-    Args:
-        results: What a comparison or an evaluation found.
-        path: The file to write, usually report.html beside results.json. Replaced as a whole.
-    """
+    """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere."""
     inside = Path(path).with_name(INSIDE)
     if isinstance(results, Results):
         page = render(results, INSIDE if inside.exists() else None)
@@ -85,12 +80,7 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
 
 
 def render(results: Results, inside: str | None = None) -> str:
-    """The page as text.
-
-    Args:
-        results: What was compared.
-        inside: A page beside it that looks at one prompt, word by word; linked from the top.
-    """
+    """The page as text; ``inside`` is a page beside it that looks at one prompt, word by word, linked from the top."""
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
@@ -113,7 +103,7 @@ def render(results: Results, inside: str | None = None) -> str:
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
         written=written,
-        text_glossary=glossary(written),
+        text_glossary=of_texts(column for way in written for column in way.sheet.columns),
         readings=read,
         legend=legend(read),
         heads=heads(found),
@@ -121,7 +111,7 @@ def render(results: Results, inside: str | None = None) -> str:
         searches=searches(results),
         details=_details(results),
         settings=_settings(results, found),
-        several=_several_seeds(table),
+        several=any(len(row.method.runs) > 1 for row in table.rows),
     )
 
 
@@ -156,17 +146,12 @@ def _together(results: Results, found: Sequence[ReportedMethod]) -> str:
 def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     sizes: dict[str, Any] = {name: thing for name, thing in results.data.items() if name.startswith(OPENING_DATA)}
     groups: list[tuple[str, dict[str, Any]]] = [("Data", sizes or dict(results.data)), ("Start", dict(results.start))]
-    told = [(title, [pair for pair in _pairs(content) if len(pair[1]) <= SHORT]) for title, content in groups]
+    told = [(title, [pair for pair in formats.pairs(content) if len(pair[1]) <= SHORT]) for title, content in groups]
     seeds = ", ".join(str(seed) for seed in results.seeds)
     return [group for group in told if group[1]] + [("Seeds", [("", seeds)])]
 
 
-def _pairs(content: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(formats.setting(name), formats.plain(thing)) for name, thing in content.items()]
-
-
 def _incomplete(results: Results, found: Sequence[ReportedMethod]) -> dict[str, str]:
-    """Methods that lack runs of some seeds, whose means are therefore over fewer."""
     expected = len(results.seeds)
     return {method.label: f"{len(method.runs)} of {expected} seeds" for method in found if len(method.runs) < expected}
 
@@ -199,7 +184,6 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
 
 
 def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
-    """The figure; None where there is nothing to draw."""
     drawn = [draw(room) for room in FORMATS]
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
     svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
@@ -229,7 +213,7 @@ def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
 
 def _tuned(found: Sequence[ReportedMethod]) -> list[Tuned]:
     return [
-        Tuned(method.label, run.seed, dict(_pairs(dict(run.evaluation.tuned))))
+        Tuned(method.label, run.seed, dict(formats.pairs(run.evaluation.tuned)))
         for method in found
         for run in method.runs
         if run.evaluation.tuned
@@ -243,18 +227,13 @@ def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Start", dict(results.start)),
         ("Environment", results.environment.model_dump(exclude_defaults=True)),
     )
-    return [(title, _pairs(content)) for title, content in groups if content]
+    return [(title, formats.pairs(content)) for title, content in groups if content]
 
 
 def _settings(results: Results, found: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
-    """Settings in full, as JSON text that can be copied."""
     runs = [(f"{method.label}, seed {run.seed}", run.settings) for method in found for run in method.runs]
     groups = [("The comparison", results.settings), *runs]
     return [(title, json.dumps(content, ensure_ascii=False, indent=2)) for title, content in groups if content]
-
-
-def _several_seeds(table: MethodTable) -> bool:
-    return any(len(row.method.runs) > 1 for row in table.rows)
 
 
 # -- Example predictions, arranged for reading: prompt by prompt, the methods side by side.

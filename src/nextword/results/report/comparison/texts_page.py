@@ -17,7 +17,7 @@ from nextword.results.records import (
     WrittenExample,
 )
 from nextword.results.report import formats, svg
-from nextword.results.report.columns import GlossaryEntry, of_measures, of_texts
+from nextword.results.report.columns import GlossaryEntry, of_measures
 from nextword.results.report.comparison.figures import short
 from nextword.results.report.comparison.main_table import Point, Quantity, Sheet, Sweep, TextTable, in_order, sheets
 from nextword.results.report.comparison.methods import ReportedMethod, Style
@@ -147,11 +147,6 @@ def _decoding(table: TextTable, texts: EvaluationResults) -> DecodingSection:
     )
 
 
-def glossary(found: Sequence[Way]) -> list[GlossaryEntry]:
-    """What the columns of the tables mean."""
-    return of_texts(column for one in found for column in one.sheet.columns)
-
-
 def readings(results: Results, methods: Sequence[ReportedMethod]) -> list[TextsReading]:
     """The texts to read, prompt by prompt, in the order of the record."""
     styles = {method.label: method.style for method in methods}
@@ -237,15 +232,11 @@ def frequency_groups(results: Results, methods: Sequence[ReportedMethod], room: 
             panel.set_title(title)
         for panel in panels[len(found) :]:
             panel.set_visible(False)
-        drawn.supylabel(formats.unit_name(_unit(found)).partition(" (")[0], fontsize=9.5)
+        drawn.supylabel(formats.unit_name(found[0][1].measures[GROUPS[0]].unit).partition(" (")[0], fontsize=9.5)
         svg.legend(drawn, _legend_of_bars(shown, any(texts.human is not None for _, texts in found)), room)
         return svg.inline(
             drawn, "groups", room, "Bars of the shares of frequent, medium, rare and very rare tokens for every method"
         )
-
-
-def _unit(found: Sequence[tuple[str, EvaluationResults]]) -> str:
-    return found[0][1].measures[GROUPS[0]].unit
 
 
 def units_of_groups(results: Results) -> list[str]:
