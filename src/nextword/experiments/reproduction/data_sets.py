@@ -109,8 +109,11 @@ class DataFolder:
                 f"{root} must be a folder with {', '.join(known_data_sets()[name].has)} (a file given); "
                 f"it is of {_where(name)}"
             )
-        for part in [inside] if inside else known_data_sets()[name].has:
-            self._expect(root / part, name)
+        for path in [root / part for part in ([inside] if inside else known_data_sets()[name].has)]:
+            if not path.exists():
+                raise ValueError(f"{path} does not exist. It is of {_where(name)}.")
+            if path.is_file() and path.stat().st_size == 0:
+                raise ValueError(f"{path} is empty. It is of {_where(name)}.")
         return str(root / inside) if inside else str(root)
 
     def missing(self, wanted: Iterable[Any]) -> list[str]:
@@ -126,7 +129,7 @@ class DataFolder:
     def too_small(self, wanted: Iterable[Any]) -> list[str]:
         """Files that are much smaller than those that people know under this name: a line for each."""
         lines = []
-        for name in dict.fromkeys(path.partition("/")[0] for path in names_of(wanted)):
+        for name in data_sets_of(wanted):
             for file, size in known_data_sets()[name].sizes.items():
                 path = self._root(name) / file
                 if path.is_file() and path.stat().st_size < WHOLE * size:
@@ -138,15 +141,13 @@ class DataFolder:
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
         """What is wrong with data in the words of what read it, with where the data is to be had."""
-        names = dict.fromkeys(path.partition("/")[0] for path in names_of(wanted))
-        meant = self.mentioned(problem, wanted) or list(names)
+        meant = self.mentioned(problem, wanted) or data_sets_of(wanted)
         where = "; ".join(map(_where, meant))
-        return problem.splitlines() if not meant else f"{problem} (the data is {where})".splitlines()
+        return (f"{problem} (the data is {where})" if meant else problem).splitlines()
 
     def mentioned(self, problem: str, wanted: Iterable[Any]) -> list[str]:
         """The data sets among these whose folder a message names."""
-        names = dict.fromkeys(path.partition("/")[0] for path in names_of(wanted))
-        return [name for name in names if str(self._root(name)) in problem]
+        return [name for name in data_sets_of(wanted) if str(self._root(name)) in problem]
 
     def _root(self, name: str) -> Path:
         if name in self._places:
@@ -158,13 +159,6 @@ class DataFolder:
             )
         return self._folder / name
 
-    @staticmethod
-    def _expect(path: Path, name: str) -> None:
-        if not path.exists():
-            raise ValueError(f"{path} does not exist. It is of {_where(name)}.")
-        if path.is_file() and path.stat().st_size == 0:
-            raise ValueError(f"{path} is empty. It is of {_where(name)}.")
-
 
 def names_of(wanted: Iterable[Any]) -> list[str]:
     """Data as experiments name it, in one list, each once.
@@ -173,6 +167,11 @@ def names_of(wanted: Iterable[Any]) -> list[str]:
     ['xsum/pairs.jsonl', 'wikitext-2']
     """
     return list(dict.fromkeys(str(path) for one in wanted for path in (one if isinstance(one, list) else [one])))
+
+
+def data_sets_of(wanted: Iterable[Any]) -> list[str]:
+    """The data sets among them, each once."""
+    return list(dict.fromkeys(path.partition("/")[0] for path in names_of(wanted)))
 
 
 def _where(name: str) -> str:

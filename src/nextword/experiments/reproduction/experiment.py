@@ -95,13 +95,13 @@ def expected_experiment(name: str, scale: Scale) -> AtScale:
     return one
 
 
-def overrides_of(one: AtScale, data: DataFolder) -> list[str]:
-    """Everything that differs from the recipe, as ``key.path=value``.
+def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
+    """Everything that differs from the recipe, as ``key.path=value``; without a folder, data as experiments name it.
 
     Raises:
         ValueError: Data is missing.
     """
-    paths = {key: data.resolved(wanted) for key, wanted in one.data.items()}
+    paths = {key: wanted if data is None else data.resolved(wanted) for key, wanted in one.data.items()}
     return [*one.overrides, *(f"{key}={json.dumps(path)}" for key, path in paths.items())]
 
 

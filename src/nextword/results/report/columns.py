@@ -98,21 +98,22 @@ class Rule:
         lengths = sorted((int((match.groups() or ("0",))[0]), match.string) for match in matches)
         known = [n for n, _ in lengths]
         main = BIGRAMS if BIGRAMS in known else max(known, default=0)
-        return [self._column(n, key, measures[key], main=self.main and n == main) for n, key in lengths]
-
-    def _column(self, n: int, key: str, measure: Measure, *, main: bool) -> Column:
-        kind = re.search(r"\((\w+)", measure.unit) if self.kind else None
-        return Column(
-            key=key,
-            group=self.group,
-            title=self.title.format(n=n),
-            short=self.short.format(n=n),
-            metric=self.metric,
-            measure=measure,
-            main=main,
-            note=self.note,
-            kind=kind[1] if kind else "",
-        )
+        columns = []
+        for n, key in lengths:
+            kind = re.search(r"\((\w+)", measures[key].unit) if self.kind else None
+            column = Column(
+                key=key,
+                group=self.group,
+                title=self.title.format(n=n),
+                short=self.short.format(n=n),
+                metric=self.metric,
+                measure=measures[key],
+                main=self.main and n == main,
+                note=self.note,
+                kind=kind[1] if kind else "",
+            )
+            columns.append(column)
+        return columns
 
 
 @dataclass(frozen=True)
@@ -134,16 +135,15 @@ class TableLayout:
         new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
         shown = new if placed or new else list(others)
         main = 0 if placed else MOST_MAIN
-        more = [_of_no_paper(key, others[key], main=i < main) for i, key in enumerate(shown)]
+        more = [
+            Column(key, "", others[key].title, others[key].title, "", others[key], main=i < main)
+            for i, key in enumerate(shown)
+        ]
         return [*placed, *more]
 
     def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
         """The measures that have a place in the paper's table, in its order."""
         return [column for rule in self.rules for column in rule.columns(measures)]
-
-
-def _of_no_paper(key: str, measure: Measure, *, main: bool) -> Column:
-    return Column(key=key, group="", title=measure.title, short=measure.title, metric="", measure=measure, main=main)
 
 
 CONTINUATIONS = TableLayout(

@@ -82,8 +82,8 @@ def _values(results: EvaluationResults) -> Table:
     samples = {file.samples for system in results.systems for file in system.files}
     counted = " to ".join(str(count) for count in sorted({min(samples), max(samples)}))
     several = any(len(system.files) > 1 for system in results.systems)
-    starred_cells = any(cell.best for group in grouped(results) for row in group.rows for cell in row.cells)
-    caption = ["* best"] if starred_cells else []
+    groups = grouped(results)
+    caption = ["* best"] if any(cell.best for group in groups for row in group.rows for cell in row.cells) else []
     caption += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
     caption += ["mean over seeds"] if several else []
     title = f"{counted} {'sample' if counted == '1' else 'samples'}, {results.unit}"
@@ -95,7 +95,7 @@ def _values(results: EvaluationResults) -> Table:
     if results.human is not None:
         table.add_column(HUMAN, justify="right")
     table.add_column("unit", style="dim", overflow="fold")
-    for group in grouped(results):
+    for group in groups:
         table.add_section()
         for row in group.rows:
             cells = [starred(cell) for cell in row.cells]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,8 @@ from nextword.experiments.comparison.comparison_settings import CompareConfig, b
 from nextword.experiments.comparison.measured_texts import expect_measurable
 from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.recipe import configured
-from nextword.experiments.reproduction.data_sets import known_data_sets, names_of
-from nextword.experiments.reproduction.experiment import AtScale, expected_experiment, recipe_of
+from nextword.experiments.reproduction.data_sets import data_sets_of, known_data_sets, names_of
+from nextword.experiments.reproduction.experiment import AtScale, expected_experiment, overrides_of, recipe_of
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request
 from nextword.experiments.reproduction.paper import find_table
 from nextword.experiments.reproduction.planning.experiment_work import (
@@ -121,7 +120,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
     tables = [table for table in request.tables if name in find_table(table).experiments]
     complete = not findings.problems
     sketch = ExperimentPlan(name, tables, names_of(one.data.values()), findings.problems, findings.notes)
-    config = _config(one, request, complete)
+    config = configured(recipe_of(one), [*overrides_of(one, request.data if complete else None), *request.changes])
     if complete:
         task = _checked_task(config, one, request, findings)
         findings.notes += request.data.too_small(one.data.values())
@@ -145,15 +144,8 @@ def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
     """The experiment that makes the start of another; no task where its data is missing, which its own plan says."""
     one = expected_experiment(name, request.scale)
     complete = not request.data.missing(one.data.values())
-    config = _config(one, request, complete)
+    config = configured(recipe_of(one), [*overrides_of(one, request.data if complete else None), *request.changes])
     return config, build_task(config) if complete else made_up_task(config, one.data)
-
-
-def _config(one: AtScale, request: Request, complete: bool) -> CompareConfig:
-    """The comparison; data that are not complete stay as experiments name them."""
-    data = {key: request.data.resolved(wanted) if complete else wanted for key, wanted in one.data.items()}
-    paths = [f"{key}={json.dumps(path)}" for key, path in data.items()]
-    return configured(recipe_of(one), [*one.overrides, *paths, *request.changes])
 
 
 def _checked_task(config: CompareConfig, one: AtScale, request: Request, findings: Findings) -> Task | None:
@@ -288,7 +280,7 @@ LINES = 1000
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
     """The task with made-up texts; ``None``: its data is no plain text, or it wants more than these say."""
-    files = {name: known_data_sets()[name].has for name in (one.partition("/")[0] for one in names_of(data.values()))}
+    files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
         return None
     with tempfile.TemporaryDirectory() as folder:

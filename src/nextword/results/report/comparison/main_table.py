@@ -17,7 +17,6 @@ from nextword.results.report.evaluation_table import (
     ARROWS,
     HUMAN,
     EvaluationCell,
-    EvaluationRow,
     Group,
     grouped,
     spread,
@@ -173,40 +172,33 @@ def _table(
     styles = {method.label: method.style for method in methods}
     whole = {system.name for system in texts.systems if len(system.models) >= seeds}
     groups = grouped(texts, judged=whole)
-    rows = {row.key: row for group in groups for row in group.rows}
+    rows = [row for group in groups for row in group.rows]
     found = [
         TextRow(
             label=system.name,
             style=styles.get(system.name),
-            cells=_reasoned(_cells(rows, columns, place), columns, system.files),
+            cells=_cells({row.key: row.cells[place] for row in rows}, columns, system.files),
             lacking="" if system.name in whole else f"{len(system.models)} of {seeds} seeds",
         )
         for place, system in enumerate(texts.systems)
     ]
-    human = _human(rows, columns, texts.human) if people and texts.human is not None else None
+    human = None
+    if people and texts.human is not None:
+        of_people = {row.key: row.human for row in rows if row.human is not None}
+        human = TextRow(HUMAN, None, _cells(of_people, columns, [texts.human]))
     return TextTable(decoding, columns, tuple(found), human, tuple(groups), texts.human is not None)
 
 
-def _cells(rows: Mapping[str, EvaluationRow], columns: Iterable[Column], place: int) -> list[EvaluationCell]:
-    """Of one system; the other table of a sheet may have a measure that this one lacks."""
-    return [
-        rows[column.key].cells[place] if column.key in rows else EvaluationCell(formats.NOTHING) for column in columns
-    ]
-
-
-def _human(rows: Mapping[str, EvaluationRow], columns: Sequence[Column], file: SampleFile) -> TextRow:
-    found = [rows[column.key].human if column.key in rows else None for column in columns]
-    cells = [cell or EvaluationCell(formats.NOTHING) for cell in found]
-    return TextRow(HUMAN, None, _reasoned(cells, columns, [file]))
-
-
-def _reasoned(
-    cells: Sequence[EvaluationCell], columns: Sequence[Column], files: Collection[SampleFile]
+def _cells(
+    found: Mapping[str, EvaluationCell], columns: Iterable[Column], files: Collection[SampleFile]
 ) -> tuple[EvaluationCell, ...]:
-    return tuple(
-        cell if cell.text != formats.NOTHING else replace(cell, reason=_reason(column, files))
-        for cell, column in zip(cells, columns, strict=True)
-    )
+    """A cell for each column, one without a value with the reason that the files give."""
+    cells = []
+    for column in columns:
+        # the other table of a sheet may have a measure that this one lacks
+        cell = found.get(column.key, EvaluationCell(formats.NOTHING))
+        cells.append(cell if cell.text != formats.NOTHING else replace(cell, reason=_reason(column, files)))
+    return tuple(cells)
 
 
 def _reason(column: Column, files: Collection[SampleFile]) -> str:
