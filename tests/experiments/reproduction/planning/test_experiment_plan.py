@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from huggingface_hub import constants
 
+from nextword.experiments.reproduction import experiment as module
 from nextword.experiments.reproduction.data_sets import DataFolder
 from nextword.experiments.reproduction.experiment import SCALES, AtScale, known_experiments
 from nextword.experiments.reproduction.experiment_folder import Request
-from nextword.experiments.reproduction.planning import experiment_plan as module
 from nextword.experiments.reproduction.planning.experiment_plan import experiment_plan, timed
 from nextword.experiments.reproduction.planning.training_time import gpu_speed
 from tests.helpers.real_data import real_data

