@@ -10,7 +10,6 @@ from nextword.results.report import formats
 from nextword.results.report.template import style, template
 
 JSON, PAGE = "check.json", "check.html"
-"""Names of the files."""
 
 VERDICTS = {0: "No fault was found.", 1: "Faults were found.", 2: "No fault was found, but not all could be asked."}
 

@@ -47,7 +47,6 @@ class Column:
     main: bool
     """Whether it is among the few for which a terminal or a figure has room."""
     note: str = ""
-    """What a reader must know besides its meaning."""
     kind: str = ""
     """What the unit says first in its brackets, where a reader must see it: F1, precision or recall."""
 
@@ -250,11 +249,8 @@ class _Line:
 
     family: str
     length: str
-    """Of the n-grams; empty where the key has none."""
     alone: str
-    """Its term."""
     together: str
-    """The term of its whole family."""
     meaning: str
     unit: str
 

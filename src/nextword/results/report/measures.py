@@ -19,9 +19,7 @@ class ReportedMeasure:
     key: str
     """Its name in the record, for example "cache_only_acc@2"."""
     title: str
-    """Heading of its column."""
     group: str
-    """Heading over the columns that belong together."""
     setting: str
     """Which distribution was asked: "joint", "cache_only", "prompted" (a prompt stood before the text), ..."""
     subset: str

@@ -38,11 +38,9 @@ class OurCell:
 
     text: str
     interval: str = ""
-    """Its 95 % interval."""
     seeds: int = 0
     """Trainings that it is the mean of; 0: no training gave it."""
     missing: str = ""
-    """Why there is no number."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,6 @@ class RowPair:
     title: str
     note: str
     printed: tuple[str, ...]
-    """The paper's numbers."""
     ours: tuple[OurCell, ...]
     missing: str
     """Why no cell of the row has a number of ours, where the reason is the same for all."""

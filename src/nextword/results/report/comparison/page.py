@@ -245,7 +245,6 @@ class Part:
 
     source: str
     place: int
-    """Index of the source in the legend."""
     percent: float
     """Length of its bar, in percent of the longest possible."""
     text: str

@@ -102,7 +102,6 @@ class TextsReading:
 
     prompt: str
     kind: str
-    """What the prompt is to the methods."""
     beside: bool
     """Whether it is a document, which stands beside what was written from it."""
     writings: tuple[Writing, ...]
