@@ -66,11 +66,6 @@ class TextTable:
         """Whether any value is marked."""
         return any(cell.best for row in self.rows for cell in row.cells)
 
-    @property
-    def several(self) -> bool:
-        """Whether a method has several seeds."""
-        return any(cell.seeds for row in self.rows for cell in row.cells)
-
 
 @dataclass(frozen=True)
 class Sheet:
@@ -120,7 +115,7 @@ class Sheet:
     @property
     def several(self) -> bool:
         """Whether a method has several seeds."""
-        return any(table.several for table in self.tables)
+        return any(cell.seeds for table in self.tables for row in table.rows for cell in row.cells)
 
     @property
     def human(self) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -144,11 +143,10 @@ def _together(results: Results, found: Sequence[ReportedMethod]) -> str:
 
 
 def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
-    sizes: dict[str, Any] = {name: thing for name, thing in results.data.items() if name.startswith(OPENING_DATA)}
-    groups: list[tuple[str, dict[str, Any]]] = [("Data", sizes or dict(results.data)), ("Start", dict(results.start))]
-    told = [(title, [pair for pair in formats.pairs(content) if len(pair[1]) <= SHORT]) for title, content in groups]
-    seeds = ", ".join(str(seed) for seed in results.seeds)
-    return [group for group in told if group[1]] + [("Seeds", [("", seeds)])]
+    sizes = {name: thing for name, thing in results.data.items() if name.startswith(OPENING_DATA)}
+    groups = [("Data", formats.pairs(sizes or results.data)), ("Start", formats.pairs(results.start))]
+    told = [(title, [pair for pair in pairs if len(pair[1]) <= SHORT]) for title, pairs in groups]
+    return [group for group in told if group[1]] + [("Seeds", [("", ", ".join(map(str, results.seeds)))])]
 
 
 def _incomplete(results: Results, found: Sequence[ReportedMethod]) -> dict[str, str]:
@@ -222,12 +220,9 @@ def _tuned(found: Sequence[ReportedMethod]) -> list[Tuned]:
 
 def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     task = {"task": results.task, "version": results.task_version, **results.data}
-    groups = (
-        ("Data", task),
-        ("Start", dict(results.start)),
-        ("Environment", results.environment.model_dump(exclude_defaults=True)),
-    )
-    return [(title, formats.pairs(content)) for title, content in groups if content]
+    environment = results.environment.model_dump(exclude_defaults=True)
+    groups = [("Data", formats.pairs(task)), ("Start", formats.pairs(results.start))]
+    return [group for group in [*groups, ("Environment", formats.pairs(environment))] if group[1]]
 
 
 def _settings(results: Results, found: Sequence[ReportedMethod]) -> list[tuple[str, str]]:

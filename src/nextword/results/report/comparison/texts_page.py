@@ -11,7 +11,6 @@ from nextword.results.records import (
     WITH_PROMPT,
     EvaluationResults,
     Results,
-    RunRecord,
     Span,
     SystemRecord,
     WrittenExample,
@@ -106,15 +105,11 @@ class TextsReading:
     """Whether it is a document, which stands beside what was written from it."""
     writings: tuple[Writing, ...]
 
-    @property
-    def stretches(self) -> list[CopiedSpan]:
-        """All of what was written."""
-        return [part for writing in self.writings for author in writing.authors for part in author.stretches]
-
 
 def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
     """What the marks of these texts say, by mark, and whether anything is marked as copied."""
-    shown = [stretch for reading in found for stretch in reading.stretches]
+    authors = [author for reading in found for writing in reading.writings for author in writing.authors]
+    shown = [stretch for author in authors for stretch in author.stretches]
     used = {stretch.mark for stretch in shown}
     return [(mark, said) for mark, said in MARKS.items() if mark in used], any(stretch.copied for stretch in shown)
 
@@ -192,15 +187,15 @@ def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
     """What the heads say about themselves: the method, with the seed where seeds differ, and the facts."""
     found = []
     for method in methods:
-        told = {run.seed: _facts(run) for run in method.runs if run.facts}
+        told = {
+            run.seed: "; ".join(f"{name}: {thing}" for name, thing in formats.pairs(run.facts))
+            for run in method.runs
+            if run.facts
+        }
         differ = len(set(told.values())) > 1
         for seed, facts in told.items() if differ else list(told.items())[:1]:
             found.append((f"{method.label}, seed {seed}" if differ else method.label, facts))
     return found
-
-
-def _facts(run: RunRecord) -> str:
-    return "; ".join(f"{formats.setting(name)}: {formats.plain(thing)}" for name, thing in run.facts.items())
 
 
 # -- Figures of the texts that the methods wrote, each as inline SVG; None where the records have nothing to draw.
