@@ -15,7 +15,6 @@ from markupsafe import Markup
 from nextword.results.records import (
     EvaluationResults,
     ExamplePrediction,
-    GridSearch,
     Results,
     TopWord,
     write_atomically,
@@ -59,15 +58,6 @@ class Figure:
     """The drawing in every format; the style sheet shows the one for which there is room."""
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """Evaluation-time settings of one run."""
-
-    method: str
-    seed: int
-    settings: dict[str, str]
-
-
 def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
     """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere."""
     inside = Path(path).with_name(INSIDE)
@@ -106,8 +96,9 @@ def render(results: Results, inside: str | None = None) -> str:
         readings=read,
         legend=legend(read),
         heads=heads(found),
-        tuned=_tuned(found),
-        searches=searches(results),
+        tuned=[run for method in found for run in method.runs if run.evaluation.tuned],
+        pairs=formats.pairs,
+        plain=formats.plain,
         details=_details(results),
         settings=_settings(results, found),
         several=any(len(row.method.runs) > 1 for row in table.rows),
@@ -209,15 +200,6 @@ def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
     return _figure("classes", "Number of classes", text, partial(texts_page.class_sweep, classes))
 
 
-def _tuned(found: Sequence[ReportedMethod]) -> list[Tuned]:
-    return [
-        Tuned(method.label, run.seed, dict(formats.pairs(run.evaluation.tuned)))
-        for method in found
-        for run in method.runs
-        if run.evaluation.tuned
-    ]
-
-
 def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     task = {"task": results.task, "version": results.task_version, **results.data}
     environment = results.environment.model_dump(exclude_defaults=True)
@@ -315,41 +297,3 @@ def _word(word: TopWord, wanted: set[str], longest: float, sources: tuple[str, .
         if share > 0
     )
     return Word(word.word, word.word.strip() in wanted, formats.probability(word.probability), parts)
-
-
-# -- What the methods' searches tried, with the validation loss of each combination and which was chosen.
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One combination of settings."""
-
-    settings: str
-    nats: str
-    """The validation loss, or why there is none."""
-    chosen: bool
-
-
-@dataclass(frozen=True)
-class SearchSection:
-    """The search of one method."""
-
-    method: str
-    seed: int
-    tried: tuple[Tried, ...]
-
-
-def searches(results: Results) -> list[SearchSection]:
-    """Those of all methods that have one."""
-    return [SearchSection(method, one.seed, _tried(one)) for method, one in results.searches.items()]
-
-
-def _tried(search: GridSearch) -> tuple[Tried, ...]:
-    return tuple(
-        Tried(
-            settings=", ".join(f"{path} = {formats.plain(value)}" for path, value in one.settings.items()),
-            nats=one.reason or "–" if one.nats is None else f"{one.nats:.4f}",
-            chosen=one.settings == search.chosen,
-        )
-        for one in search.tried
-    )
