@@ -17,7 +17,8 @@ from nextword.runtime import processes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.experiments.reproduction.reproduce_tables import Reproduced, Request
+    from nextword.experiments.reproduction.experiment_folder import Request
+    from nextword.experiments.reproduction.reproduce_tables import Reproduced
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def reproduce(
     """
     from nextword.cli.parts.run_and_show import this_command
     from nextword.experiments.reproduction.data_sets import DataFolder
-    from nextword.experiments.reproduction.reproduce_tables import Request, all_tables, tables_named
+    from nextword.experiments.reproduction.experiment_folder import Request
+    from nextword.experiments.reproduction.reproduce_tables import all_tables, tables_named
 
     changes = [word for word in words or [] if "=" in word]
     named = [word for word in words or [] if "=" not in word]

@@ -92,6 +92,9 @@ class Record(DeferredModel):
 class VersionedRecord(Record):
     """A record that is a whole file and says in ``schema_version`` which version of its format that is."""
 
+    schema_version: int = SCHEMA_VERSION
+    """Version of the file format."""
+
     @model_validator(mode="before")
     @classmethod
     def _schema_is_known(cls, content: Any) -> Any:

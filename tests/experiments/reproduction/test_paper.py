@@ -29,7 +29,7 @@ from nextword.experiments.reproduction.paper import (
     load_paper,
     names,
 )
-from nextword.experiments.reproduction.table_numbers import setting_value
+from nextword.experiments.reproduction.table_numbers import ExperimentResults, cell_value
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import WITH_PROMPT
 from nextword.settings.config import SettingsError, validated
@@ -311,7 +311,7 @@ def test_at_the_papers_scale_an_update_has_as_many_rows_as_printed(name):
     ]
     assert batches
     for place, address in batches:
-        ours = setting_value(address, settings_of(comparison(address.experiment, "paper"))).value
+        ours = cell_value(address, ExperimentResults(settings_of(comparison(address.experiment, "paper")))).value
         assert ours == table.printed(*place), address.experiment
 
 

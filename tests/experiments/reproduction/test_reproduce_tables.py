@@ -10,7 +10,8 @@ import pytest
 
 from nextword.experiments.comparison import all_methods
 from nextword.experiments.reproduction.data_sets import DataFolder
-from nextword.experiments.reproduction.reproduce_tables import Request, all_tables, reproduce, tables_in, tables_named
+from nextword.experiments.reproduction.experiment_folder import Request
+from nextword.experiments.reproduction.reproduce_tables import all_tables, reproduce, tables_in, tables_named
 from nextword.results.records.reproduced_table import ReproducedTable
 
 pytestmark = pytest.mark.usefixtures("counting_paper")
@@ -119,13 +120,13 @@ def test_an_experiment_begins_from_the_start_of_another(counting_paper, tmp_path
     from nextword.experiments.comparison.progress import SilentWatcher
     from nextword.experiments.reproduction.experiment_folder import ExperimentFolders
 
-    folders = ExperimentFolders(tmp_path, "small", DataFolder())
-    again = folders.run("again", SilentWatcher(), "x")
+    folders = ExperimentFolders(Request([], "small", DataFolder(), tmp_path))
+    again = folders.run("again", SilentWatcher())
     start = json.loads((folders.folder("counting") / "start" / "start.json").read_text())
     assert again.results.start["sha256"] == start["sha256"]
     assert again.record.start == "that of counting"
     assert not (folders.folder("counting") / "runs").exists()
-    counting = folders.run("counting", SilentWatcher(), "x")
+    counting = folders.run("counting", SilentWatcher())
     assert counting.results.start["sha256"] == start["sha256"]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nextword.experiments.reproduction.paper import Address
-from nextword.experiments.reproduction.table_numbers import NO_SEED, MissingValueError, cell_value, setting_value
+from nextword.experiments.reproduction.table_numbers import ExperimentResults, MissingValueError, cell_value
 from nextword.results.records import FailedRun
+from nextword.results.records.reproduced_table import NO_SEED
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import comparison
 
@@ -19,7 +20,12 @@ def results():
 
 
 def found(results, **address):
-    return cell_value(Address(**address), results, SETTINGS)
+    return cell_value(Address(**address), ExperimentResults(SETTINGS, results))
+
+
+def setting_value(address, settings):
+    """Of an experiment that was not run."""
+    return cell_value(address, ExperimentResults(settings))
 
 
 def test_a_measure_of_each_seed_in_the_paper_s_unit(results):

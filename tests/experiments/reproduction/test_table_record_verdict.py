@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nextword.experiments.reproduction.paper import PaperTable
-from nextword.experiments.reproduction.table_numbers import NO_SEED, CellValue
+from nextword.experiments.reproduction.table_numbers import CellValue
 from nextword.experiments.reproduction.table_record import judged_claims
+from nextword.results.records.reproduced_table import NO_SEED
 
 T_2 = 4.302652729911275
 """0.975 quantile of Student's t with 2 degrees of freedom (printed tables: 4.303)."""

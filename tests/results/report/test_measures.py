@@ -19,6 +19,7 @@ from nextword.results.report.measures import measure, measures
         ("rare_copy_precision", "copy precision", "Copying, rare", "joint", "rare", "higher"),
         ("rank@1e-3", "at 1e-3", "Rank of log-probabilities", "joint", "", None),
         ("rank_undefined", "undefined", "Rank of log-probabilities", "joint", "", None),
+        ("left_out", "left out", "Prompts", "joint", "", None),
         ("choices_copied_mass", "mass", "Listed words, choices", "joint", "choices", "higher"),
         ("choices_copied_spread", "spread", "Listed words, choices", "joint", "choices", "higher"),
         (

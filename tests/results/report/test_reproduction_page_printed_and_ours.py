@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from nextword.results.records.reproduced_table import ReproducedCell, ReproducedColumn, ReproducedRow
-from nextword.results.report.reproduction_page import NO_SEED, numbers
+from nextword.results.records.reproduced_table import NO_SEED, ReproducedCell, ReproducedColumn, ReproducedRow
+from nextword.results.report.reproduction_page import numbers
 from tests.helpers.reproduced_tables import table
 
 

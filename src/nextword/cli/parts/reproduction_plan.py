@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from nextword.experiments.comparison.comparison_settings import CompareConfig
+    from nextword.experiments.reproduction.experiment_folder import Request
     from nextword.experiments.reproduction.planning.experiment_plan import ExperimentPlan, Plan
-    from nextword.experiments.reproduction.reproduce_tables import Request
 
 GPU = "H100 80GB"
 """Whose hours are told at scale paper where no other is named."""

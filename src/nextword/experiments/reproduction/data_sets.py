@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -14,6 +15,11 @@ from nextword.settings.config import Settings, validated
 from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
+
+FOLDER = resources.files("nextword.experiments.reproduction")
+"""Where the TOML files lie that list experiments, data sets, models and GPUs."""
+
+Entry = TypeVar("Entry", bound=Settings)
 
 WHOLE = 0.9
 """Share of a file's usual size from which on nobody is asked whether it is whole; editions differ a little."""
@@ -35,18 +41,16 @@ class DataSet(Settings):
 @cache
 def known_data_sets() -> dict[str, DataSet]:
     """All data sets of the experiments, by the name of their folder."""
-    tables = parsed(
-        (resources.files("nextword.experiments.reproduction") / "data_sets.toml").read_bytes(), "data_sets.toml"
-    )
-    return {name: validated(DataSet, table) for name, table in tables.items()}
+    return packaged_entries(DataSet, FOLDER / "data_sets.toml")
+
+
+def packaged_entries(kind: type[Entry], file: Traversable) -> dict[str, Entry]:
+    """What a TOML file of the package lists, by name."""
+    return {name: validated(kind, table, name) for name, table in parsed(file.read_bytes(), file.name).items()}
 
 
 class DataFolder:
-    """Data sets as files.
-
-    Args:
-        folder: Has a folder for each data set, under its name; ``None``: only ``places`` are there.
-        places: Data sets that lie elsewhere, by name.
+    """Data sets as files: in one folder under their names, or in places of their own.
 
     Raises:
         ValueError: The folder does not exist, or there is no such data set.
@@ -105,8 +109,11 @@ class DataFolder:
                 f"{root} must be a folder with {', '.join(known_data_sets()[name].has)} (a file given); "
                 f"it is of {_where(name)}"
             )
-        for part in [inside] if inside else known_data_sets()[name].has:
-            self._expect(root / part, name)
+        for path in [root / part for part in ([inside] if inside else known_data_sets()[name].has)]:
+            if not path.exists():
+                raise ValueError(f"{path} does not exist. It is of {_where(name)}.")
+            if path.is_file() and path.stat().st_size == 0:
+                raise ValueError(f"{path} is empty. It is of {_where(name)}.")
         return str(root / inside) if inside else str(root)
 
     def missing(self, wanted: Iterable[Any]) -> list[str]:
@@ -122,7 +129,7 @@ class DataFolder:
     def too_small(self, wanted: Iterable[Any]) -> list[str]:
         """Files that are much smaller than those that people know under this name: a line for each."""
         lines = []
-        for name in dict.fromkeys(path.partition("/")[0] for path in names_of(wanted)):
+        for name in data_sets_of(wanted):
             for file, size in known_data_sets()[name].sizes.items():
                 path = self._root(name) / file
                 if path.is_file() and path.stat().st_size < WHOLE * size:
@@ -133,21 +140,14 @@ class DataFolder:
         return lines
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """What is wrong with data in the words of what read it, with where the data is to be had.
-
-        Args:
-            problem: What was said.
-            wanted: All data that was read, as experiments name it.
-        """
-        names = dict.fromkeys(path.partition("/")[0] for path in names_of(wanted))
-        meant = self.mentioned(problem, wanted) or list(names)
+        """What is wrong with data in the words of what read it, with where the data is to be had."""
+        meant = self.mentioned(problem, wanted) or data_sets_of(wanted)
         where = "; ".join(map(_where, meant))
-        return problem.splitlines() if not meant else f"{problem} (the data is {where})".splitlines()
+        return (f"{problem} (the data is {where})" if meant else problem).splitlines()
 
     def mentioned(self, problem: str, wanted: Iterable[Any]) -> list[str]:
         """The data sets among these whose folder a message names."""
-        names = dict.fromkeys(path.partition("/")[0] for path in names_of(wanted))
-        return [name for name in names if str(self._root(name)) in problem]
+        return [name for name in data_sets_of(wanted) if str(self._root(name)) in problem]
 
     def _root(self, name: str) -> Path:
         if name in self._places:
@@ -159,13 +159,6 @@ class DataFolder:
             )
         return self._folder / name
 
-    @staticmethod
-    def _expect(path: Path, name: str) -> None:
-        if not path.exists():
-            raise ValueError(f"{path} does not exist. It is of {_where(name)}.")
-        if path.is_file() and path.stat().st_size == 0:
-            raise ValueError(f"{path} is empty. It is of {_where(name)}.")
-
 
 def names_of(wanted: Iterable[Any]) -> list[str]:
     """Data as experiments name it, in one list, each once.
@@ -174,6 +167,11 @@ def names_of(wanted: Iterable[Any]) -> list[str]:
     ['xsum/pairs.jsonl', 'wikitext-2']
     """
     return list(dict.fromkeys(str(path) for one in wanted for path in (one if isinstance(one, list) else [one])))
+
+
+def data_sets_of(wanted: Iterable[Any]) -> list[str]:
+    """The data sets among them, each once."""
+    return list(dict.fromkeys(path.partition("/")[0] for path in names_of(wanted)))
 
 
 def _where(name: str) -> str:

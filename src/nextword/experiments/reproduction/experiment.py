@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.reproduction.paper import PaperTable
 from nextword.settings.config import Settings, validated
-from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Scale = Literal["small", "paper"]
-FILE = resources.files("nextword.experiments.reproduction") / "experiments.toml"
+FILE = FOLDER / "experiments.toml"
 """Where the experiments are written down."""
 
 SCALES: tuple[Scale, ...] = ("small", "paper")
@@ -69,8 +68,7 @@ class Experiment(Settings):
 @cache
 def known_experiments() -> dict[str, Experiment]:
     """All experiments by name."""
-    tables = parsed(FILE.read_bytes(), FILE.name)
-    return {name: validated(Experiment, table, name) for name, table in tables.items()}
+    return packaged_entries(Experiment, FILE)
 
 
 def find_experiment(name: str) -> Experiment:
@@ -85,13 +83,25 @@ def find_experiment(name: str) -> Experiment:
     return known[name]
 
 
-def overrides_of(one: AtScale, data: DataFolder) -> list[str]:
-    """Everything that differs from the recipe, as ``key.path=value``.
+def expected_experiment(name: str, scale: Scale) -> AtScale:
+    """An experiment at a scale.
+
+    Raises:
+        ValueError: There is none of this name, or it is not done there.
+    """
+    one = find_experiment(name).at(scale)
+    if one is None:
+        raise ValueError(f"experiment '{name}' is not done at scale {scale}")
+    return one
+
+
+def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
+    """Everything that differs from the recipe, as ``key.path=value``; without a folder, data as experiments name it.
 
     Raises:
         ValueError: Data is missing.
     """
-    paths = {key: data.resolved(wanted) for key, wanted in one.data.items()}
+    paths = {key: wanted if data is None else data.resolved(wanted) for key, wanted in one.data.items()}
     return [*one.overrides, *(f"{key}={json.dumps(path)}" for key, path in paths.items())]
 
 
@@ -104,7 +114,7 @@ def recipe_of(one: AtScale) -> dict[str, Any]:
 
 
 def comparison_of(
-    one: AtScale, data: DataFolder, start: Path | None = None, changes: list[str] | None = None
+    one: AtScale, data: DataFolder, start: Path | None = None, changes: Sequence[str] = ()
 ) -> CompareConfig:
     """The comparison that an experiment is.
 
@@ -112,7 +122,7 @@ def comparison_of(
         one: The experiment at a scale.
         data: Where its data lies.
         start: Folder of the model to begin from, where that is another experiment's.
-        changes: Further overrides, from the user.
+        changes: Further overrides.
 
     Raises:
         ValueError: Data is missing, or an override is wrong.
@@ -120,7 +130,7 @@ def comparison_of(
     from nextword.experiments.comparison.recipe import configured
 
     begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
-    config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *(changes or [])])
+    config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *changes])
     if start is None or config.start.model != str(start):
         return config
     return config.model_copy(update={"fine_tuning": None})  # a small start, which may not be made yet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,12 @@ from nextword.experiments.reproduction.experiment import (
     Experiment,
     Scale,
     comparison_of,
+    expected_experiment,
     find_experiment,
     settings_of,
 )
-from nextword.experiments.reproduction.table_record import ExperimentResults
-from nextword.results.records import FailedRun, Record, Results
+from nextword.experiments.reproduction.table_numbers import ExperimentResults
+from nextword.results.records import Record, Results
 from nextword.results.records.reproduced_table import RanExperiment
 from nextword.settings.config import validated
 
@@ -34,6 +36,31 @@ if TYPE_CHECKING:
 
 START = "start"
 """What a comparison calls the stages of making its start."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be reproduced.
+
+    Attributes:
+        tables: PAPER/TABLE each.
+        scale: "small" or "paper".
+        data: Where the data lies.
+        out: Folder for everything that is written.
+        changes: Overrides of every experiment: ``("seeds=[0]",)``.
+        judges: Metrics that ask a model which the user has: ``("factcc:model=FOLDER",)``.
+        command: How the user started this.
+        engine: What carries out the runs; one after another in this process by default.
+    """
+
+    tables: Sequence[str]
+    scale: Scale
+    data: DataFolder
+    out: Path
+    changes: Sequence[str] = ()
+    judges: Sequence[str] = ()
+    command: str = "nextword.experiments.reproduction.reproduce(request)"
+    engine: Engine | None = None
 
 
 class Times(Record):
@@ -46,36 +73,18 @@ class Times(Record):
 
 
 class ExperimentFolders:
-    """All experiments of one scale, each in its own folder.
+    """The experiments of a request, each in its own folder."""
 
-    Args:
-        out: Where everything is written.
-        scale: The scale.
-        data: Where the data lies.
-        changes: Overrides of every experiment, from the user.
-        judges: Metrics that ask a model which the user has, such as ``"factcc:model=FOLDER"``.
-        engine: What carries out the runs; one after another in this process by default.
-    """
-
-    def __init__(
-        self,
-        out: Path,
-        scale: Scale,
-        data: DataFolder,
-        changes: Sequence[str] = (),
-        judges: Sequence[str] = (),
-        engine: Engine | None = None,
-    ) -> None:
-        self._root, self._scale, self._data = out / "experiments" / scale, scale, data
-        self._changes, self._judges, self._engine = list(changes), list(judges), engine
+    def __init__(self, request: Request) -> None:
+        self._request = request
 
     def folder(self, name: str) -> Path:
         """That of an experiment."""
-        return self._root / name
+        return self._request.out / "experiments" / self._request.scale / name
 
     def at_scale(self, name: str) -> AtScale | None:
-        """The experiment at this scale; ``None``: it is not done here."""
-        return find_experiment(name).at(self._scale)
+        """The experiment at the request's scale; ``None``: it is not done there."""
+        return find_experiment(name).at(self._request.scale)
 
     def config(self, name: str) -> CompareConfig:
         """The comparison that an experiment is here.
@@ -85,28 +94,28 @@ class ExperimentFolders:
         """
         one = self._expected(name)
         start = None if one.start is None else self.folder(one.start) / START / "model"
-        config = comparison_of(one, self._data, start, self._changes)
-        return with_judges(config, find_experiment(name), self._judges)
+        config = comparison_of(one, self._request.data, start, self._request.changes)
+        return with_judges(config, find_experiment(name), self._request.judges)
 
     def doubts(self, name: str) -> list[str]:
         """What an experiment reads that seems to be half there: a line for each file."""
-        return self._data.too_small(self._expected(name).data.values())
+        return self._request.data.too_small(self._expected(name).data.values())
 
-    def run(self, name: str, progress: ComparisonWatcher, command: str) -> ExperimentResults:
+    def run(self, name: str, progress: ComparisonWatcher) -> ExperimentResults:
         """Does what is missing of an experiment, after the start that it shares with another.
 
         Raises:
             ValueError: As ``config``, or as ``compare``.
             ComparisonInterrupted: Ctrl-C.
         """
-        one, folder = self._expected(name), self.folder(name)
+        one, folder, command = self._expected(name), self.folder(name), self._request.command
         if one.start is not None:
             origin = self.folder(one.start)
             with self._saying_where_from(self._expected(one.start)):
-                make_start(self.config(one.start), origin, TimingWatcher(progress, origin), command)
+                make_start(self.config(one.start), origin, _TimingWatcher(progress, origin), command)
         config = self.config(name)
         with self._saying_where_from(one):
-            results = compare(config, folder, TimingWatcher(progress, folder), command, self._engine)
+            results = compare(config, folder, _TimingWatcher(progress, folder), command, self._request.engine)
         return ExperimentResults(settings_of(config), results, self._record(name, one, results))
 
     @contextmanager
@@ -115,21 +124,24 @@ class ExperimentFolders:
         try:
             yield
         except ValueError as problem:
-            wanted = list(one.data.values())
-            if not self._data.mentioned(str(problem), wanted):
+            data, wanted = self._request.data, list(one.data.values())
+            if not data.mentioned(str(problem), wanted):
                 raise
-            raise ValueError("\n".join(self._data.explained(str(problem), wanted))) from problem
+            raise ValueError("\n".join(data.explained(str(problem), wanted))) from problem
 
     def settings(self, name: str) -> ExperimentResults:
         """The settings and the data of an experiment that need not be run; the data is read once it is asked for."""
         config = self.config(name)
-        return ExperimentResults(settings_of(config), data=cache(lambda: _data(config)))
+
+        @cache
+        def described() -> Mapping[str, Any]:
+            data = build_task(config).data
+            return {**data.describe(), **data.counts()}
+
+        return ExperimentResults(settings_of(config), data=described)
 
     def _expected(self, name: str) -> AtScale:
-        one = self.at_scale(name)
-        if one is None:
-            raise ValueError(f"experiment '{name}' is not done at scale {self._scale}")
-        return one
+        return expected_experiment(name, self._request.scale)
 
     def _record(self, name: str, one: AtScale, results: Results) -> RanExperiment:
         times = _times(self.folder(name))
@@ -144,30 +156,18 @@ class ExperimentFolders:
             data=str(results.data.get("source", results.task)),
             minutes=round(times.runs / 60, 3),
             start_minutes=round(origin.start / 60, 3) if origin.start else None,
-            report=f"experiments/{self._scale}/{name}/report.html",
+            report=f"experiments/{self._request.scale}/{name}/report.html",
         )
 
 
-def _data(config: CompareConfig) -> Mapping[str, Any]:
-    """What the task of a comparison says of its data."""
-    data = build_task(config).data
-    return {**data.describe(), **data.counts()}
-
-
-class TimingWatcher(RelayingWatcher):
-    """Adds up the seconds of all stages in a file beside the folder.
-
-    Args:
-        inner: Who watches.
-        folder: Of the experiment.
-    """
+class _TimingWatcher(RelayingWatcher):
+    """Adds up the seconds of all stages of an experiment in a file beside its folder."""
 
     def __init__(self, inner: ComparisonWatcher, folder: Path) -> None:
         super().__init__(inner)
         self._folder = folder
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """Adds the seconds up."""
         kind, times = START if name == START else "runs", _times(self._folder)
         times.model_copy(update={kind: getattr(times, kind) + seconds}).save(_times_file(self._folder))
         super().ended(name, stage, seconds)
@@ -182,43 +182,28 @@ def _times(folder: Path) -> Times:
     return Times.load(path) if path.exists() else Times()
 
 
-def failures(experiments: Mapping[str, ExperimentResults]) -> list[FailedRun]:
-    """Runs that failed, of all experiments."""
-    return [run for one in experiments.values() if one.results is not None for run in one.results.failures]
-
-
 # -- Judges that a user has: measured of the texts of every experiment whose recipe at the paper's scale asks for
 # them.
 
 
 def with_judges(config: CompareConfig, experiment: Experiment, judges: Sequence[str]) -> CompareConfig:
-    """The comparison, which also measures its texts with those judges that the paper has for it.
-
-    Args:
-        config: The comparison.
-        experiment: What it is.
-        judges: Specs of metrics: ``"factcc:model=FOLDER"``.
+    """The comparison, which also measures its texts with those judges that the paper has for the experiment.
 
     Raises:
         ValueError: No such metric, or a setting that it does not have.
     """
-    wanted = [judge for judge in judges if parse_metric(judge).metric in _papers_metrics(experiment)]
+    named = [parse_metric(judge).metric for judge in judges]
+    if not named or experiment.paper is None:
+        return config
+    paper = configured(read(experiment.paper.recipe), experiment.paper.overrides)
+    of_the_paper = {parse_metric(one).metric for one in _metrics(paper)}
+    wanted = [judge for judge, metric in zip(judges, named, strict=True) if metric in of_the_paper]
     if not wanted:
         return config
-    settings = config.task_settings
-    generation: Any = settings.get("generation") or {}
-    own = {parse_metric(judge).metric for judge in wanted}
-    others = [one for one in _metrics(config) if parse_metric(one).metric not in own]
-    changed = {**settings, "generation": {**generation, "metrics": [*others, *wanted]}}
+    others = [one for one in _metrics(config) if parse_metric(one).metric not in of_the_paper.intersection(named)]
+    generation: Any = config.task_settings.get("generation") or {}
+    changed = {**config.task_settings, "generation": {**generation, "metrics": [*others, *wanted]}}
     return config.model_copy(update={"task_settings": changed})
-
-
-def _papers_metrics(experiment: Experiment) -> set[str]:
-    """What the recipe at the paper's scale measures of texts."""
-    if experiment.paper is None:
-        return set()
-    paper = configured(read(experiment.paper.recipe), experiment.paper.overrides)
-    return {parse_metric(one).metric for one in _metrics(paper)}
 
 
 def _metrics(config: CompareConfig) -> list[str | dict[str, Any]]:

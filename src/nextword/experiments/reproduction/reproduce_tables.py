@@ -7,43 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextword.experiments.comparison.engines.engine import Engine
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher
-from nextword.experiments.reproduction.data_sets import DataFolder
-from nextword.experiments.reproduction.experiment import WITHOUT_TRAINING, Scale
-from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, failures
-from nextword.experiments.reproduction.paper import PaperTable, find_table, load_paper, names
-from nextword.experiments.reproduction.table_record import ExperimentResults, table_record
+from nextword.experiments.reproduction.experiment import WITHOUT_TRAINING
+from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request
+from nextword.experiments.reproduction.paper import find_table, load_paper, names
+from nextword.experiments.reproduction.table_numbers import ExperimentResults
+from nextword.experiments.reproduction.table_record import table_record
 from nextword.results.records import FailedRun
 from nextword.results.records.reproduced_table import ReproducedTable
 
 logger = logging.getLogger(__name__)
 ALL_TABLES = "index.html"
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be reproduced.
-
-    Attributes:
-        tables: PAPER/TABLE each.
-        scale: "small" or "paper".
-        data: Where the data lies.
-        out: Folder for everything that is written.
-        changes: Overrides of every experiment: ``("seeds=[0]",)``.
-        judges: Metrics that ask a model which the user has: ``("factcc:model=FOLDER",)``.
-        command: How the user started this.
-        engine: What carries out the runs; one after another in this process by default.
-    """
-
-    tables: Sequence[str]
-    scale: Scale
-    data: DataFolder
-    out: Path
-    changes: Sequence[str] = ()
-    judges: Sequence[str] = ()
-    command: str = "nextword.experiments.reproduction.reproduce(request)"
-    engine: Engine | None = None
 
 
 @dataclass(frozen=True)
@@ -86,14 +60,9 @@ def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> lis
     needed: dict[str, None] = {}
     for name in tables:
         table = find_table(name)
-        if not only_settings(table):
+        if table.kind not in WITHOUT_TRAINING:
             needed |= dict.fromkeys(one for one in table.experiments if folders.at_scale(one) is not None)
     return list(needed)
-
-
-def only_settings(table: PaperTable) -> bool:
-    """Whether nothing must be run for a table: it has hyper-parameters only, or what people said."""
-    return table.kind in WITHOUT_TRAINING
 
 
 def reproduce(
@@ -114,8 +83,7 @@ def reproduce(
         ValueError: Data is missing, or a comparison is refused; nothing was begun.
         ComparisonInterrupted: Ctrl-C; what is finished is kept.
     """
-    made_of = request.out, request.scale, request.data, request.changes, request.judges
-    folders = ExperimentFolders(*made_of, request.engine)
+    folders = ExperimentFolders(request)
     needed = needed_experiments(request.tables, folders)
     for name in needed:
         folders.config(name)  # data that is missing is said before anything is trained
@@ -124,17 +92,17 @@ def reproduce(
     experiments: dict[str, ExperimentResults] = {}
     for number, name in enumerate(needed, 1):
         announce(name, number, len(needed))
-        experiments[name] = folders.run(name, progress or SilentWatcher(), request.command)
+        experiments[name] = folders.run(name, progress or SilentWatcher())
         _fill(request, [table for table in request.tables if name in find_table(table).experiments], experiments)
     for name in request.tables:
         for one in find_table(name).experiments:
             if one not in experiments and folders.at_scale(one) is not None:
                 experiments[one] = folders.settings(one)
-    return Reproduced(_fill(request, request.tables, experiments), failures(experiments))
+    failed = [run for one in experiments.values() if one.results is not None for run in one.results.failures]
+    return Reproduced(_fill(request, request.tables, experiments), failed)
 
 
 def _fill(request: Request, tables: Sequence[str], experiments: dict[str, ExperimentResults]) -> list[ReproducedTable]:
-    """Writes the record and the page of each table, and the page of all tables in the folder."""
     from nextword.results.report import write_reproduced_tables
 
     filled = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,28 @@ from nextword.evaluation.system_statistics import ranking
 from nextword.experiments.reproduction.experiment import setting
 from nextword.experiments.reproduction.paper import Address
 from nextword.results.records import EvaluationResults, MetricValue, Results, RunRecord, SampleFile
+from nextword.results.records.reproduced_table import NO_SEED, RanExperiment
 from nextword.settings.registry import did_you_mean
 
 HUMAN = "human"
 """Method that stands for people."""
 
-NO_SEED = "-"
-"""Seed of a number that no training gave."""
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """What is known of one experiment.
+
+    Attributes:
+        settings: Of its comparison, with defaults.
+        results: Of its runs; ``None``: it was not run, since settings and data are all that is asked for.
+        record: How it was run.
+        data: Gives what its task says of its data, where it was not run.
+    """
+
+    settings: Mapping[str, Any]
+    results: Results | None = None
+    record: RanExperiment | None = None
+    data: Callable[[], Mapping[str, Any]] = dict
 
 
 class MissingValueError(Exception):
@@ -49,23 +64,21 @@ class CellValue:
         return over_seeds(list(self.by_seed.values()))[0]
 
 
-def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) -> CellValue:
-    """The number at an address.
-
-    Args:
-        address: Which.
-        results: Of the address's experiment.
-        settings: Of the same.
+def cell_value(address: Address, one: ExperimentResults) -> CellValue:
+    """The number at an address of an experiment; settings and data have theirs without a run.
 
     Raises:
         MissingValueError: There is none.
     """
     measure = address.measure or ""
     kind, _, name = measure.partition(".")
-    if is_of_settings(address):
-        return setting_value(address, settings)
-    if is_of_data(address):
-        return data_value(address, results.data)
+    results = one.results
+    if kind in OF_SETTINGS:
+        return _plain(OF_SETTINGS[kind](one.settings, name), address)
+    if kind == "data":
+        return _plain((one.data() if results is None else results.data).get(name), address)
+    if results is None:
+        raise MissingValueError("the experiment was not run")
     runs = [run for run in results.runs if run.method == address.method]
     if address.method == HUMAN and not address.decoding:
         raise MissingValueError("people have no probabilities")
@@ -99,14 +112,8 @@ def _batch(settings: Mapping[str, Any], name: str) -> int | None:
 
 
 def _ratio(settings: Mapping[str, Any], names: str) -> float | None:
-    """One setting over another: "task.start.n_embd/task.start.n_head"."""
     above, below = (setting(settings, name) for name in names.split("/"))
     return None if above is None or below is None else above / below
-
-
-def _words(_settings: Mapping[str, Any], words: str) -> str:
-    """What no setting says, since it is never anything else: "AdamW"."""
-    return words
 
 
 OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
@@ -114,7 +121,7 @@ OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
     "length": _length,
     "batch": _batch,
     "ratio": _ratio,
-    "always": _words,
+    "always": lambda settings, words: words,  # what no setting says, since it is never anything else: "AdamW"
 }
 """Kinds of addresses that ask for no method and no run: what they are called, and what reads them."""
 
@@ -133,48 +140,14 @@ def added(first: CellValue, second: CellValue) -> CellValue:
     return CellValue(sums, low, high)
 
 
-def is_of_settings(address: Address) -> bool:
-    """Whether the number is a setting, so that nothing must be run for it."""
-    return (address.measure or "").partition(".")[0] in OF_SETTINGS
-
-
-def is_of_data(address: Address) -> bool:
-    """Whether the number is of the data, which is read and not trained on."""
-    return (address.measure or "").startswith("data.")
-
-
-def data_value(address: Address, data: Mapping[str, Any]) -> CellValue:
-    """The number at an address that asks for the data, for which nothing must have been trained.
-
-    Raises:
-        MissingValueError: There is none.
-    """
-    measure = address.measure or ""
-    return _scaled(_plain(data.get(measure.partition(".")[2]), measure), address)
-
-
-def setting_value(address: Address, settings: Mapping[str, Any]) -> CellValue:
-    """The number at an address that asks for a setting, for which nothing must have been trained.
-
-    Raises:
-        MissingValueError: There is none.
-    """
-    measure = address.measure or ""
-    kind, _, name = measure.partition(".")
-    return _scaled(_plain(OF_SETTINGS[kind](settings, name), measure), address)
-
-
-def _plain(value: Any, measure: str) -> float | str:
+def _plain(value: Any, address: Address) -> CellValue:
+    """A setting, or what is said of data: a number in the paper's unit, or text."""
     if value is None:
-        kind, _, path = measure.partition(".")
-        raise MissingValueError(f"{path} is not set" if kind == "setting" else f"nothing is called {measure}")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def _scaled(value: float | str, address: Address) -> CellValue:
-    if isinstance(value, str):
-        return CellValue(text=value)
-    return CellValue({NO_SEED: value * (address.factor or 1.0)})
+        kind, _, path = (address.measure or "").partition(".")
+        raise MissingValueError(f"{path} is not set" if kind == "setting" else f"nothing is called {address.measure}")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return CellValue({NO_SEED: float(value) * (address.factor or 1.0)})
+    return CellValue(text=str(value))
 
 
 def _cost(run: RunRecord, name: str) -> MetricValue:
@@ -230,12 +203,13 @@ def _of_texts(texts: EvaluationResults, address: Address, runs: list[RunRecord])
     seeds = [str(run.seed) for run in runs]
     if len(models) == 1:
         return dict.fromkeys(seeds, system.values[measure])
-    return {seed: _mean(values) for seed, values in zip(seeds, models, strict=True)}
-
-
-def _mean(values: Sequence[MetricValue]) -> MetricValue:
-    mean, _ = over_seeds([one.value for one in values])
-    return MetricValue(value=mean, unit=values[0].unit, n=sum(one.n for one in values))
+    means = [
+        MetricValue(
+            value=over_seeds([one.value for one in draws])[0], unit=draws[0].unit, n=sum(one.n for one in draws)
+        )
+        for draws in models
+    ]
+    return dict(zip(seeds, means, strict=True))
 
 
 def _won(texts: EvaluationResults, address: Address) -> CellValue:
@@ -261,7 +235,7 @@ def _over_seeds(values: Mapping[str, MetricValue], factor: float) -> CellValue:
     _, interval = over_seeds(list(by_seed.values()))
     if interval is None:
         (one,) = values.values()
-        interval = None if one.low is None or one.high is None else (one.low * factor, one.high * factor)
+        interval = one.interval and (one.interval[0] * factor, one.interval[1] * factor)
     low, high = (None, None) if interval is None else sorted(interval)
     return CellValue(by_seed, low, high)
 

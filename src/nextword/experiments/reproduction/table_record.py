@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,22 +21,18 @@ from nextword.experiments.reproduction.paper import (
 )
 from nextword.experiments.reproduction.table_numbers import (
     HUMAN,
-    NO_SEED,
     CellValue,
+    ExperimentResults,
     MissingValueError,
     added,
     cell_value,
-    data_value,
-    is_of_data,
-    is_of_settings,
-    setting_value,
 )
-from nextword.results.records import Environment, Results
+from nextword.results.records import Environment
 from nextword.results.records.reproduced_table import (
+    NO_SEED,
     JudgedClaim,
     JudgedComparison,
     Outcome,
-    RanExperiment,
     ReproducedCell,
     ReproducedColumn,
     ReproducedRow,
@@ -44,42 +40,21 @@ from nextword.results.records.reproduced_table import (
 )
 
 
-@dataclass(frozen=True)
-class ExperimentResults:
-    """What is known of one experiment.
-
-    Attributes:
-        settings: Of its comparison, with defaults.
-        results: Of its runs; ``None``: it was not run, since settings and data are all that is asked for.
-        record: How it was run.
-        data: Gives what its task says of its data, where it was not run.
-    """
-
-    settings: Mapping[str, Any]
-    results: Results | None = None
-    record: RanExperiment | None = None
-    data: Callable[[], Mapping[str, Any]] = dict
-
-
 def table_record(
     name: str, table: PaperTable, experiments: Mapping[str, ExperimentResults], scale: Scale, command: str
 ) -> ReproducedTable:
-    """The table with our numbers beside the printed ones, and its claims tested.
+    """The table PAPER/TABLE with our numbers beside the printed ones, and its claims tested.
 
-    Args:
-        name: PAPER/TABLE.
-        table: The table.
-        experiments: By name; one that is missing is not done at this scale.
-        scale: Of the experiments.
-        command: What makes it again.
+    An experiment that is missing was not run yet, or is not done at this scale.
     """
     table = table.at(scale)
     cells = {_key(*place): _found(table, *place, experiments, scale) for place in table.places}
-    shown = next((ran.report for one in table.experiments if (ran := _record(experiments, one)) and ran.report), None)
+    ran = [one for name in table.experiments if name in experiments and (one := experiments[name].record) is not None]
+    shown = next((one.report for one in ran if one.report), None)
     return ReproducedTable(
         **_defined(name, table, cells, scale),
         shown_in=f"{shown}#{table.section}" if shown and table.section else None,
-        experiments=[ran for one in table.experiments if (ran := _record(experiments, one))],
+        experiments=ran,
         command=command,
         environment=Environment.collect(),
     )
@@ -102,6 +77,7 @@ def renewed(record: ReproducedTable) -> ReproducedTable:
 def _defined(name: str, table: PaperTable, cells: Cells, scale: Scale) -> dict[str, Any]:
     """What the table's definition says, with our numbers."""
     paper = load_paper(name.partition("/")[0])
+    done = [one for experiment in table.experiments if (one := find_experiment(experiment).at(scale)) is not None]
     return {
         "name": name,
         "paper": f"{paper.title}. {paper.authors}. {paper.venue}.",
@@ -122,14 +98,8 @@ def _defined(name: str, table: PaperTable, cells: Cells, scale: Scale) -> dict[s
         ],
         "claims": judged_claims(table, cells, _goals(table, cells), scale),
         "note": table.note,
-        "differs": _differences(table, scale),
+        "differs": list(dict.fromkeys(line for one in done for line in one.differs)),
     }
-
-
-def _differences(table: PaperTable, scale: Scale) -> list[str]:
-    """What is not the paper's own in the experiments that fill it, each once."""
-    done = [one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None]
-    return list(dict.fromkeys(line for one in done for line in one.differs))
 
 
 def _goals(table: PaperTable, cells: Cells) -> Cells:
@@ -153,14 +123,9 @@ def _key(row: PaperRow, column: PaperColumn) -> tuple[str, str]:
     return row.title, column.name
 
 
-def _record(experiments: Mapping[str, ExperimentResults], name: str) -> RanExperiment | None:
-    return experiments[name].record if name in experiments else None
-
-
 def _found(
     table: PaperTable, row: PaperRow, column: PaperColumn, experiments: Mapping[str, ExperimentResults], scale: Scale
 ) -> CellValue | str:
-    """Our number, or why there is none."""
     if column.name in row.elsewhere:
         return CellValue({NO_SEED: row.elsewhere[column.name]})
     address = table.address(row, column)
@@ -171,85 +136,55 @@ def _found(
         if name not in experiments:
             return f"not at scale {scale}" if find_experiment(name).at(scale) is None else "not run yet"
     try:
-        values = [_of_experiment(address, experiments[name]) for name in names]
+        values = [cell_value(address, experiments[name]) for name in names]
     except MissingValueError as problem:
         return str(problem)
     return values[0] if address.plus is None else added(*values)
 
 
-def _of_experiment(address: Address, one: ExperimentResults) -> CellValue:
-    if one.results is not None:
-        return cell_value(address, one.results, one.settings)
-    if is_of_settings(address):
-        return setting_value(address, one.settings)
-    if is_of_data(address):
-        return data_value(address, one.data())
-    raise MissingValueError("the experiment was not run")
-
-
 def _cell(table: PaperTable, row: PaperRow, column: PaperColumn, ours: CellValue | str) -> ReproducedCell:
-    printed = table.printed(row, column)
-    spread = row.spreads[table.columns.index(column)] if row.spreads else None
-    cell = ReproducedCell(printed=printed, spread=None if spread is None or spread != spread else spread)
-    if isinstance(ours, str):
-        return cell.model_copy(update={"missing": ours})
-    return cell.model_copy(
-        update={"value": ours.value, "low": ours.low, "high": ours.high, "by_seed": dict(ours.by_seed)}
-    )
+    spread = row.spreads[table.columns.index(column)] if row.spreads else math.nan
+    own: dict[str, Any] = {"missing": ours}
+    if isinstance(ours, CellValue):
+        own = {"value": ours.value, "low": ours.low, "high": ours.high, "by_seed": dict(ours.by_seed)}
+    return ReproducedCell(printed=table.printed(row, column), spread=None if math.isnan(spread) else spread, **own)
 
 
 # -- What becomes of a claim: the difference of two cells in each seed, and on which side of zero its interval lies.
 #
-# One rule for all: ``_outcome`` for a comparison, ``_outcome_of`` for the claim that is made of them.
+# One rule for all: ``_outcome`` for a comparison, ``_judged`` for the claim that is made of them.
 
 Cells = Mapping[tuple[str, str], CellValue | str]
 """By title of the row and name of the column: our number, or why there is none."""
 
 
 def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
-    """Every claim of a table against our numbers.
-
-    Args:
-        table: The table.
-        cells: Our numbers.
-        people: People's value of a cell where theirs is the goal, under the same keys.
-        scale: At which ours were measured.
-    """
-    return [_tested(claim, table, cells, people, scale) for claim in table.claims]
-
-
-def _tested(claim: Claim, table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> JudgedClaim:
-    comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
-    outcome, reason = _judged(claim, claim.not_testable.get(scale), comparisons)
-    return JudgedClaim(
-        text=claim.text,
-        place=claim.place,
-        headline=claim.headline,
-        outcome=outcome,
-        reason=reason,
-        comparisons=comparisons,
-        needed=claim.at_least,
-        note=claim.note,
-    )
+    """Every claim of a table against our numbers; ``people``: theirs of a cell, where they are the goal."""
+    judged = []
+    for claim in table.claims:
+        comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
+        outcome, reason = _judged(claim, claim.not_testable.get(scale), comparisons)
+        said = claim.model_dump(include={"text", "place", "headline", "note"})
+        judged.append(
+            JudgedClaim(**said, outcome=outcome, reason=reason, comparisons=comparisons, needed=claim.at_least)
+        )
+    return judged
 
 
 def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
-    """What becomes of a claim, and the numbers that say so."""
     tested = [one for one in comparisons if one.outcome != "not testable"]
     if not tested:
         untested = "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"
         return "not testable", obstacle or untested
     rest = len(comparisons) - len(tested)
-    needed = len(tested) if claim.at_least is None else claim.at_least
-    outcome = _outcome_of([one.outcome for one in tested], needed, rest if claim.at_least is not None else 0)
+    outcomes = [one.outcome for one in tested]
+    needed, open_ones = len(tested), outcomes.count("undecided")
+    if claim.at_least is not None:  # those without numbers may be among the ones that hold
+        needed, open_ones = claim.at_least, open_ones + rest
+    held = outcomes.count("held")
+    outcome: Outcome = "held" if held >= needed else "undecided" if held + open_ones >= needed else "not held"
     lines = [*map(_line, tested), *([f"{rest} of {len(comparisons)} comparisons have no numbers here"] if rest else [])]
     return outcome, "; ".join(lines)
-
-
-def _outcome_of(outcomes: Sequence[Outcome], needed: int, unknown: int) -> Outcome:
-    """What so many comparisons make of a claim of which ``needed`` must hold; ``unknown`` ones have no numbers."""
-    held, open_ones = outcomes.count("held"), outcomes.count("undecided") + unknown
-    return "held" if held >= needed else "undecided" if held + open_ones >= needed else "not held"
 
 
 @dataclass(frozen=True)
@@ -332,32 +267,26 @@ def _seed_differences(one: Comparison, terms: Sequence[_Term], cells: Cells, goa
     constant = 0.0 if isinstance(one.than, str) else -one.times * one.than
     trained = [value for value in values if set(value) != {NO_SEED}]
     seeds = [seed for seed in trained[0] if all(seed in value for value in trained)] if trained else [NO_SEED]
-    return {seed: _sum([*(value.get(seed, value.get(NO_SEED, 0.0)) for value in values), constant]) for seed in seeds}
-
-
-def _sum(parts: Sequence[float]) -> float:
-    """Their sum; rounding decides nothing: 0.3 less 0.1 is 0.2."""
-    total = math.fsum(parts)
-    return 0.0 if abs(total) <= 1e-9 * max(map(abs, parts)) else total
+    differences = {}
+    for seed in seeds:
+        parts = [*(value.get(seed, value.get(NO_SEED, 0.0)) for value in values), constant]
+        total = math.fsum(parts)
+        differences[seed] = 0.0 if abs(total) <= 1e-9 * max(map(abs, parts)) else total  # rounding decides nothing
+    return differences
 
 
 def _weighed(term: _Term, cells: Cells, goals: Cells | None) -> dict[str, float]:
     """A cell's numbers times its weight, by seed; none where it has no number or people have none."""
-    cell, near = cells[term.row, term.column], _nearness(goals, (term.row, term.column))
-    if near is None or not isinstance(cell, CellValue):
+    cell = cells[term.row, term.column]
+    if not isinstance(cell, CellValue):
         return {}
-    return {seed: term.weight * near(value) for seed, value in cell.by_seed.items()}
-
-
-def _nearness(goals: Cells | None, place: tuple[str, str]) -> Callable[[float], float] | None:
-    """What grows where a value is better, but for the sign of "lower"; ``None``: people's value is missing."""
     if goals is None:
-        return lambda value: value
-    goal = goals.get(place)
+        return {seed: term.weight * value for seed, value in cell.by_seed.items()}
+    goal = goals.get((term.row, term.column))
     if not isinstance(goal, CellValue):
-        return None
+        return {}
     human = next(iter(goal.by_seed.values()))
-    return lambda value: -abs(value - human)
+    return {seed: term.weight * -abs(value - human) for seed, value in cell.by_seed.items()}
 
 
 def _outcome(interval: tuple[float, float] | None, better: str | None) -> Outcome:

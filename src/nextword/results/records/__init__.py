@@ -6,89 +6,42 @@ says or is refused with the place that is wrong. Likelihoods are in nats per tok
 
 from __future__ import annotations
 
-from nextword.results.records.comparison_results import (
-    WITH_PROMPT,
-    Cost,
-    CurvePoint,
-    Evaluation,
-    ExamplePrediction,
-    FailedRun,
-    GridSearch,
-    Results,
-    RunRecord,
-    Span,
-    TopWord,
-    TriedSettings,
-    WrittenExample,
-    WrittenText,
-)
-from nextword.results.records.evaluation_results import (
-    Duel,
-    EvaluationResults,
-    PairRecord,
-    Place,
-    SampleFile,
-    SystemRecord,
-    Wins,
-)
-from nextword.results.records.measured_values import Environment, Goal, Measure, MetricValue
-from nextword.results.records.score_results import (
-    BreakdownMeaning,
-    GroupScore,
-    ModelScore,
-    ScoreDifference,
-    ScoreResults,
-)
-from nextword.runtime.files import (
-    LOCK_FILES,
-    SCHEMA_VERSION,
-    DiskFullError,
-    Record,
-    disk_full_explained,
-    full_disk,
-    kind_of,
-    locked,
-    write_atomically,
-)
-
-__all__ = [
-    "LOCK_FILES",
-    "SCHEMA_VERSION",
-    "WITH_PROMPT",
-    "BreakdownMeaning",
-    "Cost",
-    "CurvePoint",
-    "DiskFullError",
-    "Duel",
-    "Environment",
-    "Evaluation",
-    "EvaluationResults",
-    "ExamplePrediction",
-    "FailedRun",
-    "Goal",
-    "GridSearch",
-    "GroupScore",
-    "Measure",
-    "MetricValue",
-    "ModelScore",
-    "PairRecord",
-    "Place",
-    "Record",
-    "Results",
-    "RunRecord",
-    "SampleFile",
-    "ScoreDifference",
-    "ScoreResults",
-    "Span",
-    "SystemRecord",
-    "TopWord",
-    "TriedSettings",
-    "Wins",
-    "WrittenExample",
-    "WrittenText",
-    "disk_full_explained",
-    "full_disk",
-    "kind_of",
-    "locked",
-    "write_atomically",
-]
+from nextword.results.records.comparison_results import WITH_PROMPT as WITH_PROMPT
+from nextword.results.records.comparison_results import Cost as Cost
+from nextword.results.records.comparison_results import CurvePoint as CurvePoint
+from nextword.results.records.comparison_results import Evaluation as Evaluation
+from nextword.results.records.comparison_results import ExamplePrediction as ExamplePrediction
+from nextword.results.records.comparison_results import FailedRun as FailedRun
+from nextword.results.records.comparison_results import GridSearch as GridSearch
+from nextword.results.records.comparison_results import Results as Results
+from nextword.results.records.comparison_results import RunRecord as RunRecord
+from nextword.results.records.comparison_results import Span as Span
+from nextword.results.records.comparison_results import TopWord as TopWord
+from nextword.results.records.comparison_results import TriedSettings as TriedSettings
+from nextword.results.records.comparison_results import WrittenExample as WrittenExample
+from nextword.results.records.comparison_results import WrittenText as WrittenText
+from nextword.results.records.evaluation_results import Duel as Duel
+from nextword.results.records.evaluation_results import EvaluationResults as EvaluationResults
+from nextword.results.records.evaluation_results import PairRecord as PairRecord
+from nextword.results.records.evaluation_results import Place as Place
+from nextword.results.records.evaluation_results import SampleFile as SampleFile
+from nextword.results.records.evaluation_results import SystemRecord as SystemRecord
+from nextword.results.records.evaluation_results import Wins as Wins
+from nextword.results.records.measured_values import Environment as Environment
+from nextword.results.records.measured_values import Goal as Goal
+from nextword.results.records.measured_values import Measure as Measure
+from nextword.results.records.measured_values import MetricValue as MetricValue
+from nextword.results.records.score_results import BreakdownMeaning as BreakdownMeaning
+from nextword.results.records.score_results import GroupScore as GroupScore
+from nextword.results.records.score_results import ModelScore as ModelScore
+from nextword.results.records.score_results import ScoreDifference as ScoreDifference
+from nextword.results.records.score_results import ScoreResults as ScoreResults
+from nextword.runtime.files import LOCK_FILES as LOCK_FILES
+from nextword.runtime.files import SCHEMA_VERSION as SCHEMA_VERSION
+from nextword.runtime.files import DiskFullError as DiskFullError
+from nextword.runtime.files import Record as Record
+from nextword.runtime.files import disk_full_explained as disk_full_explained
+from nextword.runtime.files import full_disk as full_disk
+from nextword.runtime.files import kind_of as kind_of
+from nextword.runtime.files import locked as locked
+from nextword.runtime.files import write_atomically as write_atomically

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from nextword.results.records.measured_values import Environment
-from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord
+from nextword.runtime.files import Record, VersionedRecord
 
 
 class CheckedProperty(Record):
@@ -47,8 +47,6 @@ class FoundFault(Record):
 class CheckResults(VersionedRecord):
     """A whole check."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of this format."""
     kind: Literal["check"] = "check"
     """What sort of record this is."""
     title: str

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from nextword.results.records.evaluation_results import EvaluationResults
 from nextword.results.records.measured_values import Environment, MetricValue
-from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
+from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 WITH_PROMPT = ", with prompt"
 """How the title of a decoding ends that differs from the one without this end by a prompt alone."""
@@ -129,7 +129,9 @@ class Evaluation(Record):
         """
         faults = {name: fault for name, value in self.metrics.items() if (fault := _fault(value.model_dump()))}
         if faults and len(faults) == len(self.metrics):
-            raise ValueError(f"nothing could be measured: {_listed(faults)}")
+            raise ValueError(
+                f"nothing could be measured: {', '.join(f'{name} is {fault}' for name, fault in faults.items())}"
+            )
         metrics = {name: value for name, value in self.metrics.items() if name not in faults}
         spectrum = self.spectrum
         if spectrum is not None and (fault := _fault(spectrum)):
@@ -140,10 +142,6 @@ class Evaluation(Record):
 
 def _fault(value: Any) -> str:
     return next(iter(non_finite(value)), "").rpartition(" ")[2]
-
-
-def _listed(faults: dict[str, str]) -> str:
-    return ", ".join(f"{name} is {fault}" for name, fault in faults.items())
 
 
 class MethodWithSeed(Record):
@@ -191,7 +189,7 @@ class RunRecord(MethodWithSeed):
     @field_validator("samples", mode="before")
     @classmethod
     def _one_draw(cls, samples: Any) -> Any:
-        """Records of versions in which a decoding was drawn once have its file alone."""
+        # records of versions in which a decoding was drawn once have its file alone
         if not isinstance(samples, dict):
             return samples
         return {title: [files] if isinstance(files, str) else files for title, files in samples.items()}
@@ -229,8 +227,6 @@ class GridSearch(Record):
 class Results(VersionedRecord):
     """A whole comparison: the content of results.json."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["compare"] = "compare"
     """What sort of run this is."""
     task: str
@@ -291,8 +287,6 @@ class PropertySummary(Record):
 class TrainingResults(VersionedRecord):
     """The content of a trained model's record.json."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["train"] = "train"
     """What sort of run this is."""
     command: str

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.results.records.measured_values import Environment, Measure, MetricValue
-from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
+from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 
 class SampleFile(Record):
@@ -111,8 +111,6 @@ class Wins(Record):
 class EvaluationResults(VersionedRecord):
     """A whole evaluation: the content of its results.json."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["evaluate"] = "evaluate"
     """What sort of run this is."""
     command: str

@@ -37,11 +37,16 @@ class MetricValue(Record):
     note: str | None = None
     """What a reader must know of this one value, for example how many texts are empty and count as wrong."""
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends; None where none was estimated."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
     @model_validator(mode="after")
     def _interval_is_one(self) -> Self:
         if (self.low is None) != (self.high is None):
             raise ValueError(f"interval: must have both ends or none (low={self.low}, high={self.high} given)")
-        if self.low is not None and self.high is not None and self.low > self.high:
+        if self.interval is not None and self.interval[0] > self.interval[1]:
             raise ValueError(f"interval: low must not be above high (low={self.low}, high={self.high} given)")
         return self
 
@@ -139,7 +144,7 @@ def _threads() -> int:
 
 
 def _commit() -> str | None:
-    """Commit of the repository this very file is tracked in; a virtual environment inside another project is not it."""
+    # commit of the repository this very file is tracked in; a virtual environment inside another project is not it
     here = Path(__file__)
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None

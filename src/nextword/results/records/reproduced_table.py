@@ -7,11 +7,14 @@ from typing import Literal
 from pydantic import Field
 
 from nextword.results.records.measured_values import Environment, Goal
-from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord
+from nextword.runtime.files import Record, VersionedRecord
 
 Outcome = Literal["held", "not held", "undecided", "not testable"]
 """What became of a claim. "undecided": the interval of the difference reaches to both sides of zero, both are equal,
 or there is one seed only. "not testable": at this scale, for a reason that is given."""
+
+NO_SEED = "-"
+"""Seed of a number that no training gave."""
 
 
 class ReproducedColumn(Record):
@@ -131,8 +134,6 @@ class RanExperiment(Record):
 class ReproducedTable(VersionedRecord):
     """One table: the content of its table.json."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["reproduce"] = "reproduce"
     """What sort of run this is."""
     name: str

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from nextword.results.records.measured_values import Environment, MetricValue
-from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord
+from nextword.runtime.files import Record, VersionedRecord
 
 
 class GroupScore(Record):
@@ -129,8 +129,6 @@ class ScoreDifference(Record):
 class ScoreResults(VersionedRecord):
     """How likely texts are to one model or several: the content of score.json."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["score"] = "score"
     """What sort of run this is."""
     command: str
@@ -164,12 +162,8 @@ class ScoreResults(VersionedRecord):
 
     def __str__(self) -> str:
         """A line for each model, and one for each difference between two over all tokens."""
-        return "\n".join(
-            [
-                *map(_in_words, self.models),
-                *(_difference_in_words(one) for one in self.differences if one.group is None),
-            ]
-        )
+        over_all = [one for one in self.differences if one.group is None]
+        return "\n".join([*map(_in_words, self.models), *map(_difference_in_words, over_all)])
 
     @property
     def perplexity(self) -> float:
@@ -219,9 +213,8 @@ def perplexity(nll: float | None) -> float:
 
 def _in_words(model: ModelScore) -> str:
     """Its values with their intervals, in the names that they have as attributes; what has no value says why."""
-    ends = {key: (one.low, one.high) for key, one in model.values.items() if one.low is not None is not one.high}
     said = [
-        f"{key} {one.value:.4g}" + (" ({:.4g} to {:.4g})".format(*ends[key]) if key in ends else "")
+        f"{key} {one.value:.4g}" + (" ({:.4g} to {:.4g})".format(*one.interval) if one.interval else "")
         for key, one in model.values.items()
     ]
     return f"{model.name}: {', '.join([*said, *(f'{key} {why}' for key, why in model.undefined.items())])}"

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from nextword.results.records.evaluation_results import EvaluationResults
 from nextword.results.records.measured_values import MetricValue
-from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord
+from nextword.runtime.files import Record, VersionedRecord
 
 Level = Literal["nominal", "ordinal", "interval"]
 """What may be done with answers: tell them apart, put them in order, subtract them."""
@@ -112,8 +112,6 @@ class Form(Record):
 class Survey(VersionedRecord):
     """A survey without its key: everything that judges may receive."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["survey"] = "survey"
     """What sort of file this is."""
     id: str
@@ -167,8 +165,6 @@ class KeyFile(Record):
 class SurveyKey(VersionedRecord):
     """Who wrote what, and the right answers of the checks. Judges must not see it."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["survey-key"] = "survey-key"
     """What sort of file this is."""
     survey: str
@@ -214,8 +210,6 @@ class ItemAnswers(Record):
 class JudgeAnswers(VersionedRecord):
     """The file that a judge hands back."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["survey-answers"] = "survey-answers"
     """What sort of file this is."""
     survey: str
@@ -300,8 +294,6 @@ class Correlation(Record):
 class SurveyResults(VersionedRecord):
     """The content of a survey's results.json."""
 
-    schema_version: int = SCHEMA_VERSION
-    """Version of the file format."""
     kind: Literal["survey-results"] = "survey-results"
     """What sort of run this is."""
     asks: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
@@ -21,16 +21,10 @@ Role = Literal["text", "source", "auxiliary", "store"]
 excerpts of a datastore around the tokens that were retrieved."""
 
 
-def _null_is_zero(value: Any) -> Any:
-    return -math.inf if value is None else value
-
-
-def _null_where_zero(value: float) -> float | None:
-    return None if value == -math.inf else value
-
-
 LogProb = Annotated[
-    float, BeforeValidator(_null_is_zero), PlainSerializer(_null_where_zero, return_type=float | None, when_used="json")
+    float,
+    BeforeValidator(lambda value: -math.inf if value is None else value),
+    PlainSerializer(lambda value: None if value == -math.inf else value, return_type=float | None, when_used="json"),
 ]
 """Natural log of a probability. That of zero is ``-inf``, which JSON does not have: there it is ``null``."""
 

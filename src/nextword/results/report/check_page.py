@@ -10,7 +10,6 @@ from nextword.results.report import formats
 from nextword.results.report.template import style, template
 
 JSON, PAGE = "check.json", "check.html"
-"""Names of the files."""
 
 VERDICTS = {0: "No fault was found.", 1: "Faults were found.", 2: "No fault was found, but not all could be asked."}
 
@@ -21,10 +20,7 @@ def render_check(results: CheckResults) -> str:
         style=style(),
         results=results,
         verdict=VERDICTS[results.exit_code],
-        environment=[
-            (formats.setting(key), formats.plain(value))
-            for key, value in results.environment.model_dump(exclude_defaults=True).items()
-        ],
+        environment=formats.pairs(results.environment.model_dump(exclude_defaults=True)),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nextword.results.records import Measure
 from nextword.results.report import formats
 from nextword.results.report.comparison.method_tables import MethodColumn as Quantity
-from nextword.results.report.evaluation_table import ARROWS, HUMAN
+from nextword.results.report.evaluation_table import ARROWS, GOALS
 
 MOST_MAIN = 4
 """Measures without a place in the papers' tables that a terminal has room for."""
@@ -47,7 +47,6 @@ class Column:
     main: bool
     """Whether it is among the few for which a terminal or a figure has room."""
     note: str = ""
-    """What a reader must know besides its meaning."""
     kind: str = ""
     """What the unit says first in its brackets, where a reader must see it: F1, precision or recall."""
 
@@ -59,8 +58,7 @@ class Column:
     @property
     def goal(self) -> str:
         """The same in words."""
-        words = {"higher": "higher is better", "lower": "lower is better", HUMAN: "the closer to people the better"}
-        return words[self.measure.goal] if self.measure.goal else ""
+        return GOALS[self.measure.goal] if self.measure.goal else ""
 
     @property
     def short_unit(self) -> str:
@@ -99,21 +97,22 @@ class Rule:
         lengths = sorted((int((match.groups() or ("0",))[0]), match.string) for match in matches)
         known = [n for n, _ in lengths]
         main = BIGRAMS if BIGRAMS in known else max(known, default=0)
-        return [self._column(n, key, measures[key], main=self.main and n == main) for n, key in lengths]
-
-    def _column(self, n: int, key: str, measure: Measure, *, main: bool) -> Column:
-        kind = re.search(r"\((\w+)", measure.unit) if self.kind else None
-        return Column(
-            key=key,
-            group=self.group,
-            title=self.title.format(n=n),
-            short=self.short.format(n=n),
-            metric=self.metric,
-            measure=measure,
-            main=main,
-            note=self.note,
-            kind=kind[1] if kind else "",
-        )
+        columns = []
+        for n, key in lengths:
+            kind = re.search(r"\((\w+)", measures[key].unit) if self.kind else None
+            column = Column(
+                key=key,
+                group=self.group,
+                title=self.title.format(n=n),
+                short=self.short.format(n=n),
+                metric=self.metric,
+                measure=measures[key],
+                main=self.main and n == main,
+                note=self.note,
+                kind=kind[1] if kind else "",
+            )
+            columns.append(column)
+        return columns
 
 
 @dataclass(frozen=True)
@@ -135,16 +134,15 @@ class TableLayout:
         new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
         shown = new if placed or new else list(others)
         main = 0 if placed else MOST_MAIN
-        more = [_of_no_paper(key, others[key], main=i < main) for i, key in enumerate(shown)]
+        more = [
+            Column(key, "", others[key].title, others[key].title, "", others[key], main=i < main)
+            for i, key in enumerate(shown)
+        ]
         return [*placed, *more]
 
     def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
         """The measures that have a place in the paper's table, in its order."""
         return [column for rule in self.rules for column in rule.columns(measures)]
-
-
-def _of_no_paper(key: str, measure: Measure, *, main: bool) -> Column:
-    return Column(key=key, group="", title=measure.title, short=measure.title, metric="", measure=measure, main=main)
 
 
 CONTINUATIONS = TableLayout(
@@ -251,11 +249,8 @@ class _Line:
 
     family: str
     length: str
-    """Of the n-grams; empty where the key has none."""
     alone: str
-    """Its term."""
     together: str
-    """The term of its whole family."""
     meaning: str
     unit: str
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -46,10 +45,7 @@ def render_evaluation(results: EvaluationResults) -> str:
         undefined=undefined(results),
         notes=notes(results),
         titles={key: measure.title for key, measure in results.measures.items()},
-        environment=[
-            (formats.setting(k), formats.plain(v))
-            for k, v in results.environment.model_dump(exclude_defaults=True).items()
-        ],
+        environment=formats.pairs(results.environment.model_dump(exclude_defaults=True)),
         settings=json.dumps(results.settings, ensure_ascii=False, indent=2),
     )
 
@@ -71,7 +67,8 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     if clear:
         tables.append(_differences(clear[:MOST_DIFFERENCES]))
     votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
-    told = [*_plain_text(results), *votes, *_undefined(results), *notes(results), *_left_out(results)]
+    lacking = [f"{name}: no {key}: {why}" for name, _, found in undefined(results) for key, why in found.items()]
+    told = [*_plain_text(results), *votes, *lacking, *notes(results), *_left_out(results)]
     told.append("intervals: see the report")
     if results.tests:
         shown = f", {MOST_DIFFERENCES} of them are shown, the report has all" if len(clear) > MOST_DIFFERENCES else ""
@@ -85,17 +82,12 @@ def _values(results: EvaluationResults) -> Table:
     samples = {file.samples for system in results.systems for file in system.files}
     counted = " to ".join(str(count) for count in sorted({min(samples), max(samples)}))
     several = any(len(system.files) > 1 for system in results.systems)
-    starred_cells = any(cell.best for group in grouped(results) for row in group.rows for cell in row.cells)
-    caption = ["* best"] if starred_cells else []
+    groups = grouped(results)
+    caption = ["* best"] if any(cell.best for group in groups for row in group.rows for cell in row.cells) else []
     caption += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
     caption += ["mean over seeds"] if several else []
-    table = Table(
-        title=f"{counted} {'sample' if counted == '1' else 'samples'}, {results.unit}",
-        caption="; ".join(caption) or None,
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    title = f"{counted} {'sample' if counted == '1' else 'samples'}, {results.unit}"
+    table = formats.framed(title, "; ".join(caption) or None)
     table.add_column("measure", no_wrap=True)
     table.add_column("", no_wrap=True)
     for system in results.systems:
@@ -103,19 +95,14 @@ def _values(results: EvaluationResults) -> Table:
     if results.human is not None:
         table.add_column(HUMAN, justify="right")
     table.add_column("unit", style="dim", overflow="fold")
-    for group in grouped(results):
+    for group in groups:
         table.add_section()
         for row in group.rows:
             cells = [starred(cell) for cell in row.cells]
             human = [Text(row.human.text)] if row.human is not None else []
-            table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(_short(row.unit)))
+            unit = row.unit if len(row.unit) <= LONGEST_UNIT else row.unit.partition(" ")[0]
+            table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(unit))
     return table
-
-
-def _short(unit: str) -> str:
-    """The unit without what stands in brackets, as far as there is room; the report has all of it."""
-    bare = unit.partition(" (")[0]
-    return bare if len(bare) <= LONGEST_UNIT else bare.partition(" ")[0]
 
 
 def starred(cell: EvaluationCell) -> Text:
@@ -125,8 +112,7 @@ def starred(cell: EvaluationCell) -> Text:
 
 
 def _differences(tests: list[Test]) -> Table:
-    """One row for each difference that holds."""
-    table = Table(title="Differences that hold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table = formats.framed("Differences that hold")
     table.add_column("measure")
     table.add_column("systems")
     table.add_column("difference", justify="right")
@@ -139,26 +125,18 @@ def _differences(tests: list[Test]) -> Table:
 
 
 def _ranking(wins: Wins) -> Table:
-    caption = "a vote for each measure, also where chance may be the reason"
-    table = Table(
-        title="Ranking by majority", caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-    )
+    table = formats.framed("Ranking by majority", "a vote for each measure, also where chance may be the reason")
     for heading in ("rank", "system", "wins", "losses", "votes"):
         table.add_column(heading, justify="left" if heading == "system" else "right")
     for place in wins.ranking:
-        table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses), _votes(wins, place.name))
+        fought = [duel for duel in wins.duels if place.name in (duel.first, duel.second)]
+        won = sum(duel.won if duel.first == place.name else duel.lost for duel in fought)
+        votes = f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"
+        table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses), votes)
     return table
 
 
-def _votes(wins: Wins, name: str) -> str:
-    """In how many measures a system is better than another, of all measures of all its duels."""
-    won = sum(duel.won if duel.first == name else duel.lost for duel in wins.duels if name in (duel.first, duel.second))
-    cast = sum(duel.won + duel.lost + duel.tied for duel in wins.duels if name in (duel.first, duel.second))
-    return f"{won} of {cast}"
-
-
 def _plain_text(results: EvaluationResults) -> Iterator[str]:
-    """How files of plain text were cut into texts."""
     files = [file for system in results.systems for file in system.files]
     for cut, meaning in (("lines", "a text a line"), ("blocks", "a text between blank lines")):
         names = [file.file for file in files if file.plain_text == cut]
@@ -174,7 +152,3 @@ def _left_out(results: EvaluationResults) -> Iterator[str]:
     for name, reason in results.left_out.items():
         if name not in lacking:
             yield f"{name}: not measured, {reason.removeprefix(f'{name}: ')}"
-
-
-def _undefined(results: EvaluationResults) -> list[str]:
-    return [f"{name}: no {metric}: {why}" for name, _, reasons in undefined(results) for metric, why in reasons.items()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
 from nextword.results.records import EvaluationResults, Measure, MetricValue, PairRecord, SampleFile, SystemRecord
@@ -15,6 +16,9 @@ HUMAN = "human"
 
 ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human": "\N{RIGHTWARDS ARROW}"}
 """What a goal looks like beside a title; the arrow to the right points at the column of the human texts."""
+
+GOALS = {"higher": "higher is better", "lower": "lower is better", HUMAN: "the closer to people the better"}
+"""The same in words."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,7 @@ class Test:
 
 
 def grouped(results: EvaluationResults, judged: Collection[str] | None = None) -> list[Group]:
-    """All measures, under their headings.
-
-    Args:
-        results: The evaluation.
-        judged: Systems of which one may be the best; None: all.
-    """
+    """All measures, under their headings; of the systems in ``judged`` (None: all) one may be the best."""
     rows = [_row(results, key, measure, judged) for key, measure in results.measures.items()]
     return [Group(title, tuple(members)) for title, members in groupby(rows, key=lambda row: row.measure.group)]
 
@@ -98,39 +97,28 @@ def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collect
     cells = [_of_system(system, key, measure, system.name in best) for system in results.systems]
     of_humans = None
     if results.human is not None:
-        ends = None if human is None else _ends(human)
+        ends = None if human is None else human.interval
         of_humans = replace(_cell(measure, human, [results.human]), spread=_interval(measure, ends))
     return EvaluationRow(key, measure, tuple(cells), of_humans)
 
 
 def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> EvaluationCell:
-    value = system.values.get(key)
-    cell = _cell(measure, value, system.files, best, _seeds(system, key, measure))
+    value, seeds = system.values.get(key), [file.values.get(key) for file in system.files]
+    shown = tuple(formats.NOTHING if one is None else _number(measure, one.value) for one in seeds)
+    cell = _cell(measure, value, system.files, best, shown if len(seeds) > 1 else ())
     return cell if value is None else replace(cell, spread=_interval(measure, spread(system, key)))
 
 
 def spread(system: SystemRecord, key: str) -> tuple[float, float] | None:
     """Lowest and highest value over the seeds, or with one seed its 95 % interval; None where there is neither."""
     if len(system.files) == 1:
-        return _ends(system.values[key]) if key in system.values else None
+        return system.values[key].interval if key in system.values else None
     found = [file.values[key].value for file in system.files if key in file.values]
     return (min(found), max(found)) if found else None
 
 
-def _ends(value: MetricValue) -> tuple[float, float] | None:
-    return None if value.low is None or value.high is None else (value.low, value.high)
-
-
 def _interval(measure: Measure, ends: tuple[float, float] | None) -> str:
-    return "" if ends is None else formats.interval(_number(measure, ends[0]), _number(measure, ends[1]))
-
-
-def _seeds(system: SystemRecord, key: str, measure: Measure) -> tuple[str, ...]:
-    """The value of each seed, where there are several."""
-    if len(system.files) == 1:
-        return ()
-    found = (file.values.get(key) for file in system.files)
-    return tuple(formats.NOTHING if value is None else _number(measure, value.value) for value in found)
+    return "" if ends is None else formats.interval(*(_number(measure, end) for end in ends))
 
 
 def _cell(
@@ -142,10 +130,9 @@ def _cell(
 ) -> EvaluationCell:
     if value is None:
         return EvaluationCell(formats.NOTHING, seeds=seeds)
-    interval = _interval(measure, _ends(value))
     samples = sum(file.samples for file in files)
     n = f"{formats.plain(value.n)} of {formats.plain(samples)}" if value.n < samples else ""
-    return EvaluationCell(_number(measure, value.value), interval, seeds, best, n)
+    return EvaluationCell(_number(measure, value.value), _interval(measure, value.interval), seeds, best, n)
 
 
 def _number(measure: Measure, value: float) -> str:
@@ -176,57 +163,39 @@ def best_of(measure: Measure, values: Mapping[str, float], human: float | None) 
     """The systems with the best value; none with fewer than two systems, all alike, or no goal."""
     if measure.goal is None or len(values) < 2 or (measure.goal == "human" and human is None):
         return set()
-    costs = {name: _cost(measure, value, human) for name, value in values.items()}
+    if measure.goal == "human" and human is not None:
+        costs = {name: abs(value - human) for name, value in values.items()}
+    else:
+        costs = {name: value if measure.goal == "lower" else -value for name, value in values.items()}
     least = min(costs.values())
     found = {name for name, cost in costs.items() if math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12)}
     return set() if len(found) == len(values) else found
 
 
-def _cost(measure: Measure, value: float, human: float | None) -> float:
-    if measure.goal == "human" and human is not None:
-        return abs(value - human)
-    return value if measure.goal == "lower" else -value
-
-
 def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None) -> list[Test]:
-    """The paired tests.
-
-    Args:
-        results: The evaluation.
-        keys: Measures whose tests are wanted; None: all.
-    """
-    return [
-        Test(
-            title=results.measures[one.measure].title,
-            unit=formats.unit_name(results.measures[one.measure].unit),
-            first=one.first,
-            second=one.second,
-            difference=_signed(results.measures[one.measure], one.difference),
-            interval=""
-            if one.low is None or one.high is None
-            else formats.interval(
-                _signed(results.measures[one.measure], one.low), _signed(results.measures[one.measure], one.high)
-            ),
-            p_bootstrap=p_value(one.p_bootstrap),
-            p_permutation=p_value(one.p_permutation),
-            p_holm=p_value(one.p_holm),
-            significant=one.p_holm < SIGNIFICANT,
-            better=_better(results.measures[one.measure], one),
-        )
-        for one in results.tests
-        if keys is None or one.measure in keys
-    ]
+    """The paired tests, of some measures or of all."""
+    return [_paired(one, results.measures[one.measure]) for one in results.tests if keys is None or one.measure in keys]
 
 
-def _better(measure: Measure, test: PairRecord) -> str:
-    """Nothing for a measure that is best near people's value: which of two different ones is nearer is not tested."""
-    if measure.goal not in ("lower", "higher") or test.p_holm >= SIGNIFICANT:
-        return ""
-    return test.first if (test.difference > 0) == (measure.goal == "higher") else test.second
-
-
-def _signed(measure: Measure, value: float) -> str:
-    return formats.signed(value, measure.unit, measure.decimals)
+def _paired(one: PairRecord, measure: Measure) -> Test:
+    signed = partial(formats.signed, unit=measure.unit, decimals=measure.decimals)
+    significant, better = one.p_holm < SIGNIFICANT, ""
+    # which of two different ones is nearer to people's value is not tested
+    if significant and measure.goal in ("lower", "higher"):
+        better = one.first if (one.difference > 0) == (measure.goal == "higher") else one.second
+    return Test(
+        title=measure.title,
+        unit=formats.unit_name(measure.unit),
+        first=one.first,
+        second=one.second,
+        difference=signed(one.difference),
+        interval="" if one.low is None or one.high is None else formats.interval(signed(one.low), signed(one.high)),
+        p_bootstrap=p_value(one.p_bootstrap),
+        p_permutation=p_value(one.p_permutation),
+        p_holm=p_value(one.p_holm),
+        significant=significant,
+        better=better,
+    )
 
 
 def p_value(p: float) -> str:

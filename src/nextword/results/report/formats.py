@@ -1,10 +1,15 @@
-"""Numbers as text."""
+"""Numbers as text, and the frame of tables in a terminal."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 NOTHING = "–"
 """Stands where there is no number."""
@@ -138,6 +143,29 @@ def plain(thing: Any) -> str:
         # A measured value, as a task may record one of the start.
         return f"{value(thing['value'], thing['unit'], None)} {unit_name(thing['unit'])} (n = {plain(thing['n'])})"
     return json.dumps(thing, ensure_ascii=False)
+
+
+def pairs(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Settings or data fields with their values, both as text."""
+    return [(setting(name), plain(thing)) for name, thing in content.items()]
+
+
+def spans(headings: Iterable[str]) -> list[tuple[str, int]]:
+    """Headings over neighbouring columns, with the number of columns each spans.
+
+    >>> spans(["a", "a", "", "a"])
+    [('a', 2), ('', 1), ('a', 1)]
+    """
+    return [(heading, len(list(members))) for heading, members in groupby(headings)]
+
+
+def framed(title: str | Text | None, caption: str | Text | None = None, **looks: Any) -> Table:
+    """A table for the terminal, without columns yet."""
+    from rich import box
+    from rich.table import Table
+
+    looks = {"padding": (0, 1, 0, 0), **looks}
+    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, **looks)
 
 
 def listing(parts: Sequence[str]) -> str:

@@ -35,10 +35,6 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
     Tokens stand in running text, coloured by what the reader chooses; one that is opened shows its most probable
     tokens and the places that its probability came from. With two models the page begins with where they differ.
 
-    Args:
-        record: What a model said of the text.
-        other: What another model said of the same tokens.
-
     Raises:
         ValueError: The traces are not of the same token ids.
     """
@@ -50,7 +46,7 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
         style=style,
         script=script,
         traces=embedded([_rounded(one.model_dump(mode="json")) for one in records]),
-        title=_title(records),
+        title=" and ".join(one.model.name for one in records),
         models=[_facts(one) for one in records],
         lead=_lead(record),
         difference=None if other is None else difference(record, other),
@@ -63,23 +59,16 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
     )
 
 
-def content_policy(script: str, style: str) -> str:
-    """The page's content security policy: its own script and style, known by their hashes, and nothing else."""
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src '{content_hash(script)}'",
-            f"style-src '{content_hash(style)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
+def content_policy(script: str, style: str, *, served: bool = False) -> str:
+    """The page's content security policy: its own script and style, known by their hashes, and nothing else.
 
-
-def content_hash(text: str) -> str:
-    """What a content security policy calls a script or a style."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    A page that is served may ask its own server, and stands in no frame of others.
+    """
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
+    parts = ["default-src 'none'", f"script-src 'sha256-{hashes[0]}'", f"style-src 'sha256-{hashes[1]}'"]
+    parts += ["img-src data:", *(["connect-src 'self'", "frame-src 'self'"] if served else [])]
+    parts += ["base-uri 'none'", "form-action 'none'", *(["frame-ancestors 'none'"] if served else [])]
+    return "; ".join(parts)
 
 
 def embedded(content: Any) -> Markup:
@@ -98,10 +87,6 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-def _title(records: list[TraceRecord]) -> str:
-    return " and ".join(record.model.name for record in records)
-
-
 def _lead(record: TraceRecord) -> str:
     tokens, read = len(record.tokens.log_prob), record.first
     predicted = "1 token" if tokens == 1 else f"{tokens:,} tokens"
@@ -109,7 +94,6 @@ def _lead(record: TraceRecord) -> str:
 
 
 def _facts(record: TraceRecord) -> dict[str, Any]:
-    """What the head of the page says of a model."""
     nats = -math.fsum(record.tokens.log_prob) / max(len(record.tokens.log_prob), 1)
     model = record.model
     spec = "/".join([model.head, model.objective])
@@ -118,14 +102,10 @@ def _facts(record: TraceRecord) -> dict[str, Any]:
         "spec": spec if model.conditioner is None else f"{spec}, {model.conditioner}",
         "backbone": f"{model.backbone}, {formats.count(model.parameters)} parameters",
         "window": record.window,
-        "perplexity": _digits(math.exp(min(nats, 700.0)) if math.isfinite(nats) else nats),
-        "bits": _digits(nats / math.log(2)),
+        "perplexity": formats.digits(math.exp(min(nats, 700.0))) if math.isfinite(nats) else "∞",
+        "bits": formats.digits(nats / math.log(2)) if math.isfinite(nats) else "∞",
         "first": sum(rank == 1 for rank in record.tokens.rank) / max(len(record.tokens.rank), 1),
     }
-
-
-def _digits(number: float) -> str:
-    return formats.digits(number) if math.isfinite(number) else "∞"
 
 
 # -- Where two models differ on one text.
@@ -264,27 +244,11 @@ class Page:
 
 
 def playground_page(model: str, spec: str, *, needs_key: bool) -> Page:
-    """The page of one model.
-
-    Args:
-        model: What it is called.
-        spec: Head and objective.
-        needs_key: Whether the server asks for a key.
-    """
+    """The page of one model, by its name and the spec of head and objective."""
     style = Markup(switchable_variables() + packaged("playground/playground.css"))
     script = Markup('"use strict";\n' + packaged("trace/elements.js") + packaged("playground/playground.js"))
     html = template("playground/playground.html.j2").render(
         style=style, script=script, model=model, spec=spec, needs_key=needs_key
     )
-    policy = [
-        "default-src 'none'",
-        f"script-src '{content_hash(script)}'",
-        f"style-src '{content_hash(style)}'",
-        "img-src data:",
-        "connect-src 'self'",
-        "frame-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
-    return Page(html, {"Content-Security-Policy": "; ".join(policy), "X-Content-Type-Options": "nosniff"})
+    policy = content_policy(script, style, served=True)
+    return Page(html, {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})

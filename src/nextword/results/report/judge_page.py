@@ -19,10 +19,8 @@ SHARED = ("trace/elements.js", "survey/items.js")
 def judge_page(survey: Survey) -> str:
     """The page of a survey, with all of its forms; the address says which (``page.html?form=3``).
 
-    It keeps what was answered in the browser and hands it back as one file. It sends nothing.
-
-    Args:
-        survey: Without its key, so the page cannot show who wrote what.
+    It keeps what was answered in the browser and hands it back as one file. It sends nothing, and without the survey's
+    key it cannot show who wrote what.
     """
     style = Markup(switchable_variables() + packaged("survey/judge.css"))
     script = _script("survey/judge.js")
@@ -36,11 +34,7 @@ def judge_page(survey: Survey) -> str:
 
 
 def mturk_layout(survey: Survey) -> str:
-    """The layout of a task: it shows the item of the column ``item``, which ``mturk_item`` writes.
-
-    Args:
-        survey: Of which one item is one task.
-    """
+    """The layout of a task: it shows the item of the column ``item``, which ``mturk_item`` writes."""
     style = Markup(switchable_variables() + packaged("survey/judge.css"))
     shared = survey.model_dump(mode="json", exclude={"items", "digests", "forms"})
     return template("survey/mturk.html.j2").render(

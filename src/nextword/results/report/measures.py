@@ -19,9 +19,7 @@ class ReportedMeasure:
     key: str
     """Its name in the record, for example "cache_only_acc@2"."""
     title: str
-    """Heading of its column."""
     group: str
-    """Heading over the columns that belong together."""
     setting: str
     """Which distribution was asked: "joint", "cache_only", "prompted" (a prompt stood before the text), ..."""
     subset: str
@@ -52,126 +50,48 @@ PROMPTED = "prompted"
 # "cache_only_people_acc@2": the setting, the subset of the cases, the metric.
 _PREFIX = rf"(?:(?P<setting>[a-z]+_only|{PROMPTED})_)?(?:(?P<subset>[A-Za-z0-9_-]+)_)?"
 
+# fmt: off
 _RULES = (
-    _Rule(
-        _PREFIX + r"acc@(?P<k>\d+)",
-        "Acc@{k}",
-        "Accuracy",
-        "higher",
-        1,
-        "Acc@k: share of prompts whose right words are all among the k most probable words; Acc@1: the most probable "
-        "word is one of them.",
-    ),
-    _Rule(
-        _PREFIX + r"(?<!mean_)perplexity",
-        "perplexity",
-        "Likelihood",
-        "lower",
-        2,
-        "Perplexity: exp of the negative log-likelihood per token of the test text; only comparable with the same "
-        "tokenizer.",
-    ),
-    _Rule(
-        _PREFIX + r"mean_perplexity",
-        "mean perplexity",
-        "Likelihood",
-        "lower",
-        2,
-        "Mean perplexity: the mean of the texts' own perplexities (He, Chen and Kim 2020); perplexity is that of all "
-        "texts together.",
-    ),
-    _Rule(
-        _PREFIX + r"bits_per_byte",
-        "bits per byte",
-        "Likelihood",
-        "lower",
-        3,
-        "Bits per byte: negative log-likelihood over the bytes of the text; comparable between tokenizers.",
-    ),
-    _Rule(
-        _PREFIX + r"nll",
-        "NLL",
-        "Likelihood",
-        "lower",
-        3,
-        "NLL: negative log-likelihood of the right tokens.",
-    ),
-    _Rule(
-        _PREFIX + r"steering",
-        "steering",
-        "Steering",
-        "higher",
-        3,
-        "Steering: by how many nats per token a text is less likely given the auxiliary text of another; 0: the "
-        "auxiliary text is not heard.",
-    ),
-    _Rule(
-        _PREFIX + r"copy_recall",
-        "copy recall",
-        "Copying",
-        "higher",
-        3,
-        "Copy recall: of the source's words that the reference contains, the share that the output contains too.",
-    ),
-    _Rule(
-        _PREFIX + r"copy_precision",
-        "copy precision",
-        "Copying",
-        "higher",
-        3,
-        "Copy precision: of the source's words that the output contains, the share that the reference contains too.",
-    ),
-    _Rule(
-        _PREFIX + r"copied_mass",
-        "mass",
-        "Listed words",
-        "higher",
-        3,
-        "Mass: probability that the next word is one of those that the prompt lists, where it is to be one of them.",
-    ),
-    _Rule(
-        _PREFIX + r"copied_spread",
-        "spread",
-        "Listed words",
-        "higher",
-        3,
-        "Spread: entropy of that mass over the listed words; 1: they have equal shares, 0: one has it all.",
-    ),
-    _Rule(
-        _PREFIX + r"repeated_mass",
-        "repeated",
-        "Listed words",
-        "lower",
-        3,
-        "Repeated: probability that the next word is one of those that the prompt lists, where none is to come again.",
-    ),
-    _Rule(
-        _PREFIX + r"rank@(?P<k>[^@]+)",
-        "at {k}",
-        "Rank of log-probabilities",
-        # A high rank shows that a bottleneck is left, not that predictions are good: a random matrix has full rank.
-        None,
-        0,
-        "Rank: singular values of the log-probability matrix above the threshold times the largest one (default: the "
-        "usual tolerance of float32). It shows what a head can express; neither more nor less is better by itself.",
-    ),
-    _Rule(
-        "left_out",
-        "left out",
-        "Prompts",
-        None,
-        0,
-        "Left out: prompts that are not measured, since two of their four words begin with the same token.",
-    ),
-    _Rule(
-        _PREFIX + r"rank_undefined",
-        "undefined",
-        "Rank of log-probabilities",
-        None,
-        0,
-        "Undefined: rows in which a word has probability 0; their log-probabilities have no rank.",
-    ),
+    _Rule(r"acc@(?P<k>\d+)", "Acc@{k}", "Accuracy", "higher", 1,
+          "Acc@k: share of prompts whose right words are all among the k most probable words; Acc@1: the most "
+          "probable word is one of them."),
+    _Rule("(?<!mean_)perplexity", "perplexity", "Likelihood", "lower", 2,
+          "Perplexity: exp of the negative log-likelihood per token of the test text; only comparable with the same "
+          "tokenizer."),
+    _Rule("mean_perplexity", "mean perplexity", "Likelihood", "lower", 2,
+          "Mean perplexity: the mean of the texts' own perplexities (He, Chen and Kim 2020); perplexity is that of "
+          "all texts together."),
+    _Rule("bits_per_byte", "bits per byte", "Likelihood", "lower", 3,
+          "Bits per byte: negative log-likelihood over the bytes of the text; comparable between tokenizers."),
+    _Rule("nll", "NLL", "Likelihood", "lower", 3,
+          "NLL: negative log-likelihood of the right tokens."),
+    _Rule("steering", "steering", "Steering", "higher", 3,
+          "Steering: by how many nats per token a text is less likely given the auxiliary text of another; 0: the "
+          "auxiliary text is not heard."),
+    _Rule("copy_recall", "copy recall", "Copying", "higher", 3,
+          "Copy recall: of the source's words that the reference contains, the share that the output contains too."),
+    _Rule("copy_precision", "copy precision", "Copying", "higher", 3,
+          "Copy precision: of the source's words that the output contains, the share that the reference contains "
+          "too."),
+    _Rule("copied_mass", "mass", "Listed words", "higher", 3,
+          "Mass: probability that the next word is one of those that the prompt lists, where it is to be one of "
+          "them."),
+    _Rule("copied_spread", "spread", "Listed words", "higher", 3,
+          "Spread: entropy of that mass over the listed words; 1: they have equal shares, 0: one has it all."),
+    _Rule("repeated_mass", "repeated", "Listed words", "lower", 3,
+          "Repeated: probability that the next word is one of those that the prompt lists, where none is to come "
+          "again."),
+    # A high rank shows that a bottleneck is left, not that predictions are good: a random matrix has full rank.
+    _Rule("rank@(?P<k>[^@]+)", "at {k}", "Rank of log-probabilities", None, 0,
+          "Rank: singular values of the log-probability matrix above the threshold times the largest one (default: "
+          "the usual tolerance of float32). It shows what a head can express; neither more nor less is better by "
+          "itself."),
+    _Rule("left_out", "left out", "Prompts", None, 0,
+          "Left out: prompts that are not measured, since two of their four words begin with the same token."),
+    _Rule("rank_undefined", "undefined", "Rank of log-probabilities", None, 0,
+          "Undefined: rows in which a word has probability 0; their log-probabilities have no rank."),
 )
+# fmt: on
 
 _GROUPS = list(dict.fromkeys(rule.group for rule in _RULES))
 
@@ -188,7 +108,7 @@ def measure(key: str) -> ReportedMeasure:
     ('people', 'lower')
     """
     for place, rule in enumerate(_RULES):
-        match = re.fullmatch(rule.pattern, key)
+        match = re.fullmatch(_PREFIX + rule.pattern, key)
         if match:
             parts = {name: text or "" for name, text in match.groupdict().items()}
             k = parts.get("k", "")

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from nextword.results.records import write_atomically
 from nextword.results.records.reproduced_table import (
+    NO_SEED,
     JudgedClaim,
     JudgedComparison,
     Outcome,
@@ -26,13 +26,10 @@ from nextword.results.records.reproduced_table import (
     ReproducedTable,
 )
 from nextword.results.report import formats
-from nextword.results.report.evaluation_table import ARROWS
+from nextword.results.report.evaluation_table import ARROWS, GOALS
 from nextword.results.report.template import style, template
 
 # -- The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision.
-
-NO_SEED = "-"
-"""Seed of a number that no training gave."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +38,9 @@ class OurCell:
 
     text: str
     interval: str = ""
-    """Its 95 % interval."""
     seeds: int = 0
     """Trainings that it is the mean of; 0: no training gave it."""
     missing: str = ""
-    """Why there is no number."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,6 @@ class RowPair:
     title: str
     note: str
     printed: tuple[str, ...]
-    """The paper's numbers."""
     ours: tuple[OurCell, ...]
     missing: str
     """Why no cell of the row has a number of ours, where the reason is the same for all."""
@@ -82,7 +76,7 @@ class Numbers:
     @property
     def headings(self) -> list[tuple[str, int]]:
         """Headings over neighbouring columns, with the number of columns each spans."""
-        return [(name, len(list(members))) for name, members in groupby(column.group for column in self.columns)]
+        return formats.spans(column.group for column in self.columns)
 
     @property
     def has_ours(self) -> bool:
@@ -183,9 +177,6 @@ SIGNS: dict[Outcome, str] = {
 # -- The page of reproduced tables.
 
 
-GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to people the better"}
-
-
 @dataclass(frozen=True)
 class Section:
     """One table on the page."""
@@ -202,26 +193,26 @@ def write_reproduced_tables(tables: Sequence[ReproducedTable], path: str | os.Pa
 
     Args:
         tables: In the order of the page; those of a paper together.
-        path: The file to write; replaced as a whole.
+        path: The file to write.
         root: Leads from the page's folder to the folder of all tables, which the records' links begin from: "../".
     """
     write_atomically(path, render_reproduction(tables, root))
 
 
 def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> str:
-    """The page as text; with several tables a list of contents stands before them.
-
-    Args:
-        tables: In the order of the page; those of a paper together.
-        root: As in ``write_reproduced_tables``.
-    """
-    sections = [_section(table) for table in tables]
+    """The page as text; with several tables a list of contents stands before them."""
+    sections = []
+    for table in tables:
+        anchor = re.sub(r"[^A-Za-z0-9]+", "-", f"{table.name}-{table.scale}")
+        sections.append(Section(anchor, table, numbers(table), outcomes(table.claims)))
     papers = [(paper, list(members)) for paper, members in groupby(sections, key=lambda one: one.table.paper)]
     return template("reproduction.html.j2").render(
         style=style(),
         papers=papers,
         sections=sections,
-        title=_title(tables),
+        title=f"{len(tables)} tables, the papers' numbers beside ours"
+        if len(tables) != 1
+        else f"{tables[0].name}: {tables[0].title}",
         root=root,
         signs=SIGNS,
         arrows=ARROWS,
@@ -231,17 +222,6 @@ def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> st
         difference=difference,
         verdict=verdict,
     )
-
-
-def _title(tables: Sequence[ReproducedTable]) -> str:
-    if len(tables) == 1:
-        return f"{tables[0].name}: {tables[0].title}"
-    return f"{len(tables)} tables, the papers' numbers beside ours"
-
-
-def _section(table: ReproducedTable) -> Section:
-    anchor = re.sub(r"[^A-Za-z0-9]+", "-", f"{table.name}-{table.scale}")
-    return Section(anchor, table, numbers(table), outcomes(table.claims))
 
 
 def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
@@ -317,7 +297,7 @@ def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:
 
 
 def _part(found: Numbers, first: int, last: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_lines=False)
+    table = formats.framed(None, padding=(0, 0, 0, 1))
     table.add_column("", overflow="fold", max_width=24)
     for column in found.columns[first:last]:
         arrow = ARROWS[column.better] if column.better else ""
@@ -340,7 +320,6 @@ def _ours_coloured(cell: OurCell, usual: int) -> Text:
 
 
 def _told(found: Numbers) -> Iterator[str]:
-    """What a reader must know of the numbers."""
     if found.has_ours:
         usual = f", mean over {seeds_in_words(found.seeds)}" if found.seeds else ""
         yield f"Ours with its 95 % interval{usual}; in brackets the paper's."

@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterator
 from itertools import groupby
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -31,12 +30,7 @@ def score_tables(results: ScoreResults) -> list[RenderableType]:
 
 
 def verdict(one: ScoreDifference, units: int, unit: str) -> str:
-    """What a difference shows, in words.
-
-    Args:
-        one: The difference.
-        units: Over how many pieces of text it was tested.
-        unit: What they are called.
+    """What a difference shows that was tested over so many units of text, in words.
 
     >>> shown = dict(first="a", second="b", measure="nll", difference=-0.1, low=-0.2, high=-0.05, p_permutation=0.01)
     >>> found = ScoreDifference(**shown, p_holm=0.01), ScoreDifference(**shown, p_holm=0.3)
@@ -65,13 +59,9 @@ def is_significant(one: ScoreDifference) -> bool:
     return one.p_holm is not None and one.p_holm < SIGNIFICANT and one.difference != 0
 
 
-def _table(title: str, caption: str | None = None) -> Table:
-    return Table(title=Text(title), caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-
-
 def _values(results: ScoreResults) -> Table:
     texts = "1 text" if results.texts == 1 else f"{results.texts:,} texts"
-    table = _table(f"{texts}, {results.bytes:,} bytes")
+    table = formats.framed(Text(f"{texts}, {results.bytes:,} bytes"))
     table.add_column("model", overflow="fold")
     for heading in ("tokens", "perplexity", "nats per token", "bits per byte"):
         table.add_column(heading, justify="right")
@@ -82,14 +72,18 @@ def _values(results: ScoreResults) -> Table:
 
 
 def _differences(results: ScoreResults) -> Table:
-    table = _table("Paired differences")
+    table = formats.framed(Text("Paired differences"))
     table.add_column("models", overflow="fold")
     table.add_column("difference", justify="right")
     table.add_column("of", no_wrap=True)
     table.add_column("in words", overflow="fold")
     for one in results.differences:
         if one.group is None:
-            number = _signed(one.difference, one.low, one.high, DECIMALS[one.measure])
+            decimals = DECIMALS[one.measure]
+            number = formats.signed(one.difference, "nats", decimals)
+            if one.low is not None and one.high is not None:
+                low, high = (formats.signed(end, "nats", decimals) for end in (one.low, one.high))
+                number = f"{number} ({low} to {high})"
             said = verdict(one, results.units, results.unit)
             table.add_row(Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, TITLES[one.measure], said)
     return table
@@ -98,7 +92,7 @@ def _differences(results: ScoreResults) -> Table:
 def _groups(results: ScoreResults, key: str) -> Table:
     if len(results.models) > 1 and results.same_tokens:
         return _side_by_side(results, key)
-    table = _table(results.breakdowns[key].title)
+    table = formats.framed(Text(results.breakdowns[key].title))
     if len(results.models) > 1:
         table.add_column("model", overflow="fold")
     table.add_column("group")
@@ -108,8 +102,9 @@ def _groups(results: ScoreResults, key: str) -> Table:
         table.add_section()
         for one in model.breakdowns[key]:
             name = [Text(model.name)] if len(results.models) > 1 else []
-            cells = (f"{one.tokens:,}", _nll(one, interval=True), _perplexity(one), _percent(one.share_of_nats))
-            table.add_row(*name, one.group, *cells)
+            perplexity = INFINITE if one.perplexity == float("inf") else f"{one.perplexity:,.2f}"
+            share = formats.NOTHING if one.share_of_nats is None else f"{100 * one.share_of_nats:.1f}"
+            table.add_row(*name, one.group, f"{one.tokens:,}", _nll(one, interval=True), perplexity, share)
     return table
 
 
@@ -119,7 +114,7 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
     shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
     by_place = {(one.group, one.first): one for one in shown}
     caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
-    table = _table(results.breakdowns[key].title, caption)
+    table = formats.framed(Text(results.breakdowns[key].title), caption)
     table.add_column("group")
     table.add_column("tokens", justify="right")
     for model in results.models:
@@ -179,17 +174,9 @@ def _with_interval(one: MetricValue | None, decimals: int) -> str:
     if one is None:
         return INFINITE
     value = formats.value(one.value, one.unit, decimals)
-    if one.low is None or one.high is None:
+    if one.interval is None:
         return value
-    ends = (formats.value(end, one.unit, decimals) for end in (one.low, one.high))
-    return f"{value} ({formats.interval(*ends)})"
-
-
-def _signed(value: float, low: float | None, high: float | None, decimals: int) -> str:
-    number = formats.signed(value, "nats", decimals)
-    if low is None or high is None:
-        return number
-    return f"{number} ({formats.signed(low, 'nats', decimals)} to {formats.signed(high, 'nats', decimals)})"
+    return f"{value} ({formats.interval(*(formats.value(end, one.unit, decimals) for end in one.interval))})"
 
 
 def _nll(one: GroupScore, interval: bool = False) -> str:
@@ -197,14 +184,6 @@ def _nll(one: GroupScore, interval: bool = False) -> str:
         return INFINITE
     value = f"{one.nll:.3f}"
     return f"{value} ({one.low:.3f}\N{EN DASH}{one.high:.3f})" if interval and one.low is not None else value
-
-
-def _perplexity(one: GroupScore) -> str:
-    return INFINITE if one.perplexity == float("inf") else f"{one.perplexity:,.2f}"
-
-
-def _percent(share: float | None) -> str:
-    return formats.NOTHING if share is None else f"{100 * share:.1f}"
 
 
 # -- A score as a table of values separated by commas: a row for each model, and for each of its groups.

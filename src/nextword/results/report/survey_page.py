@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +14,7 @@ from nextword.results.records import MetricValue, write_atomically
 from nextword.results.records.survey_files import SurveyResults
 from nextword.results.report import formats
 from nextword.results.report.columns import of_measures
-from nextword.results.report.evaluation_table import grouped, note_on_tests, paired_rows
+from nextword.results.report.evaluation_table import EvaluationCell, grouped, note_on_tests, paired_rows
 from nextword.results.report.template import style, template
 
 
@@ -35,20 +34,12 @@ def render_survey(results: SurveyResults) -> str:
         agreement=list(agreements(results)),
         marked={name: share(value) for name, value in results.marked.items()},
         correlations=list(correlated(results)),
-        environment=[
-            (formats.setting(name), formats.plain(value))
-            for name, value in judged.environment.model_dump(exclude_defaults=True).items()
-        ],
+        environment=formats.pairs(judged.environment.model_dump(exclude_defaults=True)),
     )
 
 
 def write_survey_report(results: SurveyResults, path: str | os.PathLike[str]) -> None:
-    """Writes the page: one file without a script, a font or a picture from elsewhere.
-
-    Args:
-        results: What people said.
-        path: The file, usually report.html beside results.json. Replaced as a whole.
-    """
+    """Writes the page: one file without a script, a font or a picture from elsewhere."""
     write_atomically(path, render_survey(results))
 
 
@@ -73,7 +64,7 @@ def survey_tables(results: SurveyResults) -> list[RenderableType]:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
+    return formats.framed(title, title_justify="left")
 
 
 def _values(results: SurveyResults) -> Table:
@@ -84,14 +75,13 @@ def _values(results: SurveyResults) -> Table:
     table.add_column("unit", style="dim")
     for group in grouped(results.judged):
         for row in group.rows:
-            cells = [Text(f"{cell.text} ({cell.interval})" if cell.interval else cell.text) for cell in row.cells]
-            table.add_row(row.measure.title, *cells, row.unit)
+            table.add_row(row.measure.title, *(Text(_with_interval(cell)) for cell in row.cells), row.unit)
     for name, value in results.marked.items():
         table.add_row(Text(f"Marked words, {name}"), Text(_with_interval(share(value))))
     return table
 
 
-def _with_interval(one: Share) -> str:
+def _with_interval(one: Share | EvaluationCell) -> str:
     return f"{one.text} ({one.interval})" if one.interval else one.text
 
 
@@ -107,7 +97,7 @@ def _duels(results: SurveyResults) -> Table:
 
 def _tests(results: SurveyResults) -> Table:
     table = _table("Differences")
-    rows = list(paired_rows(results.judged))
+    rows = paired_rows(results.judged)
     # no word is cut where there is room for all of them
     table.add_column("measure", overflow="fold", min_width=min(12, _longest_word(*(row.title for row in rows))))
     table.add_column("systems", overflow="fold")
@@ -147,9 +137,8 @@ class Share:
 
 def share(value: MetricValue) -> Share:
     """In percent."""
-    if value.low is None or value.high is None:
-        return Share(_percent(value.value), "")
-    return Share(_percent(value.value), formats.interval(_percent(value.low), _percent(value.high)))
+    ends = "" if value.interval is None else formats.interval(*map(_percent, value.interval))
+    return Share(_percent(value.value), ends)
 
 
 def _percent(number: float) -> str:

@@ -23,10 +23,8 @@ class Format:
     """How much room a figure has. Each is drawn for both, since a wide one made small cannot be read."""
 
     name: str
-    width: float
-    """Inches."""
-    label: int
-    """Characters of a method's name."""
+    width: float  # inches
+    label: int  # characters of a method's name
 
     @property
     def narrow(self) -> bool:
@@ -34,10 +32,8 @@ class Format:
         return self is NARROW
 
 
-WIDE = Format("wide", 11.6, 30)
-"""A window."""
-NARROW = Format("narrow", 3.7, 18)
-"""A telephone of 390 CSS pixels, less the margins of the page."""
+WIDE = Format("wide", 11.6, 30)  # a window
+NARROW = Format("narrow", 3.7, 18)  # a telephone of 390 CSS pixels, less the margins of the page
 FORMATS = (WIDE, NARROW)
 
 _STYLE: dict[Any, Any] = {

@@ -37,6 +37,7 @@ def anchor(table: ReproducedTable) -> str:
 
 def _section(table: ReproducedTable) -> str:
     found = numbers(table)
+    differs = "\n".join(f"- {plain(line)}" for line in table.differs)
     parts = [
         f"## {table.name}",
         f"{plain(table.title)} ({table.place}; scale {table.scale}). {_how(table) if found.has_ours else ''}".strip(),
@@ -44,20 +45,13 @@ def _section(table: ReproducedTable) -> str:
         *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in _reasons(found).items()),
         *(f"{plain(row.title)}: {plain(row.note)}" for row in table.rows if row.note and found.has_ours),
         *([plain(table.note)] if table.note else []),
-        *_stand_ins(table),
+        *([f"What differs at scale {table.scale}:", differs] if differs else []),
         *map(_claim, table.claims),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _stand_ins(table: ReproducedTable) -> list[str]:
-    """What is not the paper's own at this scale."""
-    lines = "\n".join(f"- {plain(line)}" for line in table.differs)
-    return [f"What differs at scale {table.scale}:", lines] if lines else []
-
-
 def _numbers(found: Numbers) -> str:
-    """The rows of the table."""
     heads = [f"{column.group}: {column.title}" if column.group else column.title for column in found.columns]
     lines = [f"| | {' | '.join(map(plain, heads))} |", "| --- |" + " --- |" * len(heads)]
     for row in found.rows:
@@ -67,7 +61,6 @@ def _numbers(found: Numbers) -> str:
 
 
 def _reasons(found: Numbers) -> dict[str, list[str]]:
-    """Why numbers of ours are missing: each reason with the rows."""
     reasons: dict[str, list[str]] = {}
     for why, titles in [*((row.missing, [row.title]) for row in found.rows if row.missing), *found.reasons]:
         reasons.setdefault(why, []).extend(titles)
@@ -75,7 +68,6 @@ def _reasons(found: Numbers) -> dict[str, list[str]]:
 
 
 def _claim(claim: JudgedClaim) -> str:
-    """What became of a claim, with every difference that it speaks of."""
     place = f" ({plain(claim.place)})" if claim.place else ""
     note = f" {plain(claim.note)}" if claim.note else ""
     head = f"**{plain(claim.text)}**{place} {verdict(claim)}"
@@ -84,15 +76,8 @@ def _claim(claim: JudgedClaim) -> str:
     rows = [
         f"| {plain(compared(one))} | {printed(one)} | {difference(one)} | {one.outcome} |" for one in claim.comparisons
     ]
-    return "\n".join(
-        [
-            f"{head}{'.' if note else ''}{note}",
-            "",
-            "| difference | paper | here | |",
-            "| --- | --- | --- | --- |",
-            *rows,
-        ]
-    )
+    columns = ["| difference | paper | here | |", "| --- | --- | --- | --- |"]
+    return "\n".join([f"{head}{'.' if note else ''}{note}", "", *columns, *rows])
 
 
 def compared(one: JudgedComparison) -> str:
@@ -135,7 +120,7 @@ def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "results/pa
     Of a claim with many comparisons the outcomes are counted; each one is on the page of ``tables_markdown``.
 
     Args:
-        tables: In order, those of a paper together; tables without a main claim are left out.
+        tables: Those of a paper together.
         folder: Where the pages of ``tables_markdown`` lie, one a paper.
     """
     parts = []
@@ -157,7 +142,6 @@ def _row(table: ReproducedTable, claim: JudgedClaim, folder: str) -> str:
 
 
 def _compared(claim: JudgedClaim) -> tuple[str, str]:
-    """The paper's side and ours."""
     if len(claim.comparisons) > FEW and claim.outcome == "not testable":
         return formats.NOTHING, formats.NOTHING
     if len(claim.comparisons) > FEW:

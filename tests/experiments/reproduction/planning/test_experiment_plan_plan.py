@@ -6,9 +6,10 @@ from collections import namedtuple
 import pytest
 
 from nextword.experiments.reproduction.data_sets import DataFolder
+from nextword.experiments.reproduction.experiment_folder import Request
 from nextword.experiments.reproduction.planning.experiment_plan import experiment_plan, plan, timed
 from nextword.experiments.reproduction.planning.training_time import gpu_speed
-from nextword.experiments.reproduction.reproduce_tables import Request, all_tables
+from nextword.experiments.reproduction.reproduce_tables import all_tables
 
 pytestmark = pytest.mark.usefixtures("counting_paper")
 

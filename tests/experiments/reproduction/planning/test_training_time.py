@@ -25,8 +25,9 @@ def work(tmp_path_factory):
 def test_hours_follow_from_the_published_peak_and_the_share_of_it(work):
     assumed, given = gpu_speed("A100 40GB"), gpu_speed("A100 40GB:0.5")
     (training,) = work.trainings
-    half, single = (replace(training, settings=settings, steps=10, tokens=1000) for settings in (HALF, SINGLE))
-    operations = 6 * work.sizes["softmax"].parameters * 100
+    half, single = (replace(training, settings=settings, steps=10) for settings in (HALF, SINGLE))
+    assert half.tokens == 10 * HALF.batch_size * 128
+    operations = 6 * work.sizes["softmax"].parameters * HALF.batch_size * 128
     assert given.cost(half, work).seconds == pytest.approx(operations / 156e12)
     assert given.cost(single, work).seconds == pytest.approx(operations / 9.75e12)
     assert assumed.cost(half, work).seconds == pytest.approx(operations / 312e12 / UTILISATION)

@@ -6,9 +6,9 @@ from transformers import GPT2Config
 
 import nextword as nw
 from nextword.experiments.comparison.method import Method
+from nextword.experiments.reproduction.planning.experiment_work import RowLength
 from nextword.experiments.reproduction.planning.meta_models import ModelSize, method_size
 from nextword.experiments.reproduction.planning.training_time import existing_folder, models_on_disk, training_memory
-from nextword.experiments.reproduction.planning.work import RowLength
 from nextword.experiments.training.one_training import train
 from nextword.experiments.training.settings import TrainingSettings
 

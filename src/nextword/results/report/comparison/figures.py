@@ -196,8 +196,8 @@ def _dots(panel: Axes, place: int, method: ReportedMethod, shown: ReportedMeasur
 
 
 def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colour: str) -> None:
-    if value.low is not None and value.high is not None:
-        panel.plot([value.low * scale, value.high * scale], [where, where], color=colour, linewidth=1.2, zorder=3)
+    if value.interval is not None:
+        panel.plot([end * scale for end in value.interval], [where, where], color=colour, linewidth=1.2, zorder=3)
 
 
 def _method_names(panels: Iterable[Axes], methods: Sequence[ReportedMethod], room: Format) -> None:

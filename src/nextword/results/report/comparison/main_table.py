@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import fmean
 
 from nextword.results.records import WITH_PROMPT, EvaluationResults, MetricValue, Results, SampleFile
 from nextword.results.report import formats
-from nextword.results.report.columns import Column, TableLayout, layout_of, text_columns
+from nextword.results.report.columns import Column, layout_of, text_columns
 from nextword.results.report.comparison.methods import ReportedMethod, Style
 from nextword.results.report.evaluation_table import (
     ARROWS,
     HUMAN,
     EvaluationCell,
-    EvaluationRow,
     Group,
     grouped,
     spread,
@@ -67,11 +66,6 @@ class TextTable:
         """Whether any value is marked."""
         return any(cell.best for row in self.rows for cell in row.cells)
 
-    @property
-    def several(self) -> bool:
-        """Whether a method has several seeds."""
-        return any(cell.seeds for row in self.rows for cell in row.cells)
-
 
 @dataclass(frozen=True)
 class Sheet:
@@ -91,7 +85,7 @@ class Sheet:
     @property
     def headings(self) -> list[tuple[str, int]]:
         """Headings over neighbouring columns, with the number of columns each spans."""
-        return [(name, len(list(members))) for name, members in groupby(column.group for column in self.columns)]
+        return formats.spans(column.group for column in self.columns)
 
     @property
     def starts(self) -> list[bool]:
@@ -121,7 +115,7 @@ class Sheet:
     @property
     def several(self) -> bool:
         """Whether a method has several seeds."""
-        return any(table.several for table in self.tables)
+        return any(cell.seeds for table in self.tables for row in table.rows for cell in row.cells)
 
     @property
     def human(self) -> bool:
@@ -158,71 +152,60 @@ def _sheet(
     measures = {key: measure for _, texts in members for key, measure in texts.measures.items()}
     layout = layout_of(measures)
     columns = tuple(layout.columns(measures))
-    tables = tuple(_table(name, texts, (layout, columns), methods, seeds) for name, texts in members)
+    tables = tuple(_table(name, texts, columns, layout.people, methods, seeds) for name, texts in members)
     return Sheet(title if len(tables) > 1 else tables[0].decoding, columns, tables)
 
 
 def _table(
     decoding: str,
     texts: EvaluationResults,
-    laid_out: tuple[TableLayout, tuple[Column, ...]],
+    columns: tuple[Column, ...],
+    people: bool,
     methods: Sequence[ReportedMethod],
     seeds: int,
 ) -> TextTable:
-    layout, columns = laid_out
     styles = {method.label: method.style for method in methods}
     whole = {system.name for system in texts.systems if len(system.models) >= seeds}
     groups = grouped(texts, judged=whole)
-    rows = {row.key: row for group in groups for row in group.rows}
+    rows = [row for group in groups for row in group.rows]
     found = [
         TextRow(
             label=system.name,
             style=styles.get(system.name),
-            cells=_reasoned(_cells(rows, columns, place), columns, system.files),
+            cells=_cells({row.key: row.cells[place] for row in rows}, columns, system.files),
             lacking="" if system.name in whole else f"{len(system.models)} of {seeds} seeds",
         )
         for place, system in enumerate(texts.systems)
     ]
-    human = _human(rows, columns, texts.human) if layout.people and texts.human is not None else None
+    human = None
+    if people and texts.human is not None:
+        of_people = {row.key: row.human for row in rows if row.human is not None}
+        human = TextRow(HUMAN, None, _cells(of_people, columns, [texts.human]))
     return TextTable(decoding, columns, tuple(found), human, tuple(groups), texts.human is not None)
 
 
-def _cells(rows: Mapping[str, EvaluationRow], columns: Iterable[Column], place: int) -> list[EvaluationCell]:
-    """Of one system; the other table of a sheet may have a measure that this one lacks."""
-    return [
-        rows[column.key].cells[place] if column.key in rows else EvaluationCell(formats.NOTHING) for column in columns
-    ]
-
-
-def _human(rows: Mapping[str, EvaluationRow], columns: Sequence[Column], file: SampleFile) -> TextRow:
-    found = [rows[column.key].human if column.key in rows else None for column in columns]
-    cells = [cell if cell is not None else EvaluationCell(formats.NOTHING) for cell in found]
-    return TextRow(HUMAN, None, _reasoned(cells, columns, [file]))
-
-
-def _reasoned(
-    cells: Sequence[EvaluationCell], columns: Sequence[Column], files: Collection[SampleFile]
+def _cells(
+    found: Mapping[str, EvaluationCell], columns: Iterable[Column], files: Collection[SampleFile]
 ) -> tuple[EvaluationCell, ...]:
-    """The cells, those without a value with the reason that the files give."""
-    return tuple(
-        cell if cell.text != formats.NOTHING else replace(cell, reason=_reason(column, files))
-        for cell, column in zip(cells, columns, strict=True)
-    )
+    """A cell for each column, one without a value with the reason that the files give."""
+    cells = []
+    for column in columns:
+        # the other table of a sheet may have a measure that this one lacks
+        cell = found.get(column.key, EvaluationCell(formats.NOTHING))
+        cells.append(cell if cell.text != formats.NOTHING else replace(cell, reason=_reason(column, files)))
+    return tuple(cells)
 
 
 def _reason(column: Column, files: Collection[SampleFile]) -> str:
     lacking = [file for file in files if column.key not in file.values]
-    why = "; ".join(dict.fromkeys(reason for file in lacking for reason in _reasons(column, file)))
-    if not why or len(lacking) == len(files):
-        return why
-    return f"{len(lacking)} of {len(files)} seeds: {why}"
-
-
-def _reasons(column: Column, file: SampleFile) -> Iterator[str]:
-    """Why the metric that gives the measure of the column has no value for the file."""
-    for metric, why in file.undefined.items():
-        if metric == column.metric or (not column.metric and column.key.startswith(metric)):
-            yield why
+    reasons = [
+        reason
+        for file in lacking
+        for metric, reason in file.undefined.items()
+        if metric == column.metric or (not column.metric and column.key.startswith(metric))
+    ]
+    why = "; ".join(dict.fromkeys(reasons))
+    return why if not why or len(lacking) == len(files) else f"{len(lacking)} of {len(files)} seeds: {why}"
 
 
 # -- Measures against the number of frequency classes (F2-Softmax, figure 3), as the heads say what classes they have.
@@ -369,23 +352,21 @@ def _of_texts(texts: EvaluationResults) -> list[Quantity]:
     for column in text_columns(texts.measures):
         if not column.main:
             continue
-        scaled = _scaled(column.measure.unit)
-        values = {
-            system.name: TableReading(
-                scaled(system.values[column.key].value), _both(scaled, spread(system, column.key))
-            )
-            for system in texts.systems
-            if column.key in system.values
-        }
+        scale, values = formats.scale(column.measure.unit), {}
+        for system in texts.systems:
+            if column.key in system.values:
+                ends = spread(system, column.key)
+                scaled = None if ends is None else (ends[0] * scale, ends[1] * scale)
+                values[system.name] = TableReading(system.values[column.key].value * scale, scaled)
         human = texts.human.values.get(column.key) if texts.human is not None else None
-        of_people = scaled(human.value) if human is not None and column.measure.goal == "human" else None
+        of_people = human.value * scale if human is not None and column.measure.goal == "human" else None
         title = column.measure.title if column.group else column.short
         quantities.append(Quantity(f"{title} {column.arrow}", column.short_unit, values, of_people))
     return [one for one in quantities if one.values]
 
 
 def _of_runs(methods: Sequence[ReportedMethod]) -> Quantity | None:
-    """Perplexity as every run measured it itself."""
+    # perplexity as every run measured it itself
     found: dict[str, list[MetricValue]] = {}
     for method in methods:
         for run in method.runs:
@@ -404,13 +385,4 @@ def _of_runs(methods: Sequence[ReportedMethod]) -> Quantity | None:
 def _ends(values: Sequence[MetricValue]) -> tuple[float, float] | None:
     if len(values) > 1:
         return min(value.value for value in values), max(value.value for value in values)
-    low, high = values[0].low, values[0].high
-    return None if low is None or high is None else (low, high)
-
-
-def _scaled(unit: str) -> Callable[[float], float]:
-    return lambda value: value * formats.scale(unit)
-
-
-def _both(scaled: Callable[[float], float], ends: tuple[float, float] | None) -> tuple[float, float] | None:
-    return None if ends is None else (scaled(ends[0]), scaled(ends[1]))
+    return values[0].interval

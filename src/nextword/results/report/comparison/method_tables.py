@@ -10,7 +10,7 @@ from functools import partial
 from itertools import groupby, pairwise
 from statistics import fmean
 
-from nextword.results.records import Cost, MetricValue, Results, RunRecord
+from nextword.results.records import MetricValue, Results, RunRecord
 from nextword.results.report import formats
 from nextword.results.report.comparison.methods import ReportedMethod, methods
 from nextword.results.report.measures import PROMPTED, Better, ReportedMeasure, measures
@@ -99,7 +99,7 @@ class MethodTable:
     @property
     def groups(self) -> list[tuple[str, int]]:
         """Headings over neighbouring columns, with the number of columns each spans."""
-        return [(name, len(list(members))) for name, members in groupby(column.group for column in self.columns)]
+        return formats.spans(column.group for column in self.columns)
 
     @property
     def group_starts(self) -> list[bool]:
@@ -148,17 +148,18 @@ class MethodTable:
 
 def main_table(results: Results) -> MethodTable:
     """Every metric that was measured on all cases, for every method."""
-    return _table(results, _metric_columns(results.runs, lambda one: not one.subset))
+    return _table(results, _metric_columns(results.runs, subset=False))
 
 
 def subset_table(results: Results) -> MethodTable:
     """Every metric that was measured on a part of the cases only."""
-    return _table(results, _metric_columns(results.runs, lambda one: bool(one.subset)))
+    return _table(results, _metric_columns(results.runs, subset=True))
 
 
 def cost_table(results: Results) -> MethodTable:
     """What every method costs; columns that no run has are left out."""
-    return _table(results, _cost_columns(results.runs))
+    measured = [column for column in _COSTS if any(column.read(run) is not None for run in results.runs)]
+    return _table(results, measured)
 
 
 def _table(results: Results, columns: Sequence[MethodColumn]) -> MethodTable:
@@ -169,14 +170,14 @@ def _table(results: Results, columns: Sequence[MethodColumn]) -> MethodTable:
     return MethodTable(tuple(columns), tuple(rows))
 
 
-def _metric_columns(runs: Sequence[RunRecord], wanted: Callable[[ReportedMeasure], bool]) -> list[MethodColumn]:
-    found = [m for m in measures({key for run in runs for key in run.evaluation.metrics}) if wanted(m)]
-    grouped = [list(members) for _, members in groupby(found, key=lambda m: m.group)]
-    return [_metric_column(m, runs, main=i < _main(m)) for members in grouped for i, m in enumerate(members)]
-
-
-def _main(measure: ReportedMeasure) -> int:
-    return MAIN_WITH_PROMPT if measure.setting == PROMPTED else MAIN
+def _metric_columns(runs: Sequence[RunRecord], subset: bool) -> list[MethodColumn]:
+    keys = {key for run in runs for key in run.evaluation.metrics}
+    found = [m for m in measures(keys) if bool(m.subset) == subset]
+    return [
+        _metric_column(m, runs, main=i < (MAIN_WITH_PROMPT if m.setting == PROMPTED else MAIN))
+        for _, members in groupby(found, key=lambda m: m.group)
+        for i, m in enumerate(members)
+    ]
 
 
 def _metric_column(measure: ReportedMeasure, runs: Sequence[RunRecord], main: bool) -> MethodColumn:
@@ -189,7 +190,7 @@ def _metric_column(measure: ReportedMeasure, runs: Sequence[RunRecord], main: bo
         # Runs that disagree about the unit are shown with both, not called comparable.
         unit=formats.unit_name(units[0]) if len(units) == 1 else " or ".join(units),
         better=measure.better if len(units) == 1 else None,
-        read=partial(_metric, measure.key),
+        read=lambda run: run.evaluation.metrics.get(measure.key),
         show=partial(formats.value, unit=units[0] if len(units) == 1 else "", decimals=measure.decimals),
         n=f"n = {formats.plain(low)}" if low == high else f"n = {formats.plain(low)} to {formats.plain(high)}",
         meaning=measure.meaning,
@@ -197,39 +198,21 @@ def _metric_column(measure: ReportedMeasure, runs: Sequence[RunRecord], main: bo
     )
 
 
-def _metric(key: str, run: RunRecord) -> MetricValue | None:
-    return run.evaluation.metrics.get(key)
+def _cost(title: str, unit: str, name: str, show: Callable[[float], str], main: bool) -> MethodColumn:
+    def read(run: RunRecord) -> MetricValue | None:
+        number = getattr(run.cost, name)
+        return None if number is None else MetricValue(value=float(number), unit=unit, n=1)
 
-
-@dataclass(frozen=True)
-class _CostColumn:
-    title: str
-    unit: str
-    number: Callable[[Cost], float | None]
-    show: Callable[[float], str]
-    main: bool
+    return MethodColumn("Cost", title, unit, None, read, show, main=main)
 
 
 _COSTS = (
-    _CostColumn("params", "", lambda cost: cost.parameters, formats.count, main=False),
-    _CostColumn("trained", "", lambda cost: cost.trained_parameters, formats.count, main=True),
-    _CostColumn("per step", "ms", lambda cost: cost.ms_per_step, formats.digits, main=True),
-    _CostColumn("peak memory", "MiB", lambda cost: cost.peak_memory_mib, formats.digits, main=True),
-    _CostColumn("training", "", lambda cost: cost.train_seconds, formats.seconds, main=False),
+    _cost("params", "", "parameters", formats.count, main=False),
+    _cost("trained", "", "trained_parameters", formats.count, main=True),
+    _cost("per step", "ms", "ms_per_step", formats.digits, main=True),
+    _cost("peak memory", "MiB", "peak_memory_mib", formats.digits, main=True),
+    _cost("training", "", "train_seconds", formats.seconds, main=False),
 )
-
-
-def _cost_columns(runs: Sequence[RunRecord]) -> list[MethodColumn]:
-    return [
-        MethodColumn("Cost", cost.title, cost.unit, None, partial(_cost, cost), cost.show, main=cost.main)
-        for cost in _COSTS
-        if any(cost.number(run.cost) is not None for run in runs)
-    ]
-
-
-def _cost(cost: _CostColumn, run: RunRecord) -> MetricValue | None:
-    number = cost.number(run.cost)
-    return None if number is None else MetricValue(value=float(number), unit=cost.unit, n=1)
 
 
 def _cell(method: ReportedMethod, column: MethodColumn, expected: int) -> MethodCell:
@@ -237,16 +220,12 @@ def _cell(method: ReportedMethod, column: MethodColumn, expected: int) -> Method
     if not found:
         return MethodCell(None, formats.NOTHING, ())
     mean = fmean(value.value for _, value in found)
-    values = tuple(_seed_value(seed, value, column) for seed, value in found)
+    values = []
+    for seed, value in found:
+        interval = "" if value.interval is None else formats.interval(*map(column.show, value.interval))
+        values.append(SeedValue(seed, column.show(value.value), interval, value.n))
     lacking = f"{len(found)} of {expected} seeds" if len(found) < expected else ""
-    return MethodCell(mean, column.show(mean), values, lacking=lacking)
-
-
-def _seed_value(seed: int, value: MetricValue, column: MethodColumn) -> SeedValue:
-    interval = ""
-    if value.low is not None and value.high is not None:
-        interval = formats.interval(column.show(value.low), column.show(value.high))
-    return SeedValue(seed, column.show(value.value), interval, value.n)
+    return MethodCell(mean, column.show(mean), tuple(values), lacking=lacking)
 
 
 def _mark_best(cells: list[MethodCell], better: Better | None) -> list[MethodCell]:
@@ -300,7 +279,6 @@ def _judged(table: MethodTable) -> list[int]:
 
 
 def _ranked(table: MethodTable, judged: list[int]) -> list[MethodRow]:
-    """The methods by the mean of the first measure, best first."""
     if not judged:
         return []
     lead = judged[0]
@@ -321,7 +299,6 @@ def _value(row: MethodRow, column: MethodColumn) -> str:
 
 
 def _elsewhere(rows: tuple[MethodRow, ...], judged: list[int]) -> str:
-    """Who is best in how many of the measures shown."""
     wins = {row.method.label: sum(row.cells[i].best for i in judged) for row in rows}
     most = max(wins.values())
     if len(judged) < 2 or not most:

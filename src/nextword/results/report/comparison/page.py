@@ -9,25 +9,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from nextword.results.records import (
     EvaluationResults,
     ExamplePrediction,
-    GridSearch,
     Results,
     TopWord,
     write_atomically,
 )
 from nextword.results.report import formats
-from nextword.results.report.columns import of_metrics
+from nextword.results.report.columns import of_metrics, of_texts
 from nextword.results.report.comparison import figures, texts_page
 from nextword.results.report.comparison.main_table import Sweep, sweep
-from nextword.results.report.comparison.method_tables import MethodTable, cost_table, finding, main_table, subset_table
+from nextword.results.report.comparison.method_tables import cost_table, finding, main_table, subset_table
 from nextword.results.report.comparison.methods import ReportedMethod, failures, methods
-from nextword.results.report.comparison.texts_page import glossary, heads, legend, readings, ways
+from nextword.results.report.comparison.texts_page import heads, legend, readings, ways
 from nextword.results.report.evaluation_page import render_evaluation
 from nextword.results.report.svg import FORMATS, Format
 from nextword.results.report.template import style, template
@@ -60,22 +58,8 @@ class Figure:
     """The drawing in every format; the style sheet shows the one for which there is room."""
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """Evaluation-time settings of one run."""
-
-    method: str
-    seed: int
-    settings: dict[str, str]
-
-
 def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
-    """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere.
-
-    Args:
-        results: What a comparison or an evaluation found.
-        path: The file to write, usually report.html beside results.json. Replaced as a whole.
-    """
+    """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere."""
     inside = Path(path).with_name(INSIDE)
     if isinstance(results, Results):
         page = render(results, INSIDE if inside.exists() else None)
@@ -85,12 +69,7 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
 
 
 def render(results: Results, inside: str | None = None) -> str:
-    """The page as text.
-
-    Args:
-        results: What was compared.
-        inside: A page beside it that looks at one prompt, word by word; linked from the top.
-    """
+    """The page as text; ``inside`` is a page beside it that looks at one prompt, word by word, linked from the top."""
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
@@ -113,15 +92,16 @@ def render(results: Results, inside: str | None = None) -> str:
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
         written=written,
-        text_glossary=glossary(written),
+        text_glossary=of_texts(column for way in written for column in way.sheet.columns),
         readings=read,
         legend=legend(read),
         heads=heads(found),
-        tuned=_tuned(found),
-        searches=searches(results),
+        tuned=[run for method in found for run in method.runs if run.evaluation.tuned],
+        pairs=formats.pairs,
+        plain=formats.plain,
         details=_details(results),
         settings=_settings(results, found),
-        several=_several_seeds(table),
+        several=any(len(row.method.runs) > 1 for row in table.rows),
     )
 
 
@@ -154,19 +134,13 @@ def _together(results: Results, found: Sequence[ReportedMethod]) -> str:
 
 
 def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
-    sizes: dict[str, Any] = {name: thing for name, thing in results.data.items() if name.startswith(OPENING_DATA)}
-    groups: list[tuple[str, dict[str, Any]]] = [("Data", sizes or dict(results.data)), ("Start", dict(results.start))]
-    told = [(title, [pair for pair in _pairs(content) if len(pair[1]) <= SHORT]) for title, content in groups]
-    seeds = ", ".join(str(seed) for seed in results.seeds)
-    return [group for group in told if group[1]] + [("Seeds", [("", seeds)])]
-
-
-def _pairs(content: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(formats.setting(name), formats.plain(thing)) for name, thing in content.items()]
+    sizes = {name: thing for name, thing in results.data.items() if name.startswith(OPENING_DATA)}
+    groups = [("Data", formats.pairs(sizes or results.data)), ("Start", formats.pairs(results.start))]
+    told = [(title, [pair for pair in pairs if len(pair[1]) <= SHORT]) for title, pairs in groups]
+    return [group for group in told if group[1]] + [("Seeds", [("", ", ".join(map(str, results.seeds)))])]
 
 
 def _incomplete(results: Results, found: Sequence[ReportedMethod]) -> dict[str, str]:
-    """Methods that lack runs of some seeds, whose means are therefore over fewer."""
     expected = len(results.seeds)
     return {method.label: f"{len(method.runs)} of {expected} seeds" for method in found if len(method.runs) < expected}
 
@@ -199,7 +173,6 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
 
 
 def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
-    """The figure; None where there is nothing to draw."""
     drawn = [draw(room) for room in FORMATS]
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
     svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
@@ -227,34 +200,17 @@ def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
     return _figure("classes", "Number of classes", text, partial(texts_page.class_sweep, classes))
 
 
-def _tuned(found: Sequence[ReportedMethod]) -> list[Tuned]:
-    return [
-        Tuned(method.label, run.seed, dict(_pairs(dict(run.evaluation.tuned))))
-        for method in found
-        for run in method.runs
-        if run.evaluation.tuned
-    ]
-
-
 def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     task = {"task": results.task, "version": results.task_version, **results.data}
-    groups = (
-        ("Data", task),
-        ("Start", dict(results.start)),
-        ("Environment", results.environment.model_dump(exclude_defaults=True)),
-    )
-    return [(title, _pairs(content)) for title, content in groups if content]
+    environment = results.environment.model_dump(exclude_defaults=True)
+    groups = [("Data", formats.pairs(task)), ("Start", formats.pairs(results.start))]
+    return [group for group in [*groups, ("Environment", formats.pairs(environment))] if group[1]]
 
 
 def _settings(results: Results, found: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
-    """Settings in full, as JSON text that can be copied."""
     runs = [(f"{method.label}, seed {run.seed}", run.settings) for method in found for run in method.runs]
     groups = [("The comparison", results.settings), *runs]
     return [(title, json.dumps(content, ensure_ascii=False, indent=2)) for title, content in groups if content]
-
-
-def _several_seeds(table: MethodTable) -> bool:
-    return any(len(row.method.runs) > 1 for row in table.rows)
 
 
 # -- Example predictions, arranged for reading: prompt by prompt, the methods side by side.
@@ -266,7 +222,6 @@ class Part:
 
     source: str
     place: int
-    """Index of the source in the legend."""
     percent: float
     """Length of its bar, in percent of the longest possible."""
     text: str
@@ -342,41 +297,3 @@ def _word(word: TopWord, wanted: set[str], longest: float, sources: tuple[str, .
         if share > 0
     )
     return Word(word.word, word.word.strip() in wanted, formats.probability(word.probability), parts)
-
-
-# -- What the methods' searches tried, with the validation loss of each combination and which was chosen.
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One combination of settings."""
-
-    settings: str
-    nats: str
-    """The validation loss, or why there is none."""
-    chosen: bool
-
-
-@dataclass(frozen=True)
-class SearchSection:
-    """The search of one method."""
-
-    method: str
-    seed: int
-    tried: tuple[Tried, ...]
-
-
-def searches(results: Results) -> list[SearchSection]:
-    """Those of all methods that have one."""
-    return [SearchSection(method, one.seed, _tried(one)) for method, one in results.searches.items()]
-
-
-def _tried(search: GridSearch) -> tuple[Tried, ...]:
-    return tuple(
-        Tried(
-            settings=", ".join(f"{path} = {formats.plain(value)}" for path, value in one.settings.items()),
-            nats=one.reason or "–" if one.nats is None else f"{one.nats:.4f}",
-            chosen=one.settings == search.chosen,
-        )
-        for one in search.tried
-    )

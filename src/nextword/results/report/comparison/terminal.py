@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import compress, pairwise
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -18,7 +17,7 @@ from nextword.results.report.comparison.method_tables import MethodCell, MethodC
 from nextword.results.report.comparison.method_tables import MethodTable as Numbers
 from nextword.results.report.comparison.methods import failures, methods
 from nextword.results.report.evaluation_page import starred
-from nextword.results.report.formats import NOTHING
+from nextword.results.report.formats import NOTHING, framed
 
 LONGEST_UNIT = 5
 """Characters of a unit that a column of the terminal has room for."""
@@ -51,13 +50,9 @@ def _results(results: Results) -> FittedTable:
     ]
 
     def part(first: int, last: int) -> Table:
-        table = Table(
-            title=None if first else f"{results.task} (version {results.task_version})",
-            caption=(_caption(results, metrics, costs) or None) if last == len(columns) else None,
-            box=box.SIMPLE_HEAD,
-            padding=(0, 0),
-            pad_edge=False,
-        )
+        title = None if first else f"{results.task} (version {results.task_version})"
+        caption = _caption(results, metrics, costs) or None
+        table = framed(title, caption if last == len(columns) else None, padding=(0, 0))
         add_names(table, "method", [name.plain for name in names])
         for column in columns[first:last]:
             table.add_column(_heading(column), justify="right", no_wrap=True)
@@ -93,20 +88,14 @@ def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:
 
 
 def _texts(written: list[Sheet]) -> FittedTable:
-    """The main columns of the first way of writing, a row a method, people last."""
     places = [place for place, column in enumerate(written[0].columns) if column.main]
     return FittedTable(lambda first, last: _texts_part(written, places, first, last), len(places))
 
 
 def _texts_part(written: list[Sheet], places: list[int], first: int, last: int) -> Table:
     shown, chosen = written[0], places[first:last]
-    table = Table(
-        title=None if first else f"Texts, {shown.title}",
-        caption=_texts_caption(written) if last == len(places) else None,
-        box=box.SIMPLE_HEAD,
-        padding=(0, 0),
-        pad_edge=False,
-    )
+    caption = _texts_caption(written) if last == len(places) else None
+    table = framed(None if first else f"Texts, {shown.title}", caption, padding=(0, 0))
     add_names(table, "method", [row.label for _, block in shown.blocks for row in block.rows])
     for column in (shown.columns[place] for place in chosen):
         unit = f"({column.short_unit})" if len(column.short_unit) <= LONGEST_UNIT else ""

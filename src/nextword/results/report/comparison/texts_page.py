@@ -11,13 +11,12 @@ from nextword.results.records import (
     WITH_PROMPT,
     EvaluationResults,
     Results,
-    RunRecord,
     Span,
     SystemRecord,
     WrittenExample,
 )
 from nextword.results.report import formats, svg
-from nextword.results.report.columns import GlossaryEntry, of_measures, of_texts
+from nextword.results.report.columns import GlossaryEntry, of_measures
 from nextword.results.report.comparison.figures import short
 from nextword.results.report.comparison.main_table import Point, Quantity, Sheet, Sweep, TextTable, in_order, sheets
 from nextword.results.report.comparison.methods import ReportedMethod, Style
@@ -102,20 +101,15 @@ class TextsReading:
 
     prompt: str
     kind: str
-    """What the prompt is to the methods."""
     beside: bool
     """Whether it is a document, which stands beside what was written from it."""
     writings: tuple[Writing, ...]
 
-    @property
-    def stretches(self) -> list[CopiedSpan]:
-        """All of what was written."""
-        return [part for writing in self.writings for author in writing.authors for part in author.stretches]
-
 
 def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
     """What the marks of these texts say, by mark, and whether anything is marked as copied."""
-    shown = [stretch for reading in found for stretch in reading.stretches]
+    authors = [author for reading in found for writing in reading.writings for author in writing.authors]
+    shown = [stretch for author in authors for stretch in author.stretches]
     used = {stretch.mark for stretch in shown}
     return [(mark, said) for mark, said in MARKS.items() if mark in used], any(stretch.copied for stretch in shown)
 
@@ -145,11 +139,6 @@ def _decoding(table: TextTable, texts: EvaluationResults) -> DecodingSection:
         vote_titles=", ".join(votes),
         glossary=tuple(of_measures({key: one for key, one in texts.measures.items() if key not in columns})),
     )
-
-
-def glossary(found: Sequence[Way]) -> list[GlossaryEntry]:
-    """What the columns of the tables mean."""
-    return of_texts(column for one in found for column in one.sheet.columns)
 
 
 def readings(results: Results, methods: Sequence[ReportedMethod]) -> list[TextsReading]:
@@ -198,15 +187,15 @@ def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
     """What the heads say about themselves: the method, with the seed where seeds differ, and the facts."""
     found = []
     for method in methods:
-        told = {run.seed: _facts(run) for run in method.runs if run.facts}
+        told = {
+            run.seed: "; ".join(f"{name}: {thing}" for name, thing in formats.pairs(run.facts))
+            for run in method.runs
+            if run.facts
+        }
         differ = len(set(told.values())) > 1
         for seed, facts in told.items() if differ else list(told.items())[:1]:
             found.append((f"{method.label}, seed {seed}" if differ else method.label, facts))
     return found
-
-
-def _facts(run: RunRecord) -> str:
-    return "; ".join(f"{formats.setting(name)}: {formats.plain(thing)}" for name, thing in run.facts.items())
 
 
 # -- Figures of the texts that the methods wrote, each as inline SVG; None where the records have nothing to draw.
@@ -237,15 +226,11 @@ def frequency_groups(results: Results, methods: Sequence[ReportedMethod], room: 
             panel.set_title(title)
         for panel in panels[len(found) :]:
             panel.set_visible(False)
-        drawn.supylabel(formats.unit_name(_unit(found)).partition(" (")[0], fontsize=9.5)
+        drawn.supylabel(formats.unit_name(found[0][1].measures[GROUPS[0]].unit).partition(" (")[0], fontsize=9.5)
         svg.legend(drawn, _legend_of_bars(shown, any(texts.human is not None for _, texts in found)), room)
         return svg.inline(
             drawn, "groups", room, "Bars of the shares of frequent, medium, rare and very rare tokens for every method"
         )
-
-
-def _unit(found: Sequence[tuple[str, EvaluationResults]]) -> str:
-    return found[0][1].measures[GROUPS[0]].unit
 
 
 def units_of_groups(results: Results) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.experiments.reproduction.planning.judge_models import Findings, judge_models
+from nextword.experiments.reproduction.planning.experiment_plan import Findings, judge_models
 from nextword.inference.generation.strategies import Texts
 
 

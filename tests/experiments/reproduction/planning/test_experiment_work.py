@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 from nextword.experiments.comparison.recipe import configured
-from nextword.experiments.reproduction.planning.work import RowLength, planned_trainings, row_length, steps_of
+from nextword.experiments.reproduction.planning.experiment_work import (
+    RowLength,
+    planned_trainings,
+    row_length,
+    steps_of,
+)
 from nextword.experiments.training.settings import TrainingSettings
 
 COMMON = {"steps": 100, "batch_size": 4, "gradient_accumulation_steps": 2}
