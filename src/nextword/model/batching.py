@@ -19,11 +19,11 @@ from transformers.utils.generic import is_flash_attention_requested
 
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
-from nextword.model.drafting.word_choice import RedrawProcessor
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.model.forward.head_inputs import OutputParts, PackedTokens, packed_inputs
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.head_cache.slots import SlotMapping, SlotMemory, memory_on
+from nextword.model.speculative_decoding.token_choice import RedrawProcessor
 from nextword.model.wrapped_model import WrappedModel
 from nextword.settings.config import validated
 

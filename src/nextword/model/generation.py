@@ -15,13 +15,13 @@ from transformers import LogitsProcessorList
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
 from nextword.model.conditioned_model import Conditioned
-from nextword.model.drafting.drafted_loop import DraftedLoop
-from nextword.model.drafting.drafting import drafting_of
-from nextword.model.drafting.word_choice import RedrawProcessor
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone import too_long
 from nextword.model.forward.batch import AUXILIARY_ARGUMENTS, step_mask
 from nextword.model.head_cache.kv_cache import attach_head_cache, decoder_cache, head_cache_of, kv_length
+from nextword.model.speculative_decoding.speculative_decoding import speculative_decoding_of
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
+from nextword.model.speculative_decoding.token_choice import RedrawProcessor
 from nextword.runtime.pretrained import encoder_config
 from nextword.settings.config import validated
 
@@ -209,13 +209,13 @@ class HeadGeneration(Conditioned):
         return draw
 
     def generate(self, inputs: Any = None, *args: Any, draft: Any = None, **kwargs: Any) -> Any:
-        """Transformers' ``generate``, and several words a pass with ``draft`` (docs/drafting.md).
+        """Transformers' ``generate``, and several tokens a pass with ``draft`` (docs/drafting.md).
 
         Args:
             inputs: As transformers has it.
             *args: Likewise.
-            draft: Who guesses words that one pass then judges: "places" (what follows the place that a copying head
-                pointed at), "prompt" (prompt lookup), another model, or a ``nextword.Drafting``. The
+            draft: Who guesses tokens that one pass then verifies: "places" (what follows the position that a copying
+                head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. The
                 texts are those without it: the same in greedy search, of the same distribution in sampling.
             **kwargs: As transformers has them.
 
@@ -227,10 +227,10 @@ class HeadGeneration(Conditioned):
         given = next((name for name in ("custom_generate", "assistant_model") if kwargs.get(name) is not None), None)
         if given is not None:
             raise ValueError(f"draft: must be the only loop of generate ({given} given); leave out one of the two")
-        drafting = drafting_of(draft)
-        if drafting is None:
+        decoding = speculative_decoding_of(draft)
+        if decoding is None:
             return super().generate(inputs, *args, assistant_model=draft, **kwargs)  # type: ignore[misc]
-        loop = DraftedLoop(drafting, streamer=kwargs.get("streamer"))
+        loop = SpeculativeLoop(decoding, streamer=kwargs.get("streamer"))
         return super().generate(inputs, *args, custom_generate=loop, **kwargs)  # type: ignore[misc]
 
     def _sample(
