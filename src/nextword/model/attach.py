@@ -158,7 +158,9 @@ def _attached(
     choose_trained(wrapped)
     with modes_kept(backbone):
         wrapped.train(backbone.training)
-    _begin(wrapped)
+    _prove(wrapped)
+    _shown(wrapped, lambda head, context_of: head.begin(context_of))  # new parameters start by what the model does
+    wrapped.config.head = wrapped.next_word_head.config.model_dump()
     return wrapped
 
 
@@ -180,7 +182,7 @@ def _left_as_made(*models: PreTrainedModel | None) -> Iterator[None]:
 def _conditioning(
     model: PreTrainedModel, conditioner: ConditionerSpec | None, encoder: PreTrainedModel | str | Path | None
 ) -> tuple[PreTrainedModel | None, ConditionerConfig | None, Conditioner | None]:
-    """Encoder, settings, and the conditioner itself where the model's own stays; None of each where there is none."""
+    """Encoder, settings, and the conditioner itself where the model's own stays; None of what there is none of."""
     own: Any = model if isinstance(model, NextWordModel) and model.conditioner is not None else None
     if conditioner is None:
         if encoder is not None:
@@ -196,19 +198,9 @@ def _conditioning(
     return own.auxiliary_encoder if encoder is None else load_encoder(encoder), settings, None
 
 
-_BEGINNING_LENGTH = 32
-"""Tokens of a row that the head may see the model on before it starts."""
-_WORD = 5
-"""A token that is seen in place of one that stands for a picture."""
-_NOTICED = 0.05
-"""Nats per token from which on a start is said to hurt."""
-
-
-def _begin(model: NextWordModel) -> None:
-    """Lets the head start its new parameters by what the model does already."""
-    _prove(model)
-    _shown(model, lambda head, context_of: head.begin(context_of))
-    model.config.head = model.next_word_head.config.model_dump()
+_BEGINNING_LENGTH = 32  # tokens of a row that the head may see the model on before it starts
+_WORD = 5  # seen in place of a token that stands for a picture
+_NOTICED = 0.05  # nats per token from which on a start is said to hurt
 
 
 def _prove(model: NextWordModel) -> None:
@@ -298,18 +290,16 @@ def load(
     if objective is not None:
         model.set_objective(objective)
     _prove(model)
-    model.next_word_head.expect_tokenizer(lambda: _saved_tokenizer(path))
+
+    def saved_fingerprint() -> str | None:
+        tokenizer = saved_tokenizer(path)
+        return None if tokenizer is None else tokenizer_fingerprint(tokenizer)
+
+    model.next_word_head.expect_tokenizer(saved_fingerprint)
     return model
 
 
-def _saved_tokenizer(path: str | Path) -> str | None:
-    """Fingerprint of the tokenizer in the folder; None where there is none."""
-    tokenizer = saved_tokenizer(path)
-    return None if tokenizer is None else tokenizer_fingerprint(tokenizer)
-
-
 def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module: str, spec: str) -> None:
-    """Raises ValueError where the weights in the folder are not those of the part that its configuration names."""
     for key, said in (("missing_keys", "lacks"), ("unexpected_keys", "has, unasked,")):
         names = sorted(name for name in read.get(key, ()) if name.startswith(f"{module}."))
         if names:
@@ -322,7 +312,6 @@ def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module:
 def _expect_the_saved_encoder(
     path: str | Path, model: NextWordModel, read: dict[str, Any], encoder: PreTrainedModel | str | Path | None
 ) -> None:
-    """Raises ValueError where the auxiliary encoder, saved or given, is not the one that the model was trained with."""
     if model.conditioner is None:
         if encoder is not None:
             raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
@@ -335,8 +324,8 @@ def _expect_the_saved_encoder(
     expect_same(model.config.auxiliary_encoder, model.auxiliary_encoder, f"{path}: the auxiliary encoder")
 
 
+# what readers raise on files that end too early; their classes live in packages we need not import for this
 _UNREADABLE = frozenset({"SafetensorError", "JSONDecodeError", "UnpicklingError", "EOFError"})
-"""What readers raise on files that end too early; their classes live in packages we need not import for this."""
 
 
 def _first_line(fault: BaseException) -> str:

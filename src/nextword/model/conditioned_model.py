@@ -23,7 +23,7 @@ class Conditioned(WrappedModel):
     """What a wrapped model does with auxiliary texts."""
 
     def _new_conditioner(self, encoder: PreTrainedModel | None, dimensions: Dimensions) -> None:
-        """Encoder and conditioner as the configuration says; None of either where it names no conditioner."""
+        """Makes encoder and conditioner as the configuration says; None of either where it names no conditioner."""
         self.auxiliary_encoder = self.conditioner = None
         if self.config.conditioner is None:
             return
@@ -118,11 +118,7 @@ def expect_no_encoder_of_its_own(config: Any) -> None:
 
 @torch.no_grad()
 def choose_trained(model: WrappedModel) -> None:
-    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without conditioner all is left.
-
-    Args:
-        model: A ``NextWordModel``.
-    """
+    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without conditioner all is left."""
     conditioner = model.conditioner
     if conditioner is None:
         return

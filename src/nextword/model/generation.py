@@ -1,4 +1,4 @@
-"""What generation must hand to a head: the source's words, the mask of new tokens, a KV cache that carries its."""
+"""What generation must hand to a head: the source's words, the mask of new tokens, a KV cache with a head cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
-from transformers import LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessorList
 
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
@@ -31,8 +31,9 @@ logger = logging.getLogger(__name__)
 class HeadGeneration(Conditioned):
     """The overrides of transformers' generation; everything else of ``generate`` is untouched."""
 
-    _previous_max_cache_length: int = -1
-    """Places of the static cache of the call before, by which transformers makes the next one."""
+    _previous_max_cache_length: int = (
+        -1
+    )  # of the static cache of the call before; transformers makes the next one by it
 
     def _refuse_head_cache_without_kv_cache(self) -> None:
         if self.next_word_head.remembers and self._why_no_head_cache:
@@ -51,10 +52,8 @@ class HeadGeneration(Conditioned):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """The backbone's own preparation, and the padding mask of the new tokens.
-
-        The backbone may replace the 2-D mask by a 4-D one, or drop it where it is all ones, so it is kept here.
-        """
+        """The backbone's own preparation, and the padding mask of the new tokens."""
+        # the backbone may replace the 2-D mask by a 4-D one, or drop it where it is all ones, so it is kept
         seq2seq = self.config.is_encoder_decoder
         mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
         if self._cache_argument in kwargs:
@@ -205,22 +204,21 @@ class HeadGeneration(Conditioned):
         config = validated(type(head.config), head.config.model_dump() | given, "generate") if given else head.config
         # an assistant's scores must be what its tokens were drawn from, so an assistant draws from the whole
         is_assistant = getattr(generation_config, "is_assistant", False)
-        draw: Draw | None = None if is_assistant else head.draw(config, sample=generation_config.do_sample)
-        return draw
+        return None if is_assistant else head.draw(config, sample=generation_config.do_sample)
 
     def generate(self, inputs: Any = None, *args: Any, draft: Any = None, **kwargs: Any) -> Any:
         """Transformers' ``generate``, and several tokens a pass with ``draft`` (docs/drafting.md).
 
         Args:
-            inputs: As transformers has it.
+            inputs: As transformers has it, and likewise all others.
             *args: Likewise.
             draft: Who guesses tokens that one pass then verifies: "places" (what follows the position that a copying
                 head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. The
                 texts are those without it: the same in greedy search, of the same distribution in sampling.
-            **kwargs: As transformers has them.
+            **kwargs: Likewise.
 
         Raises:
-            ValueError: A draft together with beam search, or with anything else that is not one word after the other.
+            ValueError: A draft together with beam search, or with anything else that is not one token after the other.
         """
         if draft is None:
             return super().generate(inputs, *args, **kwargs)  # type: ignore[misc]
@@ -258,26 +256,19 @@ class HeadGeneration(Conditioned):
 
 # -- Generation without any constraint that a pretrained model's own settings ask for.
 
-SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-"""All that is taken over from a pretrained model's generation settings: what it writes is its distribution's."""
+# all that is taken over from a pretrained model's generation settings: what it writes is its distribution's
+_SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 
 
 @contextmanager
 def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
-    """Within this block the model generates as ``settings`` say and without any constraint of its own settings.
+    """Within this block the model generates as ``settings`` (of ``GenerationConfig``) say, not bound by its own.
 
-    They are put aside rather than overridden: generate fills up from them whatever it is not told.
-
-    Args:
-        model: A model with ``generate``.
-        stops: Whether an output ends at the end token.
-        **settings: Arguments of transformers' ``GenerationConfig``.
+    Its own are put aside rather than overridden: generate fills up from them whatever it is not told. Without
+    ``stops`` no output ends at the end token.
     """
-    from transformers import GenerationConfig
-
     own = model.generation_config
-    kept = [name for name in SPECIAL_TOKENS if stops or name != "eos_token_id"]
-    special = {name: getattr(own, name, None) for name in kept}
+    special = {name: getattr(own, name, None) for name in _SPECIAL_TOKENS if stops or name != "eos_token_id"}
     model.generation_config = GenerationConfig(**special, **settings)
     try:
         yield

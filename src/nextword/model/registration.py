@@ -42,10 +42,6 @@ def list_by_name(causal: Any, seq2seq: Any) -> None:
 
     What is not in them is not known to predict the next token: ``Trainer`` with label smoothing compares each position
     with the token that stands there, and lm-eval takes an encoder-decoder model for a decoder.
-
-    Args:
-        causal: The class of decoder-only models.
-        seq2seq: That of encoder-decoder models.
     """
     from transformers.models.auto import modeling_auto as tables
 
@@ -66,7 +62,6 @@ class _AfterTheTable:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The table's own specification; None for every other module."""
         spec = PathFinder.find_spec(fullname, path) if fullname == _TABLE else None
         if spec is None or spec.loader is None:
             return None

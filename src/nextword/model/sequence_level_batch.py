@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prefixes:
-    """What the model is to continue, for one sequence update.
+    """What the model is to continue.
 
     Args:
         rows: Tokens of each prefix, without padding; for an encoder-decoder model each is a source.
@@ -53,10 +53,6 @@ def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
 
     Called for every training batch, for it counts the updates. Without any token to start from (embeddings in place of
     ids, padding only, a cache that holds the beginning) the update is one of tokens, on all processes.
-
-    Args:
-        model: The model, in training.
-        batch: Its batch.
     """
     updates, source = model.objective.sequence, batch.source
     if updates is None or not updates.advance():
@@ -97,10 +93,6 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
     each. That has the gradient of a pass token by token that keeps its graph through the cached states, because an
     argmax passes none on. Both are to be made as in evaluation: with dropout, the pass would see another model than the
     one that wrote.
-
-    Args:
-        model: One whose objective has sequence updates.
-        prefixes: What it is to continue.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
     assert updates is not None
@@ -124,22 +116,13 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
 
 
 def expect_room(config: Any, sequence: SequenceConfig | None) -> None:
-    """Raises ValueError where prefix and continuation are more than the model has positions for.
-
-    Args:
-        config: The wrapped model's configuration.
-        sequence: Settings of sequence updates; None: there are none.
-    """
+    """Raises ValueError where prefix and continuation of an update are more than the model has positions for."""
     if sequence is None:
         return
-    needed, said = (
-        (1 + sequence.continuation, f"start token and seq.continuation ({sequence.continuation})")
-        if config.is_encoder_decoder
-        else (
-            sequence.prefix + sequence.continuation,
-            f"seq.prefix ({sequence.prefix}) and seq.continuation ({sequence.continuation})",
-        )
+    before, said = (
+        (1, "start token") if config.is_encoder_decoder else (sequence.prefix, f"seq.prefix ({sequence.prefix})")
     )
+    needed, said = before + sequence.continuation, f"{said} and seq.continuation ({sequence.continuation})"
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit is not None and needed > limit:
         raise ValueError(

@@ -16,8 +16,7 @@ from nextword.model.forward.output_layer import expect_state_scale, vocabulary_s
 from nextword.model.saving import write_missing_card
 from nextword.model.wrapped_model import WrappedModel
 
-_NEW = ("next_word_head", "conditioner")
-"""Parts whose weights stand in no file but ours."""
+_NEW = ("next_word_head", "conditioner")  # parts whose weights stand in no file but ours
 
 
 class TransformersMixin(WrappedModel):
@@ -70,7 +69,7 @@ class TransformersMixin(WrappedModel):
 
     @property
     def _keys_to_ignore_on_save(self) -> set[str]:
-        """Weights that are tied to others: not saved, so Trainer need not miss them when it resumes."""
+        # what is tied is not saved, so Trainer need not miss it when it resumes
         kept: set[str] = vars(self).get("_ignored_on_save", set())
         tied: dict[str, str] = getattr(self, "all_tied_weights_keys", {})
         read = self.get_parameter
@@ -104,11 +103,9 @@ class TransformersMixin(WrappedModel):
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """The models inside first, as they are made alone.
-
-        transformers takes our class for custom code, and of such it never makes modules without weights of their own:
-        what Falcon-H1's does for the buffers of its layers would be left out.
-        """
+        """The models inside first, as they are made alone."""
+        # transformers takes our class for custom code, and of such it never makes modules without weights of their own:
+        # what Falcon-H1's does for the buffers of its layers would be left out
         for inside in self.children():
             if isinstance(inside, PreTrainedModel):
                 inside.initialize_weights()
@@ -121,17 +118,15 @@ class TransformersMixin(WrappedModel):
             reset()
 
     def _get_dtype_plan(self, dtype: torch.dtype) -> dict[str, torch.dtype]:
-        """Names of weights that keep single precision: those of the models inside, in these models alone.
-
-        transformers looks for a name such as T5's ``wo`` anywhere, and would find it in ``next_word_head``.
-        """
-        plan: dict[str, torch.dtype] = {}
+        # weights that keep single precision, looked for in the models inside alone: transformers would look for a name
+        # such as T5's ``wo`` anywhere, and find it in ``next_word_head``
         inside: Any
-        for prefix, inside in self.named_children():
-            if isinstance(inside, PreTrainedModel):
-                # "*" stands for any characters here, "." for any one
-                plan |= {rf"^{prefix}\.*{name}": kept for name, kept in inside._get_dtype_plan(dtype).items()}
-        return plan
+        return {
+            rf"^{prefix}\.*{name}": kept  # "*" stands for any characters here, "." for any one
+            for prefix, inside in self.named_children()
+            if isinstance(inside, PreTrainedModel)
+            for name, kept in inside._get_dtype_plan(dtype).items()
+        }
 
     # -- what an adapter takes along
     #
@@ -143,11 +138,9 @@ class TransformersMixin(WrappedModel):
     @property
     def peft_config(self) -> dict[str, Any]:
         """The adapters by name, which peft leaves here as soon as they are in their places."""
-        try:
-            found: dict[str, Any] = vars(self)["_peft_config"]
-        except KeyError:
-            raise AttributeError("peft_config") from None  # as of any model without adapters
-        return found
+        if "_peft_config" not in vars(self):
+            raise AttributeError("peft_config")  # as of any model without adapters
+        return vars(self)["_peft_config"]
 
     @peft_config.setter
     def peft_config(self, configs: dict[str, Any]) -> None:
@@ -165,11 +158,8 @@ class TransformersMixin(WrappedModel):
         if self.name_or_path:  # the folder that the whole model was loaded from
             return []
         saved = getattr(self.peft_config[adapter], "modules_to_save", None) or ()
-        return [
-            part
-            for part in _NEW
-            if getattr(self, part) is not None and getattr(self, part).state_dict() and part not in saved
-        ]
+        parts = {part: getattr(self, part) for part in _NEW if part not in saved}
+        return [part for part, module in parts.items() if module is not None and module.state_dict()]
 
     def _take_along(self, adapter: str, part: str) -> None:
         from peft.tuners.tuners_utils import BaseTunerLayer
