@@ -118,7 +118,7 @@ def expect_no_encoder_of_its_own(config: Any) -> None:
 
 @torch.no_grad()
 def choose_trained(model: WrappedModel) -> None:
-    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without conditioner all is left."""
+    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without one all is left."""
     conditioner = model.conditioner
     if conditioner is None:
         return

@@ -120,7 +120,6 @@ class TransformersMixin(WrappedModel):
     def _get_dtype_plan(self, dtype: torch.dtype) -> dict[str, torch.dtype]:
         # weights that keep single precision, looked for in the models inside alone: transformers would look for a name
         # such as T5's ``wo`` anywhere, and find it in ``next_word_head``
-        inside: Any
         return {
             rf"^{prefix}\.*{name}": kept  # "*" stands for any characters here, "." for any one
             for prefix, inside in self.named_children()
