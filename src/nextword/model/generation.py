@@ -31,9 +31,8 @@ logger = logging.getLogger(__name__)
 class HeadGeneration(Conditioned):
     """The overrides of transformers' generation; everything else of ``generate`` is untouched."""
 
-    _previous_max_cache_length: int = (
-        -1
-    )  # of the static cache of the call before; transformers makes the next one by it
+    # of the static cache of the call before, by which transformers makes the next one
+    _previous_max_cache_length: int = -1
 
     def _refuse_head_cache_without_kv_cache(self) -> None:
         if self.next_word_head.remembers and self._why_no_head_cache:

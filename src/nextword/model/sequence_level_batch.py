@@ -119,13 +119,13 @@ def expect_room(config: Any, sequence: SequenceConfig | None) -> None:
     """Raises ValueError where prefix and continuation of an update are more than the model has positions for."""
     if sequence is None:
         return
-    before, said = (
-        (1, "start token") if config.is_encoder_decoder else (sequence.prefix, f"seq.prefix ({sequence.prefix})")
-    )
-    needed, said = before + sequence.continuation, f"{said} and seq.continuation ({sequence.continuation})"
+    before, said = sequence.prefix, f"seq.prefix ({sequence.prefix})"
+    if config.is_encoder_decoder:
+        before, said = 1, "start token"
+    needed = before + sequence.continuation
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit is not None and needed > limit:
         raise ValueError(
-            f"objective: {said} are {needed} places, and the model has positions for {limit}; lower them, such as "
-            f"+seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
+            f"objective: {said} and seq.continuation ({sequence.continuation}) are {needed} places, and the model has "
+            f"positions for {limit}; lower them, such as +seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
         )
