@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from nextword.conditioning import conditioner_spec, parse_conditioner
 from nextword.conditioning import registry as conditioners
-from nextword.conditioning.auxiliary_encoder import fingerprint, longest_text, new_encoder
+from nextword.conditioning.auxiliary_encoder import longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids
 from nextword.model.forward.batch import NO_CONDITIONER, valid_places
@@ -91,20 +91,6 @@ class Conditioned(WrappedModel):
         states = weight.new_zeros(rows, 1, self.auxiliary_encoder.config.hidden_size)
         places = torch.zeros(rows, 1, dtype=torch.long, device=weight.device)
         return {"aux_states": states, "source_ids": places, "source_places": places}
-
-    @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers; gradients reach what the conditioner trains, as when it was attached."""
-        loaded = super().from_pretrained(*args, **kwargs)
-        choose_trained(loaded[0] if isinstance(loaded, tuple) else loaded)
-        return loaded
-
-    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As in transformers, with what tells the auxiliary encoder from others."""
-        if self.conditioner is not None and not self._encoder_is_frozen:
-            told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
-            self.config.auxiliary_encoder = told
-        super().save_pretrained(*args, **kwargs)
 
 
 def expect_no_encoder_of_its_own(config: Any) -> None:

@@ -28,7 +28,7 @@ from nextword.model.forward.output_layer import expect_layers, prove_output_laye
 from nextword.model.forward.packing import LOSS, SEQUENCE_UPDATE, outside_graph
 from nextword.model.generation import HeadGeneration
 from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_head_cache
-from nextword.model.registration import list_by_name, name_in_transformers
+from nextword.model.registration import list_by_name
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
 from nextword.model.transformers_mixin import TransformersMixin
@@ -372,4 +372,3 @@ class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc
 AutoModelForCausalLM.register(NextWordConfig, NextWordForCausalLM, exist_ok=True)
 AutoModelForSeq2SeqLM.register(NextWordSeq2SeqConfig, NextWordForSeq2SeqLM, exist_ok=True)
 list_by_name(NextWordForCausalLM, NextWordForSeq2SeqLM)
-name_in_transformers(NextWordForCausalLM, NextWordForSeq2SeqLM)

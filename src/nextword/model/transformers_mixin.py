@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from nextword.conditioning.auxiliary_encoder import POOLER
+from nextword.conditioning.auxiliary_encoder import POOLER, fingerprint
 from nextword.functional.padding import shifted_right
+from nextword.model.conditioned_model import Conditioned, choose_trained
 from nextword.model.forward.output_layer import expect_state_scale, vocabulary_size
 from nextword.model.saving import write_missing_card
-from nextword.model.wrapped_model import WrappedModel
 
 _NEW = ("next_word_head", "conditioner")  # parts whose weights stand in no file but ours
 
 
-class TransformersMixin(WrappedModel):
+class TransformersMixin(Conditioned):
     """The part of a wrapped model that transformers and peft speak to."""
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -81,9 +81,13 @@ class TransformersMixin(WrappedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers; what the configuration says of the output layer is proved where a head relies on it."""
+        """As in transformers; what the configuration says of the output layer is proved where a head relies on it.
+
+        Gradients reach what the conditioner trains, as when it was attached.
+        """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
+        choose_trained(model)
         scale = model.config.state_scale
         if scale is not None and model.next_word_head.layers and _is_here(model):
             expect_state_scale(model.backbone, scale)
@@ -93,6 +97,9 @@ class TransformersMixin(WrappedModel):
         self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
         """As in transformers, with a short model card where the folder has none."""
+        if self.conditioner is not None and not self._encoder_is_frozen:  # it was trained, and is another one now
+            told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
+            self.config.auxiliary_encoder = told
         super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         if is_main_process:
             write_missing_card(self, Path(save_directory))

@@ -23,7 +23,7 @@ it moves out of the cache and back the memory knows nothing: they must be comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -119,60 +119,37 @@ def _positions(lengths: Int[Tensor, "R"], longest: int | None) -> Int[Tensor, "R
     return torch.where(position < lengths[:, None], position, 0)
 
 
-class SlotStreams:
-    """Tensors (slots, ...) by name, each made when it is first written."""
+class SlotMemory:
+    """What a head keeps of every slot of an engine's KV cache: tensors (slots, ...), each made when first written.
+
+    Slots are numbered from 0.
+    """
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._streams: dict[str, Tensor] = {}
-
-    def write(self, slots: Int[Tensor, "N"], new: Mapping[str, Tensor]) -> None:
-        """Writes (N, ...) of each stream."""
-        for name, stream in new.items():
-            if name not in self._streams:
-                self._streams[name] = stream.new_zeros(self._slots, *stream.shape[1:])
-            self._streams[name].index_copy_(0, slots, stream.to(self._streams[name].dtype))
-
-    def read(
-        self, slots: Int[Tensor, "B S"], without: Sequence[str] = (), counts: tuple[int, ...] | None = None
-    ) -> StreamsInPlace:
-        """What lies at some slots, (B, S, ...) of each stream but some; it stays there until it is asked for.
-
-        ``counts`` says how many of its first slots each row needs, where that is known without asking the device.
-        """
-        tables = {name: stream for name, stream in self._streams.items() if name not in without}
-        return StreamsInPlace(tables, slots, counts)
-
-    def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
-        """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
-        for stream in self._streams.values():
-            stream.index_copy_(0, target, stream[source])
-
-    @property
-    def bytes_per_slot(self) -> int:
-        """Memory of one slot, as far as streams have been written."""
-        return sum(stream[0].numel() * stream.element_size() for stream in self._streams.values())
-
-
-class SlotMemory:
-    """What a head keeps of every slot of an engine's KV cache; its slots are numbered from 0."""
-
-    def __init__(self, slots: int) -> None:
-        self.streams, self.windows = SlotStreams(slots), SlotStreams(slots)
+        self.streams: dict[str, Tensor] = {}
+        self.windows: dict[str, Tensor] = {}
 
     def in_pass(self, slots: SlotMapping) -> PagedHeadCache:
         """The memory as one pass writes and reads it."""
         return PagedHeadCache(self, slots)
 
+    def write(self, kept: dict[str, Tensor], slots: Int[Tensor, "N"], new: Mapping[str, Tensor]) -> None:
+        """Writes (N, ...) of each of the streams, or of the windows, to N slots."""
+        for name, stream in new.items():
+            if name not in kept:
+                kept[name] = stream.new_zeros(self._slots, *stream.shape[1:])
+            kept[name].index_copy_(0, slots, stream.to(kept[name].dtype))
+
     def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
         """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
-        self.streams.copy(source, target)
-        self.windows.copy(source, target)
+        for kept in (*self.streams.values(), *self.windows.values()):
+            kept.index_copy_(0, target, kept[source])
 
     @property
     def bytes_per_slot(self) -> int:
         """Memory of one slot, as far as anything has been written."""
-        return self.streams.bytes_per_slot + self.windows.bytes_per_slot
+        return sum(kept[0].numel() * kept.element_size() for kept in (*self.streams.values(), *self.windows.values()))
 
 
 class PagedHeadCache(HeadCacheView):
@@ -183,28 +160,28 @@ class PagedHeadCache(HeadCacheView):
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
         """Writes (N, 1, ...) to the slots of the new tokens; returns the position (N,) of each in its request."""
-        self._memory.streams.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
+        of_tokens = {name: stream[:, 0] for name, stream in new.items()}
+        self._memory.write(self._memory.streams, self.slots.written, of_tokens)
         return self.slots.position
 
     def recall(self) -> Memory:
         """The texts of all requests, a row for each."""
-        return self._memory_of(self.slots.lengths, self.slots.held)
+        return self.recall_of(slice(None))
 
-    def recall_of(self, requests: Int[Tensor, "M"]) -> Memory:
+    def recall_of(self, requests: Int[Tensor, "M"] | slice) -> Memory:
         """The texts of some requests, a row for each, in the order given; one may come several times."""
-        return self._memory_of(self.slots.lengths[requests], self.slots.held[requests])
-
-    def _memory_of(self, lengths: Tensor, held: Tensor) -> Memory:
-        read = self._memory.streams.read
+        lengths, held, streams = self.slots.lengths[requests], self.slots.held[requests], self._memory.streams
         inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
-        words, counts = read(held), tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
-        return Memory(words[IDS], words[VALID] & inside, read(held, (IDS, VALID), counts))
+        # how many slots each row needs, where that is known without asking the device
+        counts = tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
+        others = {name: stream for name, stream in streams.items() if name not in (IDS, VALID)}
+        return Memory(streams[IDS][held], streams[VALID][held] & inside, StreamsInPlace(others, held, counts))
 
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
         """As in the contract, (N, places + 1, ...). All positions of a window are kept, so nothing is missing."""
-        self._memory.windows.write(self.slots.written, {name: new[:, 0]})
+        self._memory.write(self._memory.windows, self.slots.written, {name: new[:, 0]})
         slots, before_start = self.slots.before(places)
-        window = self._memory.windows.read(slots)[name]
+        window = self._memory.windows[name][slots]
         return window.masked_fill(before_start.reshape(*before_start.shape, *[1] * (window.ndim - 2)), 0)
 
 
