@@ -14,7 +14,7 @@ from nextword.conditioning import registry as conditioners
 from nextword.conditioning.auxiliary_encoder import longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids
-from nextword.model.forward.batch import NO_CONDITIONER, valid_places
+from nextword.model.forward.batch import NO_CONDITIONER, valid_positions
 from nextword.model.wrapped_model import WrappedModel
 from nextword.runtime.weights import built
 
@@ -78,7 +78,7 @@ class Conditioned(WrappedModel):
                 "positions for; cut it off (nw.AuxiliaryTokenizer has a max_length)"
             )
         mask = torch.ones_like(aux_input_ids) if aux_attention_mask is None else aux_attention_mask
-        valid_places("aux_attention_mask", mask, aux_input_ids)
+        valid_positions("aux_attention_mask", mask, aux_input_ids)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self._encoder_is_frozen):
             states: Tensor = encoder(input_ids=aux_input_ids, attention_mask=mask).last_hidden_state
         return states

@@ -142,7 +142,7 @@ class NextWordConfig(PreTrainedConfig):
         return backbone.get_text_config(decoder=decoder, encoder=encoder)
 
     def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Nothing to convert: rotary places are the backbone's, and are left as it has them."""
+        """Nothing to convert: rotary positions are the backbone's, and are left as it has them."""
         return kwargs
 
     def validate(self) -> None:

@@ -106,7 +106,7 @@ class HeadGeneration(Conditioned):
             return
         head_cache = head_cache_of(kv_cache) or attach_head_cache(kv_cache)
         if all(decoder_cache(kv_cache).is_sliding):
-            # windows slide on for ever and do not tell how many places will come
+            # windows slide on for ever and do not tell how many tokens will come
             longest = max(int(head_cache.length) + max_cache_length, self._previous_max_cache_length)
             head_cache.reserve(longest)
 
@@ -128,7 +128,7 @@ class HeadGeneration(Conditioned):
     def _prefill(
         self, input_ids: Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
-        # transformers takes the places of a soft prefix for words of the text, so what is read already is cut off here
+        # transformers takes the positions of a soft prefix for tokens of the text, so what is read already is cut off
         kv_cache: Any = model_kwargs.get(self._cache_argument)
         head_cache = head_cache_of(kv_cache)
         # nor does it know how much a cache holds that keeps no count
@@ -152,7 +152,7 @@ class HeadGeneration(Conditioned):
             source = expect_ids("input_ids", inputs_tensor, vectors="inputs_embeds")
             expect_not_empty(source)
             expect_known_ids("input_ids", source, self.backbone.get_input_embeddings().weight.shape[0])
-        words = {name: ids for name, ids in model_kwargs.items() if name == "source_ids"}
+        words = {"source_ids": model_kwargs["source_ids"]} if "source_ids" in model_kwargs else {}
         if self.next_word_head.reads_source and not words:
             # transformers writes -100 for the words where it is given the encoder's outputs alone
             if inputs_tensor.is_floating_point() or bool((inputs_tensor < 0).any()):

@@ -32,8 +32,8 @@ def list_by_name(causal: Any, seq2seq: Any) -> None:
     # position with the token that stands there, and lm-eval takes an encoder-decoder model for a decoder
     tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[causal.config_class.model_type] = causal.__name__
     tables.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[seq2seq.config_class.model_type] = seq2seq.__name__
-    # ``transformers serve`` looks for what config.json names in ``transformers``. That loads itself a second time when it
-    # first needs a processor, and modules that imported it before, such as that server, keep the first one. So every
+    # ``transformers serve`` looks for what config.json names in ``transformers``, which loads itself a second time when
+    # it first needs a processor, and modules that imported it before, such as that server, keep the first one. So every
     # module that is known under this name is given the classes
     holders = [vars(module).get("transformers") for module in list(sys.modules.values()) if module is not None]
     for holder in [sys.modules["transformers"], *holders]:

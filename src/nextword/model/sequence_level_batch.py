@@ -40,7 +40,7 @@ class Continuations:
     Args:
         arguments: Those of the forward pass over all that was written.
         written: The S tokens after each prefix, and which of them it repeats.
-        positions: The places of that pass that predict the tokens whose probability is asked for.
+        positions: Those of that pass that predict the tokens whose probability is asked for.
     """
 
     arguments: Mapping[str, Any]
@@ -110,8 +110,8 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
     rows = [torch.cat([row, text[-length:-1]]) for row, text in zip(prefixes.rows, texts, strict=True)]
     ids, mask = padded(rows, side="right")
     first = torch.tensor([[len(row) - 1] for row in prefixes.rows], device=texts.device)
-    places = first + torch.arange(length, device=texts.device)
-    positions = torch.zeros_like(ids, dtype=torch.bool).scatter(1, places, written.asked)
+    at = first + torch.arange(length, device=texts.device)
+    positions = torch.zeros_like(ids, dtype=torch.bool).scatter(1, at, written.asked)
     return Continuations({"input_ids": ids, "attention_mask": mask, **auxiliary}, written, positions)
 
 

@@ -80,7 +80,7 @@ def _arguments(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliarySt
     side, source = "decoder_" if model.config.is_encoder_decoder else "", batch.source
     ids, embeds, mask = batch.input_ids, batch.inputs_embeds, batch.attention_mask
     if model._cache_argument == "cache_params" and isinstance(mask, Tensor) and mask.ndim == 2:
-        mask = mask[:, -batch.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no place
+        mask = mask[:, -batch.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no position
     if auxiliary is not None and auxiliary.before_text is not None:
         embeds = model.get_input_embeddings()(ids) if embeds is None else embeds
         ids, embeds = None, torch.cat([auxiliary.before_text.to(embeds.dtype), embeds], 1)
@@ -113,7 +113,7 @@ def _selected(layers: tuple[Tensor, ...], wanted: bool | int | Sequence[int]) ->
         return layers if wanted else None
     numbers = {wanted} if isinstance(wanted, int) else set(wanted)
     count = len(layers)
-    return tuple(layer if {place, place - count} & numbers else None for place, layer in enumerate(layers))
+    return tuple(layer if {number, number - count} & numbers else None for number, layer in enumerate(layers))
 
 
 def _last_layers(model: NextWordModel, outputs: Any, states: Tensor) -> tuple[Tensor, ...]:
@@ -136,7 +136,7 @@ def _too_long(model: NextWordModel, batch: ForwardBatch) -> str | None:
 
 
 def too_long(config: Any, length: int) -> str | None:
-    """What to say where ``length`` places are more than a model with learned positions has; None where they fit."""
+    """What to say where ``length`` tokens are more than a model has learned positions for; None where they fit."""
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None or length <= limit:
         return None
@@ -227,7 +227,7 @@ def _expect_texts(valid: Tensor) -> None:
 
 
 def _words(model: NextWordModel, given: AuxiliaryText, states: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The auxiliary text in the decoder's tokens, the encoder's state of each, and its place; -1 at padding."""
+    """The auxiliary text in the decoder's tokens, the encoder's state of each, and its position; -1 at padding."""
     ids, places = given.source_ids, given.source_places
     if ids is None or places is None:
         raise ValueError(

@@ -170,9 +170,9 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
         ids = torch.full(embeds.shape[:2], -1, dtype=torch.long, device=embeds.device)
     if "step_mask" in given:  # of the new tokens alone; the mask itself may have four dimensions by now, or be several
         new = given["step_mask"] if embeds is None else _widened(given["step_mask"], embeds.shape[1])
-        valid = valid_places(f"{side}attention_mask", new, ids)
+        valid = valid_positions(f"{side}attention_mask", new, ids)
     else:
-        valid = valid_places(f"{side}attention_mask", mask, ids, past.of_text)
+        valid = valid_positions(f"{side}attention_mask", mask, ids, past.of_text)
     labels, targets = _labels_and_targets(given, valid, texts, shifts=not seq2seq)
     virtual, attention_mask, position_ids = _behind_virtual_places(model, mask, given.get("position_ids"), past)
     if model.next_word_head.remembers and past.paged is None and "step_mask" not in given:
@@ -295,7 +295,7 @@ def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
 # -- Padding, and what each position is to predict.
 
 
-def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
+def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
     """True at new tokens, False at padding.
 
     Args:
@@ -327,7 +327,7 @@ def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> 
 
 
 def step_mask(mask: Tensor, places: int) -> Tensor:
-    """The padding mask of the last ``places`` of a text alone, from that of the whole text (B, S)."""
+    """The padding mask of the last ``places`` tokens of a text alone, from that of the whole text (B, S)."""
     # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
     return mask[:, -places:].clone(memory_format=torch.contiguous_format)
 
@@ -397,7 +397,7 @@ def _auxiliary(given: Mapping[str, Any]) -> AuxiliaryText:
     text = AuxiliaryText(**{name: given[name] for name in (*AUXILIARY_ARGUMENTS, "source_ids") if name in given})
     if text.tokens is None:
         return text
-    return replace(text, valid=valid_places("aux_attention_mask", text.aux_attention_mask, text.tokens))
+    return replace(text, valid=valid_positions("aux_attention_mask", text.aux_attention_mask, text.tokens))
 
 
 def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> SourceText:
@@ -418,5 +418,5 @@ def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> Source
     if words is not None and mask is not None and getattr(mask, "ndim", 2) != 2:
         raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")
     looked_at = words if tokens is None else tokens
-    valid = None if looked_at is None else valid_places("attention_mask", mask, looked_at)
+    valid = None if looked_at is None else valid_positions("attention_mask", mask, looked_at)
     return SourceText(ids, embeds, mask, encoded, words, valid)

@@ -1,4 +1,4 @@
-"""What the head is given of one pass, at every place; a context is cut out of it at all places, or at some."""
+"""What the head is given of one pass, at every position; a context is cut out of it at all of them, or at some."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ class HeadInputs:
 
     def _last_of_texts(self, texts: TextRows, keep: int | Tensor) -> Context:
         kept = keep if isinstance(keep, Tensor) else slice(-keep, None)
-        row, places = (of_places[:, kept].flatten() for of_places in (texts.row, texts.place))
+        row, places = (of_all[:, kept].flatten() for of_all in (texts.row, texts.position))
         if bool((row.diff() < 0).any()):
             raise ValueError("logits_to_keep: must ascend where a row has several texts (other numbers given); sort it")
         return self._context(Layout(row, texts.count), places, lambda of_all: of_all[row, places])
 
     def _context(self, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
-        # ``of`` gives the rows of these places of (B, T, ...)
+        # ``of`` gives the rows of these positions of (B, T, ...)
         states = of(self.states)
         return Context(
             states=states,
@@ -203,7 +203,7 @@ def _source(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput) -> S
 
 # -- What the head is given where a serving engine packs the tokens of many requests side by side in one row.
 #
-# The head is called as always. To its memory each new token is a row of one place; a distribution is asked from rows
+# The head is called as always. To its memory each new token is a row of one position; a distribution is asked from rows
 # of any requests at once, and each row reads the text of its own request.
 
 
@@ -236,7 +236,7 @@ class PackedInputs:
         states: What the output layer reads (1, N, D).
         inputs: What the head's projections read (1, N, Q).
         memory: The slots of this pass, with what the head keeps of the new tokens.
-        remembers: Whether the head looks at earlier places.
+        remembers: Whether the head looks at earlier positions.
         parts: What the head asks of the model around it.
     """
 

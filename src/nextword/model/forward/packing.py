@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # -- Where a compiled pass leaves its graph, and why: three places, one for each reason below.
 #
-# What is left out would lose by being traced. A graph has one size, so the loss would be made of every place, padding
-# and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
+# What is left out would lose by being traced. A graph has one size, so the loss would be made of every position,
+# padding and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
 
 LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the places that count alone"
 SEQUENCE_UPDATE = "nextword: +seq draws whether the model continues the batch itself, which is generate"
@@ -218,13 +218,13 @@ class TextRows:
 
     Args:
         row: Row of the text at each position.
-        place: Position in that text.
+        position: Position in that text.
         count: How many texts there are.
         longest: Length of the longest one.
     """
 
     row: Int[Tensor, "B T"]
-    place: Int[Tensor, "B T"]
+    position: Int[Tensor, "B T"]
     count: int
     longest: int
 
@@ -239,16 +239,16 @@ class TextRows:
                 [6, 7, 8]])
         """
         at = torch.arange(begins.shape[1], device=begins.device).expand(begins.shape)
-        place = at - at.masked_fill(~begins, 0).cummax(1).values
-        row = begins.flatten().cumsum(0).view_as(place) - 1
-        return cls(row, place, int(row[-1, -1]) + 1, int(place.max()) + 1)
+        position = at - at.masked_fill(~begins, 0).cummax(1).values
+        row = begins.flatten().cumsum(0).view_as(position) - 1
+        return cls(row, position, int(row[-1, -1]) + 1, int(position.max()) + 1)
 
     @property
     def ends(self) -> Bool[Tensor, "B T"]:
         """The last position of each text."""
-        return torch.nn.functional.pad(self.place[:, 1:] == 0, (0, 1), value=True)
+        return torch.nn.functional.pad(self.position[:, 1:] == 0, (0, 1), value=True)
 
     def laid_out(self, packed: Shaped[Tensor, "B T ..."]) -> Shaped[Tensor, "R L ..."]:
         """What stands at each position of the batch, text by text; 0 or False behind a shorter text."""
         empty = packed.new_zeros(self.count, self.longest, *packed.shape[2:])
-        return empty.index_put((self.row, self.place), packed)
+        return empty.index_put((self.row, self.position), packed)

@@ -181,9 +181,9 @@ def can_align(kv_cache: Any) -> bool:
 
 
 def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
-    """Sequence i of a cache that ``can_align`` forgets its last ``dropped[i]`` places (B,).
+    """Sequence i of a cache that ``can_align`` forgets its last ``dropped[i]`` positions (B,).
 
-    All end together again, ``length`` in all. Keys hold their positions, so they may move. Places that a sequence never
+    All end together again, ``length`` in all. Keys carry their positions, so they may move. What a sequence never
     had must be masked from now on.
     """
     inner: Any = decoder_cache(kv_cache)
@@ -249,5 +249,5 @@ class LongMemory(DynamicHeadCache):
         self._streams = {name: GrowingTensor(places) for name, places in kept.items()}
 
     def before_cache(self) -> None:
-        """A KV cache begins now: what is remembered came before its first place."""
+        """A KV cache begins now: what is remembered came before its first position."""
         self._begin = -self._kept
