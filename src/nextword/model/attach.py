@@ -23,13 +23,13 @@ from nextword.conditioning.auxiliary_encoder import (
 )
 from nextword.distribution import SoftmaxDistribution
 from nextword.functional.frequency.counts import tokenizer_fingerprint
-from nextword.heads import Head, HeadConfig, head_spec, parse_head
+from nextword.heads import HeadConfig, head_spec, parse_head
 from nextword.heads.context import Context
 from nextword.heads.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
-from nextword.model.forward.output_layer import prove_output_layer
+from nextword.model.forward.output_layer import validate_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
-from nextword.model.training_modes import as_in_evaluation, modes_kept
+from nextword.model.training_modes import inference_mode_of, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.runtime.devices import device_of
 from nextword.runtime.pretrained import from_pretrained, model_location, saved_tokenizer
@@ -84,7 +84,7 @@ def attach(
     chosen = _parsed(head)
     wrapped = _attached(model, chosen, parse_objective(objective), conditioner, encoder)
     if chosen.published and chosen.as_published() is chosen:  # nothing was left to be fitted
-        _say_what_it_costs(wrapped)
+        _warn_if_worse(wrapped)
     return wrapped
 
 
@@ -106,7 +106,7 @@ def attach_to_train(
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
     wrapped = _attached(model, begun, parse_objective(objective), conditioner, encoder)
     if pretrained and begun.published:
-        _say_what_it_costs(wrapped)
+        _warn_if_worse(wrapped)
     return wrapped
 
 
@@ -128,7 +128,7 @@ def _attached(
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     former: Any = model.next_word_head if isinstance(model, NextWordModel) else None
     head = head.unbuilt().over(None if former is None else former.config)
-    scale = prove_output_layer(backbone)
+    scale = validate_output_layer(backbone)
     reader, settings, kept = _conditioning(model, conditioner, encoder)
     if settings is not None and settings.unties:
         untie(backbone)
@@ -143,7 +143,7 @@ def _attached(
         state_scale=scale,
     )
     config.dtype = backbone.dtype
-    with _left_as_made(backbone, reader):
+    with _not_initialized_again(backbone, reader):
         wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
     if kept is not None:
         wrapped.conditioner = kept
@@ -159,13 +159,14 @@ def _attached(
     with modes_kept(backbone):
         wrapped.train(backbone.training)
     _prove(wrapped)
-    _shown(wrapped, lambda head, context_of: head.begin(context_of))  # new parameters start by what the model does
+    with _probed(wrapped) as context_of:
+        wrapped.next_word_head.begin(context_of)
     wrapped.config.head = wrapped.next_word_head.config.model_dump()
     return wrapped
 
 
 @contextmanager
-def _left_as_made(*models: PreTrainedModel | None) -> Iterator[None]:
+def _not_initialized_again(*models: PreTrainedModel | None) -> Iterator[None]:
     """Within this block transformers makes no weights of these models anew, and ties none that were untied by hand."""
     parts = [part for model in models if model is not None for part in (*model.modules(), *model.parameters())]
     unmarked: list[Any] = [part for part in parts if not hasattr(part, "_is_hf_initialized")]
@@ -198,49 +199,48 @@ def _conditioning(
     return own.auxiliary_encoder if encoder is None else load_encoder(encoder), settings, None
 
 
-_BEGINNING_LENGTH = 32  # tokens of a row that the head may see the model on before it starts
+_PROBE_LENGTH = 32  # tokens of a row that the head may see the model on before it starts
 _WORD = 5  # seen in place of a token that stands for a picture
 _NOTICED = 0.05  # nats per token from which on a start is said to hurt
 
 
 def _prove(model: NextWordModel) -> None:
     """Lets the head refuse the model."""
-    _shown(model, lambda head, context_of: head.prove(context_of, lambda: comparable_fingerprint(model.backbone)))
+    with _probed(model) as context_of:
+        model.next_word_head.prove(context_of, lambda: comparable_fingerprint(model.backbone))
 
 
-def _say_what_it_costs(model: NextWordModel) -> None:
+def _warn_if_worse(model: NextWordModel) -> None:
     """One line where settings that were chosen make the model predict worse until it is trained."""
-
-    def tell(head: Head, context_of: Callable[[Tensor], Context]) -> None:
+    head = model.next_word_head
+    with _probed(model) as context_of:
         context = context_of(probe_tokens(head.dimensions.vocab_size))
         apart = nats_apart(SoftmaxDistribution(context.vocabulary, context.states), head(context))
-        if not apart <= _NOTICED:
-            logger.warning(
-                "head '%s': predicts %.3g nats per token worse than the model alone until it is trained (measured on "
-                "random tokens); attach '%s', which begins where the model is, or choose settings with nw.calibrate",
-                head_spec(head.config),
-                apart,
-                head.config.head,
-            )
-
-    _shown(model, tell)
+    if not apart <= _NOTICED:
+        logger.warning(
+            "head '%s': predicts %.3g nats per token worse than the model alone until it is trained (measured on "
+            "random tokens); attach '%s', which begins where the model is, or choose settings with nw.calibrate",
+            head_spec(head.config),
+            apart,
+            head.config.head,
+        )
 
 
-@torch.no_grad()
-def _shown(model: NextWordModel, to: Callable[[Head, Callable[[Tensor], Context]], object]) -> None:
-    """Lets the head run the model, as in evaluation, on tokens of its own."""
+@contextmanager
+def _probed(model: NextWordModel) -> Iterator[Callable[[Int[Tensor, "M"]], Context]]:
+    """Within this block the head may run the model, as in evaluation, on tokens of its own."""
 
     def context_of(ids: Int[Tensor, "M"]) -> Context:
-        limit = getattr(model.config, "max_position_embeddings", None) or _BEGINNING_LENGTH
-        length = min(_BEGINNING_LENGTH, limit, len(ids))
+        limit = getattr(model.config, "max_position_embeddings", None) or _PROBE_LENGTH
+        length = min(_PROBE_LENGTH, limit, len(ids))
         if model._wordless:  # pictures without pixels
             ids = ids.masked_fill(torch.isin(ids, torch.tensor(model._wordless)), _WORD)
         rows = ids[: len(ids) // length * length].view(-1, length).to(device_of(model.get_input_embeddings()))
         inputs = {"input_ids": rows, "use_cache": False, **model.blank_auxiliary(len(rows))}
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
 
-    with as_in_evaluation(model):
-        to(model.next_word_head, context_of)
+    with inference_mode_of(model):
+        yield context_of
 
 
 def load(

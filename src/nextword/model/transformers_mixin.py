@@ -152,14 +152,14 @@ class TransformersMixin(Conditioned):
     def peft_config(self, configs: dict[str, Any]) -> None:
         vars(self)["_peft_config"] = configs
         for adapter in configs:
-            for part in self._left_behind(adapter):
-                self._take_along(adapter, part)
+            for part in self._unsaved_parts(adapter):
+                self._add_module_to_save(adapter, part)
 
     @peft_config.deleter
     def peft_config(self) -> None:
         del vars(self)["_peft_config"]
 
-    def _left_behind(self, adapter: str) -> list[str]:
+    def _unsaved_parts(self, adapter: str) -> list[str]:
         """Parts with weights that are neither in the adapter nor where the model came from."""
         if self.name_or_path:  # the folder that the whole model was loaded from
             return []
@@ -167,7 +167,7 @@ class TransformersMixin(Conditioned):
         parts = {part: getattr(self, part) for part in _NEW if part not in saved}
         return [part for part, module in parts.items() if module is not None and module.state_dict()]
 
-    def _take_along(self, adapter: str, part: str) -> None:
+    def _add_module_to_save(self, adapter: str, part: str) -> None:
         from peft.tuners.tuners_utils import BaseTunerLayer
         from peft.utils import ModulesToSaveWrapper
 
@@ -194,7 +194,7 @@ class TransformersMixin(Conditioned):
             ValueError: An adapter was added later that would be saved without weights it needs.
         """
         for adapter in getattr(self, "peft_config", ()):
-            missing = self._left_behind(adapter)
+            missing = self._unsaved_parts(adapter)
             if missing:
                 raise ValueError(
                     f"adapter '{adapter}': it would be saved without the weights of {' and '.join(missing)}, which are "

@@ -194,7 +194,7 @@ _PROBE_SPREAD = 30.0  # standard deviation of the scores in the proof, so wide t
 
 
 @torch.no_grad()
-def prove_output_layer(backbone: PreTrainedModel) -> float:
+def validate_output_layer(backbone: PreTrainedModel) -> float:
     """Checks on amplified states that ``OutputLayer`` is all that makes the model's logits, and reads no later token.
 
     Returns:
@@ -260,8 +260,8 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
 
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
-    """Raises ValueError where a factor is not the one that ``prove_output_layer`` finds."""
-    scale = prove_output_layer(backbone)
+    """Raises ValueError where a factor is not the one that ``validate_output_layer`` finds."""
+    scale = validate_output_layer(backbone)
     if abs(scale / saved - 1) > 2e-2:  # half precision measures it to one percent
         raise ValueError(
             f"state_scale: {saved:g} in the configuration, but {type(backbone).__name__} gives its output layer "
