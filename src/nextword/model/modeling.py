@@ -24,7 +24,7 @@ from nextword.model.forward.argument_checks import expect_chosen
 from nextword.model.forward.backbone import BackboneOutput, read_auxiliary, router_loss, run_backbone
 from nextword.model.forward.batch import ForwardBatch, forward_batch
 from nextword.model.forward.head_inputs import HeadInputs, PackedInputs, head_inputs
-from nextword.model.forward.output_layer import expect_layers, validate_output_layer, state_width, vocabulary_size
+from nextword.model.forward.output_layer import expect_layers, state_width, validate_output_layer, vocabulary_size
 from nextword.model.forward.packing import LOSS, SEQUENCE_UPDATE, outside_graph
 from nextword.model.generation import HeadGeneration
 from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_head_cache
