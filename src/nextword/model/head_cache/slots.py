@@ -134,8 +134,9 @@ class SlotMemory:
         """The memory as one pass writes and reads it."""
         return PagedHeadCache(self, slots)
 
-    def write(self, kept: dict[str, Tensor], slots: Int[Tensor, "N"], new: Mapping[str, Tensor]) -> None:
-        """Writes (N, ...) of each of the streams, or of the windows, to N slots."""
+    def write(self, slots: Int[Tensor, "N"], new: Mapping[str, Tensor], *, windows: bool = False) -> None:
+        """Writes (N, ...) of each of these streams, or windows, to N slots."""
+        kept = self.windows if windows else self.streams
         for name, stream in new.items():
             if name not in kept:
                 kept[name] = stream.new_zeros(self._slots, *stream.shape[1:])
@@ -160,8 +161,7 @@ class PagedHeadCache(HeadCacheView):
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
         """Writes (N, 1, ...) to the slots of the new tokens; returns the position (N,) of each in its request."""
-        of_tokens = {name: stream[:, 0] for name, stream in new.items()}
-        self._memory.write(self._memory.streams, self.slots.written, of_tokens)
+        self._memory.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
         return self.slots.position
 
     def recall(self) -> Memory:
@@ -179,7 +179,7 @@ class PagedHeadCache(HeadCacheView):
 
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
         """As in the contract, (N, places + 1, ...). All positions of a window are kept, so nothing is missing."""
-        self._memory.write(self._memory.windows, self.slots.written, {name: new[:, 0]})
+        self._memory.write(self.slots.written, {name: new[:, 0]}, windows=True)
         slots, before_start = self.slots.before(places)
         window = self._memory.windows[name][slots]
         return window.masked_fill(before_start.reshape(*before_start.shape, *[1] * (window.ndim - 2)), 0)
