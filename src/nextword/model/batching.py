@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -58,17 +58,11 @@ class HeadBatching(WrappedModel):
         managed: ManagedHead | None = getattr(manager, "managed_head", None)
         if managed is None:
             managed = ManagedHead(manager, self, draw)
-            managed.take()
             if head.remembers:
                 manager.continuous_batching_config.max_memory_percent *= share_of_the_cache(self)
         managed.training = modes
         self.eval()  # a manager that was kept does not see to it again
         return manager
-
-    @staticmethod
-    def _draw_of_batch(arguments: Mapping[str, Any]) -> Draw | None:
-        """The head's choice in a pass of continuous batching with these arguments; None outside of it."""
-        return getattr(arguments.get("cache"), "head_draw", None)
 
     def generate_batch(self, inputs: Any, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Tokens after each prompt (a list of ids) by continuous batching, with the arguments of transformers.
@@ -111,20 +105,17 @@ class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
 
 
 class ManagedHead:
-    """Methods of one manager of continuous batching, of its model and the head's choice before each token, if any."""
+    """Methods of one manager of continuous batching, which it gets here, with the head's choice before each token."""
 
     def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
+        # the modules of the model, and whether each was in training before the manager took it
         self.training: list[tuple[nn.Module, bool]] = []
-        """The modules of the model, and whether each was in training before the manager took it."""
-
-    def take(self) -> None:
-        """Lets the manager's methods be these."""
         for name in ("_create_batch_processor", "add_request", "stop"):
-            setattr(self._manager, name, getattr(self, name))
-        if self._draw is not None:
-            self._manager.logit_processor = RedrawingProcessors(self._manager.logit_processor, self._draw)
-        self._manager.managed_head = self
+            setattr(manager, name, getattr(self, name))
+        if draw is not None:
+            manager.logit_processor = RedrawingProcessors(manager.logit_processor, draw)
+        manager.managed_head = self
 
     def _create_batch_processor(self) -> Any:
         manager = self._manager

@@ -333,7 +333,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
         run, for_head, loss = (*self._run(batch), None) if done is None else done
         logits = None
         if (targets is None or not self.training) if return_logits is None else return_logits:
-            draw = draw or self._draw_of_batch(kwargs)
+            draw = draw or getattr(kwargs.get("cache"), "head_draw", None)  # that of continuous batching
             logits = self._logits(for_head, draw, ask, logits_to_keep)
         if targets is not None and loss is None:
             asked = draw or ask or isinstance(logits_to_keep, Tensor) or logits_to_keep
