@@ -34,7 +34,6 @@ def remembering(model: Any, places: int) -> LongMemory:
     """A memory of so many places."""
     config, generator = model.config.get_text_config(), torch.Generator().manual_seed(0)
     memory = LongMemory()
-    memory.looked_back = places
     ids = repeating(config.vocab_size, 1, places)
     states = torch.randn(1, places, config.hidden_size, generator=generator)
     streams = {name: stream.to(model.device, model.dtype) for name, stream in (("keys", states),)}

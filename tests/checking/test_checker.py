@@ -195,8 +195,8 @@ def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckRep
 def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     append = DynamicHeadCache.append
 
-    def forgetful(self: DynamicHeadCache, ids: Tensor, valid: Tensor, streams: Any) -> Any:
-        memory, past = append(self, ids, valid, streams)
+    def forgetful(self: DynamicHeadCache, *new: Any) -> Any:
+        memory, past = append(self, *new)
         kept = memory.valid.clone()
         kept[:, :past] = False
         return replace(memory, valid=kept), past

@@ -102,11 +102,11 @@ def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch:
 
     extend = DynamicHeadCache.write
 
-    def forgetful(self: DynamicHeadCache, new: dict[str, Tensor]) -> int:
+    def forgetful(self: DynamicHeadCache, new: dict[str, Tensor], looks_back: int | None = None) -> int:
         past = self.length
         for stream in self._streams.values():
             stream._hold(torch.zeros_like(stream.places))
-        extend(self, new)
+        extend(self, new, looks_back)
         return int(past)
 
     def alone(self: DynamicHeadCache, name: str, new: Tensor, places: int) -> Tensor:
