@@ -139,11 +139,15 @@ def test_the_new_name_is_said_once() -> None:
 
 def test_speculative_decoding_has_its_old_names() -> None:
     import nextword
+    from nextword.model.speculative_decoding.drafter import Draft, KnownText
+    from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome
 
     with pytest.warns(FutureWarning, match="speculative_decoding.SpeculativeDecoding now"):
         old = nextword.Drafting("prompt")
     assert type(old) is nextword.SpeculativeDecoding
     assert (old.words, old.words_a_pass, old.judged) == (old.tokens, old.tokens_per_pass, old.verified)
+    outcome = DraftOutcome(0, 0, (3, 4), 1, None)
+    assert (Draft([3], "known").words, KnownText([1, 2]).words, outcome.words) == ([3], [1, 2], (3, 4))
 
 
 def test_a_longer_name_stands_before_its_beginning() -> None:
