@@ -279,11 +279,12 @@ def load(
             raise
         raise ValueError(f"{path}: the checkpoint is damaged or half written ({_first_line(fault)})") from fault
     model, read = loaded
+    if encoder is not None and getattr(model, "conditioner", None) is None:
+        raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
     if not isinstance(model, NextWordModel):
-        if encoder is not None:
-            raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
         return attach(model, head or "softmax", objective or "mle")
-    _expect_the_saved_encoder(path, model, read, encoder)
+    if model.conditioner is not None:
+        _expect_the_saved_encoder(path, model, read, encoder)
     if head is not None:
         return attach(model, head, objective or model.objective.config)
     _expect_the_whole(path, read, "head", "next_word_head", head_spec(model.next_word_head.config))
@@ -312,10 +313,6 @@ def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module:
 def _expect_the_saved_encoder(
     path: str | Path, model: NextWordModel, read: dict[str, Any], encoder: PreTrainedModel | str | Path | None
 ) -> None:
-    if model.conditioner is None:
-        if encoder is not None:
-            raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
-        return
     _expect_the_whole(path, read, "conditioner", "conditioner", conditioner_spec(model.conditioner.config))
     if encoder is not None:
         reader: Any = load_encoder(encoder)
