@@ -26,8 +26,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, LogitsProcessor, LogitsProcessorList
 
 import nextword as nw
-from nextword.model.drafting.draft_length import LONGEST, FixedLength, LearnedLength
-from nextword.model.drafting.drafter import Draft
+from nextword.model.speculative_decoding.draft_length import LONGEST, FixedLength, LearnedLength
+from nextword.model.speculative_decoding.drafter import Draft
 
 OWN = {False: "its own", True: "its own, no {} words twice"}
 PLAIN, LOOKUP = "plain", "prompt lookup (transformers)"
@@ -125,16 +125,16 @@ def ways(model: Any, assistant: Any = None, parts: bool = False) -> dict[str, di
     found: dict[str, dict[str, Any]] = {
         PLAIN: {},
         LOOKUP: {"prompt_lookup_num_tokens": LONGEST},
-        "draft=prompt": {"draft": nw.Drafting("prompt")},
+        "draft=prompt": {"draft": nw.SpeculativeDecoding("prompt")},
     }
     head = model.next_word_head
     if head.reads_words or head.reads_source:
-        found["draft=places"] = {"draft": nw.Drafting("places")}
-        found[f"draft=places, always {LONGEST}"] = {"draft": nw.Drafting("places", FixedLength(LONGEST))}
+        found["draft=places"] = {"draft": nw.SpeculativeDecoding("places")}
+        found[f"draft=places, always {LONGEST}"] = {"draft": nw.SpeculativeDecoding("places", FixedLength(LONGEST))}
     if assistant is not None:
         found["assistant"] = {"draft": assistant}
     if parts:
-        found |= {name: {"draft": nw.Drafting("places", length())}
+        found |= {name: {"draft": nw.SpeculativeDecoding("places", length())}
                   for name, length in (("the loop alone", Unasked), ("guesses alone", Unused))}  # fmt: skip
     return found
 

@@ -24,8 +24,8 @@ from rows import append, surroundings
 from transformers import AutoTokenizer
 
 import nextword as nw
-from nextword.model.drafting.draft_length import LONGEST
-from nextword.model.drafting.drafter import Decided, Draft, KnownText, PlacesDrafter
+from nextword.model.speculative_decoding.draft_length import LONGEST
+from nextword.model.speculative_decoding.drafter import Decided, Draft, KnownText, PlacesDrafter
 
 Candidate = tuple[tuple[Any, ...], Draft]
 """What a place is ranked by (words that agree, share, minus the place), and the draft from there."""
@@ -106,9 +106,9 @@ def passes(
         drafts = [one[1] for one in sorted(known, key=key, reverse=True)]
         if continues and instead is not None and instead < len(before):
             drafts.append(Draft(before[instead : instead + LONGEST], "continued", 0, ("text", instead)))
-        first = list({draft.words[0]: draft for draft in reversed(drafts)}.values())  # the best of each first word
+        first = list({draft.tokens[0]: draft for draft in reversed(drafts)}.values())  # the best of each first word
         chosen = [draft for draft in drafts if draft in first][:tree]
-        runs = [run_length(list(draft.words), 0, written[done:]) for draft in chosen]
+        runs = [run_length(list(draft.tokens), 0, written[done:]) for draft in chosen]
         best = max(runs, default=0)
         instead = None
         if chosen:

@@ -50,20 +50,20 @@ def main() -> None:
     given = parser.parse_args()
     model, tokenizer = nw.load(given.model).eval(), AutoTokenizer.from_pretrained(given.model)
     rows = examples(tokenizer, given.pairs, given.text + given.warm + 1, given.prompt, given.new)
-    drafting, words, prompt = nw.Drafting("places"), [], []
+    decoding, words, prompt = nw.SpeculativeDecoding("places"), [], []
     for prompt, _ in [*rows[given.text + 1 :], rows[given.text]]:
         ids = torch.tensor([prompt])
         out = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=given.new, do_sample=False, draft=drafting
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=given.new, do_sample=False, draft=decoding
         )
         words = out[0, len(prompt) :].tolist()
-    judged = {one.begin: one for one in drafting.judged}
+    verified = {one.begin: one for one in decoding.verified}
     lines, place, y, passes = [], 0, _MARGIN, 0
     while place < len(words):
-        draft, x = judged.get(place), float(_MARGIN)
+        draft, x = verified.get(place), float(_MARGIN)
         accepted = draft.accepted if draft is not None else 0
         own = words[place + accepted : place + accepted + 1]
-        refused = list(draft.words[accepted:]) if draft is not None else []
+        refused = list(draft.tokens[accepted:]) if draft is not None else []
         kinds = [("accepted", words[place : place + accepted]), ("own", own), ("refused", refused)]
         for kind, ids_of in kinds:
             for token in ids_of:

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from nextword.inference.scoring.measurement.all_models import score
     from nextword.model.attach import attach, load
     from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-    from nextword.model.drafting.drafting import Drafting
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
+    from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 
 _HOME = {
     "AuxiliaryTokenizer": "nextword.conditioning.auxiliary_tokenizer",
-    "Drafting": "nextword.model.drafting.drafting",
     "NextToken": "nextword.distribution",
     "NextWordConfig": "nextword.model.configuration",
     "NextWordForCausalLM": "nextword.model.modeling",
     "NextWordForSeq2SeqLM": "nextword.model.modeling",
     "NextWordSeq2SeqConfig": "nextword.model.configuration",
+    "SpeculativeDecoding": "nextword.model.speculative_decoding.speculative_decoding",
     "Trace": "nextword.inference.inspection.trace",
     "attach": "nextword.model.attach",
     "calibrate": "nextword.inference.scoring.calibrate",
@@ -60,12 +60,12 @@ _HOME = {
 
 __all__ = [
     "AuxiliaryTokenizer",
-    "Drafting",
     "NextToken",
     "NextWordConfig",
     "NextWordForCausalLM",
     "NextWordForSeq2SeqLM",
     "NextWordSeq2SeqConfig",
+    "SpeculativeDecoding",
     "Trace",
     "attach",
     "calibrate",
@@ -105,7 +105,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _PACKAGES:
         return importlib.import_module(_PACKAGES[name])
-    raise AttributeError(f"module 'nextword' has no attribute '{name}'")
+    return old_modules.old_names(__name__)(name)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,6 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-import nextword.model.batching
 from tests.helpers.batched import batching, greedy, prompts
 
 
@@ -73,9 +72,3 @@ def test_a_prompt_that_would_end_the_others(prompt: list[int]) -> None:
 def test_an_argument_that_transformers_would_leave_unread() -> None:
     with pytest.raises(ValueError, match="generate_batch: does not take 'temperature'; set it in generation_config"):
         nw.attach(eager_model(), "cache").generate_batch([[3, 4]], greedy(), batching(), temperature=0.5)
-
-
-def test_an_older_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nextword.model.batching, "_OLDEST", "transformers.nothing_of_this_name")
-    with pytest.raises(ValueError, match=r"continuous batching: must have transformers 5\.18 or later"):
-        nw.attach(eager_model(), "softmax").init_continuous_batching(greedy(), batching())

@@ -39,6 +39,7 @@ from nextword.judges.parts.tables import row_form, sentence_form
 from nextword.judges.parts.tables import tapex_form
 from nextword.judges.sp import find_parser, verdict
 from nextword.judges.tapas import TapasConfig
+from nextword import Drafting
 from nextword.metrics import Sample, Table
 from nextword.metrics import Table
 from nextword.metrics.accuracy import acc_at_k
@@ -67,6 +68,11 @@ from nextword.metrics.topics import Topics, jensen_shannon
 from nextword.metrics.unigram_kl import unigram_kl
 from nextword.metrics.uniq import DistinctTokens
 from nextword.metrics.zipf import zipf_coefficient
+from nextword.model.drafting.draft_length import FixedLength, LearnedLength
+from nextword.model.drafting.drafted_loop import DraftedLoop, DraftedRun
+from nextword.model.drafting.drafter import Draft, Drafter, KnownText, PlacesDrafter, drafters
+from nextword.model.drafting.drafting import Drafting, JudgedDraft, drafters, drafting_of
+from nextword.model.drafting.word_choice import RandomNumbers, RedrawProcessor, WordChoice
 from nextword.model.saving import save_model_folder
 from nextword.model.training_modes import measuring
 from nextword.model_card import CardData, CardFacts, CardResult
@@ -129,6 +135,19 @@ def test_the_new_name_is_said_once() -> None:
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
     assert said.count("nextword.metrics is nextword.evaluation.metrics now") == 1
     assert "Scores is nextword.distribution.SoftmaxDistribution now" in said
+
+
+def test_speculative_decoding_has_its_old_names() -> None:
+    import nextword
+    from nextword.model.speculative_decoding.drafter import Draft, KnownText
+    from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome
+
+    with pytest.warns(FutureWarning, match="speculative_decoding.SpeculativeDecoding now"):
+        old = nextword.Drafting("prompt")
+    assert type(old) is nextword.SpeculativeDecoding
+    assert (old.words, old.words_a_pass, old.judged) == (old.tokens, old.tokens_per_pass, old.verified)
+    outcome = DraftOutcome(0, 0, (3, 4), 1, None)
+    assert (Draft([3], "known").words, KnownText([1, 2]).words, outcome.words) == ([3], [1, 2], (3, 4))
 
 
 def test_a_longer_name_stands_before_its_beginning() -> None:

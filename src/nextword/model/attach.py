@@ -23,13 +23,13 @@ from nextword.conditioning.auxiliary_encoder import (
 )
 from nextword.distribution import SoftmaxDistribution
 from nextword.functional.frequency.counts import tokenizer_fingerprint
-from nextword.heads import Head, HeadConfig, head_spec, parse_head
+from nextword.heads import HeadConfig, head_spec, parse_head
 from nextword.heads.context import Context
 from nextword.heads.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
-from nextword.model.forward.output_layer import prove_output_layer
+from nextword.model.forward.output_layer import validate_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
-from nextword.model.training_modes import as_in_evaluation, modes_kept
+from nextword.model.training_modes import inference_mode_of, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.runtime.devices import device_of
 from nextword.runtime.pretrained import from_pretrained, model_location, saved_tokenizer
@@ -84,7 +84,7 @@ def attach(
     chosen = _parsed(head)
     wrapped = _attached(model, chosen, parse_objective(objective), conditioner, encoder)
     if chosen.published and chosen.as_published() is chosen:  # nothing was left to be fitted
-        _say_what_it_costs(wrapped)
+        _warn_if_worse(wrapped)
     return wrapped
 
 
@@ -106,7 +106,7 @@ def attach_to_train(
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
     wrapped = _attached(model, begun, parse_objective(objective), conditioner, encoder)
     if pretrained and begun.published:
-        _say_what_it_costs(wrapped)
+        _warn_if_worse(wrapped)
     return wrapped
 
 
@@ -128,7 +128,7 @@ def _attached(
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     former: Any = model.next_word_head if isinstance(model, NextWordModel) else None
     head = head.unbuilt().over(None if former is None else former.config)
-    scale = prove_output_layer(backbone)
+    scale = validate_output_layer(backbone)
     reader, settings, kept = _conditioning(model, conditioner, encoder)
     if settings is not None and settings.unties:
         untie(backbone)
@@ -143,7 +143,7 @@ def _attached(
         state_scale=scale,
     )
     config.dtype = backbone.dtype
-    with _left_as_made(backbone, reader):
+    with _not_initialized_again(backbone, reader):
         wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
     if kept is not None:
         wrapped.conditioner = kept
@@ -158,12 +158,15 @@ def _attached(
     choose_trained(wrapped)
     with modes_kept(backbone):
         wrapped.train(backbone.training)
-    _begin(wrapped)
+    _prove(wrapped)
+    with _probed(wrapped) as context_of:
+        wrapped.next_word_head.begin(context_of)
+    wrapped.config.head = wrapped.next_word_head.config.model_dump()
     return wrapped
 
 
 @contextmanager
-def _left_as_made(*models: PreTrainedModel | None) -> Iterator[None]:
+def _not_initialized_again(*models: PreTrainedModel | None) -> Iterator[None]:
     """Within this block transformers makes no weights of these models anew, and ties none that were untied by hand."""
     parts = [part for model in models if model is not None for part in (*model.modules(), *model.parameters())]
     unmarked: list[Any] = [part for part in parts if not hasattr(part, "_is_hf_initialized")]
@@ -180,7 +183,7 @@ def _left_as_made(*models: PreTrainedModel | None) -> Iterator[None]:
 def _conditioning(
     model: PreTrainedModel, conditioner: ConditionerSpec | None, encoder: PreTrainedModel | str | Path | None
 ) -> tuple[PreTrainedModel | None, ConditionerConfig | None, Conditioner | None]:
-    """Encoder, settings, and the conditioner itself where the model's own stays; None of each where there is none."""
+    """Encoder, settings, and the conditioner itself where the model's own stays; None of what there is none of."""
     own: Any = model if isinstance(model, NextWordModel) and model.conditioner is not None else None
     if conditioner is None:
         if encoder is not None:
@@ -196,59 +199,48 @@ def _conditioning(
     return own.auxiliary_encoder if encoder is None else load_encoder(encoder), settings, None
 
 
-_BEGINNING_LENGTH = 32
-"""Tokens of a row that the head may see the model on before it starts."""
-_WORD = 5
-"""A token that is seen in place of one that stands for a picture."""
-_NOTICED = 0.05
-"""Nats per token from which on a start is said to hurt."""
-
-
-def _begin(model: NextWordModel) -> None:
-    """Lets the head start its new parameters by what the model does already."""
-    _prove(model)
-    _shown(model, lambda head, context_of: head.begin(context_of))
-    model.config.head = model.next_word_head.config.model_dump()
+_PROBE_LENGTH = 32  # tokens of a row that the head may see the model on before it starts
+_WORD = 5  # seen in place of a token that stands for a picture
+_NOTICED = 0.05  # nats per token from which on a start is said to hurt
 
 
 def _prove(model: NextWordModel) -> None:
     """Lets the head refuse the model."""
-    _shown(model, lambda head, context_of: head.prove(context_of, lambda: comparable_fingerprint(model.backbone)))
+    with _probed(model) as context_of:
+        model.next_word_head.prove(context_of, lambda: comparable_fingerprint(model.backbone))
 
 
-def _say_what_it_costs(model: NextWordModel) -> None:
+def _warn_if_worse(model: NextWordModel) -> None:
     """One line where settings that were chosen make the model predict worse until it is trained."""
-
-    def tell(head: Head, context_of: Callable[[Tensor], Context]) -> None:
+    head = model.next_word_head
+    with _probed(model) as context_of:
         context = context_of(probe_tokens(head.dimensions.vocab_size))
         apart = nats_apart(SoftmaxDistribution(context.vocabulary, context.states), head(context))
-        if not apart <= _NOTICED:
-            logger.warning(
-                "head '%s': predicts %.3g nats per token worse than the model alone until it is trained (measured on "
-                "random tokens); attach '%s', which begins where the model is, or choose settings with nw.calibrate",
-                head_spec(head.config),
-                apart,
-                head.config.head,
-            )
-
-    _shown(model, tell)
+    if not apart <= _NOTICED:
+        logger.warning(
+            "head '%s': predicts %.3g nats per token worse than the model alone until it is trained (measured on "
+            "random tokens); attach '%s', which begins where the model is, or choose settings with nw.calibrate",
+            head_spec(head.config),
+            apart,
+            head.config.head,
+        )
 
 
-@torch.no_grad()
-def _shown(model: NextWordModel, to: Callable[[Head, Callable[[Tensor], Context]], object]) -> None:
-    """Lets the head run the model, as in evaluation, on tokens of its own."""
+@contextmanager
+def _probed(model: NextWordModel) -> Iterator[Callable[[Int[Tensor, "M"]], Context]]:
+    """Within this block the head may run the model, as in evaluation, on tokens of its own."""
 
     def context_of(ids: Int[Tensor, "M"]) -> Context:
-        limit = getattr(model.config, "max_position_embeddings", None) or _BEGINNING_LENGTH
-        length = min(_BEGINNING_LENGTH, limit, len(ids))
+        limit = getattr(model.config, "max_position_embeddings", None) or _PROBE_LENGTH
+        length = min(_PROBE_LENGTH, limit, len(ids))
         if model._wordless:  # pictures without pixels
             ids = ids.masked_fill(torch.isin(ids, torch.tensor(model._wordless)), _WORD)
         rows = ids[: len(ids) // length * length].view(-1, length).to(device_of(model.get_input_embeddings()))
         inputs = {"input_ids": rows, "use_cache": False, **model.blank_auxiliary(len(rows))}
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
 
-    with as_in_evaluation(model):
-        to(model.next_word_head, context_of)
+    with inference_mode_of(model):
+        yield context_of
 
 
 def load(
@@ -287,29 +279,28 @@ def load(
             raise
         raise ValueError(f"{path}: the checkpoint is damaged or half written ({_first_line(fault)})") from fault
     model, read = loaded
+    if encoder is not None and getattr(model, "conditioner", None) is None:
+        raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
     if not isinstance(model, NextWordModel):
-        if encoder is not None:
-            raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
         return attach(model, head or "softmax", objective or "mle")
-    _expect_the_saved_encoder(path, model, read, encoder)
+    if model.conditioner is not None:
+        _expect_the_saved_encoder(path, model, read, encoder)
     if head is not None:
         return attach(model, head, objective or model.objective.config)
     _expect_the_whole(path, read, "head", "next_word_head", head_spec(model.next_word_head.config))
     if objective is not None:
         model.set_objective(objective)
     _prove(model)
-    model.next_word_head.expect_tokenizer(lambda: _saved_tokenizer(path))
+
+    def saved_fingerprint() -> str | None:
+        tokenizer = saved_tokenizer(path)
+        return None if tokenizer is None else tokenizer_fingerprint(tokenizer)
+
+    model.next_word_head.expect_tokenizer(saved_fingerprint)
     return model
 
 
-def _saved_tokenizer(path: str | Path) -> str | None:
-    """Fingerprint of the tokenizer in the folder; None where there is none."""
-    tokenizer = saved_tokenizer(path)
-    return None if tokenizer is None else tokenizer_fingerprint(tokenizer)
-
-
 def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module: str, spec: str) -> None:
-    """Raises ValueError where the weights in the folder are not those of the part that its configuration names."""
     for key, said in (("missing_keys", "lacks"), ("unexpected_keys", "has, unasked,")):
         names = sorted(name for name in read.get(key, ()) if name.startswith(f"{module}."))
         if names:
@@ -322,11 +313,6 @@ def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module:
 def _expect_the_saved_encoder(
     path: str | Path, model: NextWordModel, read: dict[str, Any], encoder: PreTrainedModel | str | Path | None
 ) -> None:
-    """Raises ValueError where the auxiliary encoder, saved or given, is not the one that the model was trained with."""
-    if model.conditioner is None:
-        if encoder is not None:
-            raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
-        return
     _expect_the_whole(path, read, "conditioner", "conditioner", conditioner_spec(model.conditioner.config))
     if encoder is not None:
         reader: Any = load_encoder(encoder)
@@ -335,8 +321,8 @@ def _expect_the_saved_encoder(
     expect_same(model.config.auxiliary_encoder, model.auxiliary_encoder, f"{path}: the auxiliary encoder")
 
 
+# what readers raise on files that end too early; their classes live in packages we need not import for this
 _UNREADABLE = frozenset({"SafetensorError", "JSONDecodeError", "UnpicklingError", "EOFError"})
-"""What readers raise on files that end too early; their classes live in packages we need not import for this."""
 
 
 def _first_line(fault: BaseException) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from transformers import ContinuousBatchingConfig, GenerationMixin
 from transformers.generation.continuous_batching import cache as paged_cache
@@ -19,16 +17,13 @@ from transformers.utils.generic import is_flash_attention_requested
 
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
-from nextword.model.drafting.word_choice import RedrawProcessor
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.model.forward.head_inputs import OutputParts, PackedTokens, packed_inputs
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.head_cache.slots import SlotMapping, SlotMemory, memory_on
+from nextword.model.speculative_decoding.token_choice import RedrawProcessor
 from nextword.model.wrapped_model import WrappedModel
 from nextword.settings.config import validated
-
-_OLDEST = "transformers.generation.continuous_batching.cache_allocators"
-"""What the slots of the cache are known from; transformers has it from 5.18 on."""
 
 
 class HeadBatching(WrappedModel):
@@ -48,13 +43,6 @@ class HeadBatching(WrappedModel):
         Raises:
             ValueError: The model has an encoder or a conditioner, or a setting does not go with its head.
         """
-        if find_spec(_OLDEST) is None:
-            raise ValueError(
-                f"continuous batching: must have transformers 5.18 or later ({transformers.__version__} installed); "
-                "install it, or use generate"
-            )
-        # here, because older versions have not all of what these import
-
         head = self.next_word_head
         settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
         batching = copy.deepcopy(continuous_batching_config) or ContinuousBatchingConfig()
@@ -70,27 +58,16 @@ class HeadBatching(WrappedModel):
         managed: ManagedHead | None = getattr(manager, "managed_head", None)
         if managed is None:
             managed = ManagedHead(manager, self, draw)
-            managed.take()
             if head.remembers:
                 manager.continuous_batching_config.max_memory_percent *= share_of_the_cache(self)
         managed.training = modes
         self.eval()  # a manager that was kept does not see to it again
         return manager
 
-    @staticmethod
-    def _draw_of_batch(arguments: Mapping[str, Any]) -> Draw | None:
-        """The head's choice in a pass of continuous batching with these arguments; None outside of it."""
-        draw: Draw | None = getattr(arguments.get("cache"), "head_draw", None)
-        return draw
-
     def generate_batch(self, inputs: Any, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Tokens after each prompt by continuous batching, with the arguments of transformers.
+        """Tokens after each prompt (a list of ids) by continuous batching, with the arguments of transformers.
 
-        Args:
-            inputs: A list of token ids for each request.
-            generation_config: How to generate; the model's own by default.
-            *args: As transformers has them.
-            **kwargs: Likewise, and what the head lets ``generate`` decide (``decoupled`` of ``f2``).
+        ``kwargs`` may also hold what the head lets ``generate`` decide (``decoupled`` of ``f2``).
 
         Raises:
             ValueError: A prompt without tokens or with unknown ones, and as ``init_continuous_batching``.
@@ -114,12 +91,7 @@ class HeadBatching(WrappedModel):
 
 
 class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
-    """The processors of a manager, with another choice of the head where they ruled out everything.
-
-    Args:
-        made: The manager's own.
-        draw: The head's choice.
-    """
+    """The processors of a manager (``made``), with another choice of the head where they ruled out everything."""
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, draw: Draw) -> None:
         vars(self).update(vars(made))
@@ -128,35 +100,24 @@ class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
     def __call__(self, input_ids: Tensor, scores: Tensor, logits_processor_args: Tensor) -> Tensor:
         """Processed scores (N, V)."""
         plain = super().__call__
-        return RedrawProcessor(self._draw, lambda ids, given: plain(ids, given, logits_processor_args))(
-            input_ids, scores
-        )
+        redrawing = RedrawProcessor(self._draw, lambda ids, given: plain(ids, given, logits_processor_args))
+        return redrawing(input_ids, scores)
 
 
 class ManagedHead:
-    """Methods of one manager of continuous batching.
-
-    Args:
-        manager: The manager.
-        model: Its model.
-        draw: The head's choice before each token, if it makes one.
-    """
+    """Methods of one manager of continuous batching, which it gets here, with the head's choice before each token."""
 
     def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
+        # the modules of the model, and whether each was in training before the manager took it
         self.training: list[tuple[nn.Module, bool]] = []
-        """The modules of the model, and whether each was in training before the manager took it."""
-
-    def take(self) -> None:
-        """Lets the manager's methods be these."""
         for name in ("_create_batch_processor", "add_request", "stop"):
-            setattr(self._manager, name, getattr(self, name))
-        if self._draw is not None:
-            self._manager.logit_processor = RedrawingProcessors(self._manager.logit_processor, self._draw)
-        self._manager.managed_head = self
+            setattr(manager, name, getattr(self, name))
+        if draw is not None:
+            manager.logit_processor = RedrawingProcessors(manager.logit_processor, draw)
+        manager.managed_head = self
 
     def _create_batch_processor(self) -> Any:
-        """The manager's batches, whose cache carries what the head remembers."""
         manager = self._manager
         made = type(manager)._create_batch_processor(manager)
         if self._model.next_word_head.remembers:
@@ -178,7 +139,7 @@ class ManagedHead:
 
 @torch.no_grad()
 def bytes_per_slot(model: WrappedModel) -> int:
-    """Memory that a head takes for one place, found by letting it write one."""
+    """Memory that a head takes for one position, found by letting it write one."""
     head = model.next_word_head
     weight: Tensor = next(head.parameters(), torch.zeros((), device=model.device))
     state = torch.zeros(1, head.dimensions.hidden, device=weight.device, dtype=model.dtype)
@@ -192,7 +153,7 @@ def bytes_per_slot(model: WrappedModel) -> int:
 
 
 def share_of_the_cache(model: WrappedModel) -> float:
-    """How much of the memory for keys and values is left to them beside what the head keeps and reads of each place."""
+    """How much of the memory for keys and values is left to them beside what the head keeps and reads of a position."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
     keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
@@ -207,13 +168,7 @@ _OURS = "continuous batching"
 
 
 def expect_batchable(model: WrappedModel, generation_config: Any, batching_config: Any) -> None:
-    """Raises ValueError where requests could not get what ``generate`` gives to each alone.
-
-    Args:
-        model: The model.
-        generation_config: That of the manager.
-        batching_config: Settings of continuous batching.
-    """
+    """Raises ValueError where requests could not get what ``generate`` gives to each alone."""
     if model.conditioner is not None:
         raise ValueError(f"{_OURS}: brings no auxiliary text to a conditioned model; use generate")
     if model.config.is_encoder_decoder:
@@ -226,7 +181,7 @@ def expect_batchable(model: WrappedModel, generation_config: Any, batching_confi
 
 
 def _expect_attention(model: WrappedModel) -> None:
-    """Raises ValueError where transformers cannot keep the requests of one row apart, or computes something else."""
+    # transformers must keep the requests of one row apart, and compute what it does elsewhere
     backbone, config = type(model.backbone), model.config.get_text_config()
     if not backbone._can_set_attn_implementation():
         raise ValueError(
@@ -248,7 +203,7 @@ def _expect_attention(model: WrappedModel) -> None:
 
 
 def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None:
-    """Raises ValueError where the cache of this model has no slots that a head's memory could follow."""
+    # the cache of this model must have slots that a head's memory can follow
     if _WHOLE_TEXTS not in paged_cache.group_layers_by_attn_type(model.config.get_text_config()):
         raise ValueError(
             f"{_OURS}: head '{head}' remembers the whole text, and all layers of {type(model.backbone).__name__} keep "
@@ -262,12 +217,7 @@ def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None
 
 
 def expect_eager(config: Any, head: str) -> None:
-    """Raises ValueError where passes are to be compiled or recorded, whose sizes a head changes.
-
-    Args:
-        config: Settings of continuous batching.
-        head: The head's spec, for the message.
-    """
+    """Raises ValueError where passes are to be compiled or recorded, whose sizes a head (its spec) changes."""
     graphs = config.use_cuda_graph
     settings = {
         "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,

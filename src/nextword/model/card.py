@@ -48,7 +48,8 @@ def _what_it_is(config: Any, facts: CardFacts) -> str:
         objectives.kind: objective_modifiers.described(parse_objective(config.objective)),
     }
     for kind, name, part in _parts(config):
-        lines.append(f"- {kind.capitalize()} `{name}`: {_first_sentence(part)}")
+        paragraph = (inspect.getdoc(part) or "").partition("\n\n")[0]
+        lines.append(f"- {kind.capitalize()} `{name}`: {' '.join(paragraph.split()).replace('``', '`')}")
         lines += [f"- With `{written}`: {meaning}" for written, meaning in described.get(kind, ())]
     return "\n".join(lines)
 
@@ -61,12 +62,6 @@ def _parts(config: Any) -> Iterator[tuple[str, str, type]]:
         if settings is not None:
             name = settings[registry.kind]
             yield registry.kind, name, registry.get(name)
-
-
-def _first_sentence(part: type) -> str:
-    """What a registered part is, from its docstring."""
-    text = " ".join((inspect.getdoc(part) or "").partition("\n\n")[0].split())
-    return text.replace("``", "`")
 
 
 def _how_to_load_it(config: Any, title: str) -> Iterator[str]:
@@ -146,14 +141,7 @@ def _fenced(text: str, language: str) -> str:
 
 
 def hub_metadata(config: Any, facts: CardFacts, title: str) -> str:
-    """The block without the lines around it.
-
-    Args:
-        config: Configuration of a model of ours.
-        facts: What is known beside it.
-        title: The model's name.
-    """
-    parts = (config.head["head"], config.objective["objective"], (config.conditioner or {}).get("conditioner"))
+    """The block without the lines around it; arguments as of ``card_text``."""
     task = "text2text-generation" if config.is_encoder_decoder else "text-generation"
     return ModelCardData(
         base_model=hub_name(facts.base_model or config.text_config.name_or_path),
@@ -164,7 +152,7 @@ def hub_metadata(config: Any, facts: CardFacts, title: str) -> str:
         license=facts.license,
         model_name=title if facts.results else None,
         pipeline_tag=task,
-        tags=["nextword", *(part for part in parts if part is not None)],
+        tags=["nextword", *(name for _, name, _ in _parts(config))],
     ).to_yaml()
 
 

@@ -11,10 +11,10 @@ from transformers import PreTrainedModel
 
 from nextword.conditioning import conditioner_spec, parse_conditioner
 from nextword.conditioning import registry as conditioners
-from nextword.conditioning.auxiliary_encoder import fingerprint, longest_text, new_encoder
+from nextword.conditioning.auxiliary_encoder import longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids
-from nextword.model.forward.batch import NO_CONDITIONER, valid_places
+from nextword.model.forward.batch import NO_CONDITIONER, valid_positions
 from nextword.model.wrapped_model import WrappedModel
 from nextword.runtime.weights import built
 
@@ -23,7 +23,7 @@ class Conditioned(WrappedModel):
     """What a wrapped model does with auxiliary texts."""
 
     def _new_conditioner(self, encoder: PreTrainedModel | None, dimensions: Dimensions) -> None:
-        """Encoder and conditioner as the configuration says; None of either where it names no conditioner."""
+        """Makes encoder and conditioner as the configuration says; None of either where it names no conditioner."""
         self.auxiliary_encoder = self.conditioner = None
         if self.config.conditioner is None:
             return
@@ -78,7 +78,7 @@ class Conditioned(WrappedModel):
                 "positions for; cut it off (nw.AuxiliaryTokenizer has a max_length)"
             )
         mask = torch.ones_like(aux_input_ids) if aux_attention_mask is None else aux_attention_mask
-        valid_places("aux_attention_mask", mask, aux_input_ids)
+        valid_positions("aux_attention_mask", mask, aux_input_ids)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self._encoder_is_frozen):
             states: Tensor = encoder(input_ids=aux_input_ids, attention_mask=mask).last_hidden_state
         return states
@@ -92,20 +92,6 @@ class Conditioned(WrappedModel):
         places = torch.zeros(rows, 1, dtype=torch.long, device=weight.device)
         return {"aux_states": states, "source_ids": places, "source_places": places}
 
-    @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers; gradients reach what the conditioner trains, as when it was attached."""
-        loaded = super().from_pretrained(*args, **kwargs)
-        choose_trained(loaded[0] if isinstance(loaded, tuple) else loaded)
-        return loaded
-
-    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
-        """As in transformers, with what tells the auxiliary encoder from others."""
-        if self.conditioner is not None and not self._encoder_is_frozen:
-            told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
-            self.config.auxiliary_encoder = told
-        super().save_pretrained(*args, **kwargs)
-
 
 def expect_no_encoder_of_its_own(config: Any) -> None:
     """Raises ValueError where a conditioner is put on an encoder-decoder model."""
@@ -118,11 +104,7 @@ def expect_no_encoder_of_its_own(config: Any) -> None:
 
 @torch.no_grad()
 def choose_trained(model: WrappedModel) -> None:
-    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without conditioner all is left.
-
-    Args:
-        model: A ``NextWordModel``.
-    """
+    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without one all is left."""
     conditioner = model.conditioner
     if conditioner is None:
         return

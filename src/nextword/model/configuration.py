@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,15 +16,12 @@ from nextword.results.records import write_atomically
 from nextword.settings.registry import UnknownNameError
 from nextword.settings.version import __version__
 
-# -- The file in a saved folder that leads from transformers to this library, and the ``auto_map`` that names it.
-#
-# ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)`` runs that file in a process that never
-# imported nextword. It holds no model code: it imports the classes. transformers reads its imports first, and where
-# nextword is not installed says "Run `pip install nextword`".
-
-_MODULE = "modeling_nextword"
-
-_SOURCE = '''"""This model is loaded by nextword (pip install nextword): transformers finds its classes here."""
+# The file in a saved folder that leads from transformers to this library; ``auto_map`` in config.json names it.
+# ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)`` runs it in a process that never imported
+# nextword. It holds no model code: it imports the classes. transformers reads its imports first, and where nextword is
+# not installed says "Run `pip install nextword`".
+_REMOTE = "modeling_nextword"
+_REMOTE_SOURCE = '''"""This model is loaded by nextword (pip install nextword): transformers finds its classes here."""
 
 from nextword import NextWordConfig, NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordSeq2SeqConfig
 
@@ -32,27 +29,10 @@ __all__ = ["NextWordConfig", "NextWordForCausalLM", "NextWordForSeq2SeqLM", "Nex
 '''
 
 
-def auto_map(**classes: str) -> dict[str, str]:
-    """What a configuration file says of the classes that the Auto classes are to use.
-
-    >>> auto_map(AutoConfig="NextWordConfig")
-    {'AutoConfig': 'modeling_nextword.NextWordConfig'}
-    """
-    return {auto: f"{_MODULE}.{name}" for auto, name in classes.items()}
-
-
-def write_remote_code(folder: str | os.PathLike[str]) -> None:
-    """Writes the file that ``auto_map`` names."""
-    write_atomically(Path(folder) / f"{_MODULE}.py", _SOURCE)
-
-
-# -- The configuration of a wrapped model.
-
-
 _OWN = frozenset({"text_config", "backbone_class", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _VERSION = "nextword_version"
+# made anew whenever a configuration is written; what a file says of them is not read
 _ONLY_IN_FILES = ("spec", "auto_map", _VERSION)
-"""Made anew whenever a configuration is written; what a file says of them is not read."""
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
@@ -72,25 +52,16 @@ def _of_backbone(name: str) -> property:
 
 
 @contextmanager
-def _naming_version(library: str, saved: Mapping[str, Any]) -> Iterator[None]:
+def _naming_version(library: str, wrote: str | None, here: str) -> Iterator[None]:
     """A ValueError raised within names the version of a library that saved the configuration, where it is another."""
-    key, here = {
-        "nextword": (_VERSION, __version__),
-        "transformers": ("transformers_version", transformers.__version__),
-    }[library]
     try:
         yield
     except ValueError as fault:
-        wrote = saved.get(key)
         if wrote in (None, here):
             raise
         raise type(fault)(
             f"{fault} (saved with {library} {wrote}, {here} is installed; install the one that it was saved with)"
         ) from None
-
-
-def _is_factor(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 class NextWordConfig(PreTrainedConfig):
@@ -113,9 +84,10 @@ class NextWordConfig(PreTrainedConfig):
     model_type = "nextword_causal_lm"
     sub_configs: ClassVar[dict[str, Any]] = {"text_config": AutoConfig}
     _backbone_type: ClassVar[str] = "gpt2"
-    _auto_map: ClassVar[dict[str, str]] = auto_map(
-        AutoConfig="NextWordConfig", AutoModelForCausalLM="NextWordForCausalLM"
-    )
+    _auto_map: ClassVar[dict[str, str]] = {
+        "AutoConfig": f"{_REMOTE}.NextWordConfig",
+        "AutoModelForCausalLM": f"{_REMOTE}.NextWordForCausalLM",
+    }
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
 
     text_config: dict[str, Any] | PreTrainedConfig | None = None
@@ -139,11 +111,11 @@ class NextWordConfig(PreTrainedConfig):
             self.text_config = self._backbone_config(self.text_config or {})
         super().__post_init__(**{name: value for name, value in kwargs.items() if name not in _ONLY_IN_FILES})
         backbone: Any = self.text_config
-        if self.state_scale is not None and not _is_factor(self.state_scale):
-            raise ValueError(
-                f"state_scale: must be a positive number or null ({self.state_scale!r} in the configuration)"
-            )
-        with _naming_version("nextword", kwargs):
+        scale: Any = self.state_scale
+        is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
+        if scale is not None and not (is_number and 0 < scale < math.inf):
+            raise ValueError(f"state_scale: must be a positive number or null ({scale!r} in the configuration)")
+        with _naming_version("nextword", kwargs.get(_VERSION), __version__):
             self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
             self.objective = parse_objective("mle" if self.objective is None else self.objective).model_dump()
             if self.conditioner is not None:
@@ -156,11 +128,10 @@ class NextWordConfig(PreTrainedConfig):
 
     def _backbone_config(self, settings: dict[str, Any]) -> PreTrainedConfig:
         kind = settings.get("model_type", self._backbone_type)
-        with _naming_version("transformers", {"transformers_version": self.transformers_version}):
+        with _naming_version("transformers", self.transformers_version, transformers.__version__):
             if kind not in CONFIG_MAPPING:
                 raise UnknownNameError(f"text_config.model_type: transformers has no model '{kind}'")
-        made: PreTrainedConfig = AutoConfig.for_model(**settings | {"model_type": kind})
-        return made
+        return AutoConfig.for_model(**settings | {"model_type": kind})
 
     _attn_implementation = _of_backbone("_attn_implementation")
     _experts_implementation = _of_backbone("_experts_implementation")
@@ -168,11 +139,10 @@ class NextWordConfig(PreTrainedConfig):
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> PreTrainedConfig:
         """The backbone's text configuration, where transformers looks for depth, width and vocabulary."""
         backbone: Any = self.text_config
-        text_config: PreTrainedConfig = backbone.get_text_config(decoder=decoder, encoder=encoder)
-        return text_config
+        return backbone.get_text_config(decoder=decoder, encoder=encoder)
 
     def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Nothing to convert: rotary places are the backbone's, and are left as it has them."""
+        """Nothing to convert: rotary positions are the backbone's, and are left as it has them."""
         return kwargs
 
     def validate(self) -> None:
@@ -189,8 +159,7 @@ class NextWordConfig(PreTrainedConfig):
     def _get_generation_parameters(self) -> dict[str, Any]:
         # settings such as BART's forced_eos_token_id are declared, and legal, on the backbone's configuration only
         backbone: Any = self.text_config
-        parameters: dict[str, Any] = backbone._get_generation_parameters()
-        return parameters
+        return backbone._get_generation_parameters()
 
     @property
     def spec(self) -> str:
@@ -199,24 +168,19 @@ class NextWordConfig(PreTrainedConfig):
         from nextword.heads import head_spec, parse_head
         from nextword.objectives import objective_spec, parse_objective
 
-        head: Any = self.head
-        objective: Any = self.objective
-        specs = [head_spec(parse_head(head)), objective_spec(parse_objective(objective))]
+        parts: Any = self  # by now all of them are written out
+        specs = [head_spec(parse_head(parts.head)), objective_spec(parse_objective(parts.objective))]
         if self.conditioner is not None:
             specs.append(conditioner_spec(parse_conditioner(self.conditioner)))
         return "/".join(specs)
 
     def to_dict(self) -> dict[str, Any]:
         """As in transformers, with a line for readers (``spec``) and what the Auto classes need to know."""
-        return super().to_dict() | {
-            "spec": self.spec,
-            "auto_map": dict(self._auto_map),
-            _VERSION: __version__,
-        }
+        return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map), _VERSION: __version__}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """As in transformers, with the file that ``auto_map`` names."""
-        write_remote_code(save_directory)
+        write_atomically(Path(save_directory) / f"{_REMOTE}.py", _REMOTE_SOURCE)
         super().save_pretrained(save_directory, *args, **kwargs)
 
     @classmethod
@@ -237,9 +201,10 @@ class NextWordSeq2SeqConfig(NextWordConfig):
 
     model_type = "nextword_seq2seq_lm"
     _backbone_type: ClassVar[str] = "t5"
-    _auto_map: ClassVar[dict[str, str]] = auto_map(
-        AutoConfig="NextWordSeq2SeqConfig", AutoModelForSeq2SeqLM="NextWordForSeq2SeqLM"
-    )
+    _auto_map: ClassVar[dict[str, str]] = {
+        "AutoConfig": f"{_REMOTE}.NextWordSeq2SeqConfig",
+        "AutoModelForSeq2SeqLM": f"{_REMOTE}.NextWordForSeq2SeqLM",
+    }
 
 
 for _kind in (NextWordConfig, NextWordSeq2SeqConfig):

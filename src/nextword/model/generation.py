@@ -1,4 +1,4 @@
-"""What generation must hand to a head: the source's words, the mask of new tokens, a KV cache that carries its."""
+"""What generation must hand to a head: the source's words, the mask of new tokens, a KV cache with a head cache."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
-from transformers import LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessorList
 
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
 from nextword.model.conditioned_model import Conditioned
-from nextword.model.drafting.drafted_loop import DraftedLoop
-from nextword.model.drafting.drafting import drafting_of
-from nextword.model.drafting.word_choice import RedrawProcessor
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone import too_long
 from nextword.model.forward.batch import AUXILIARY_ARGUMENTS, step_mask
 from nextword.model.head_cache.kv_cache import attach_head_cache, decoder_cache, head_cache_of, kv_length
+from nextword.model.speculative_decoding.speculative_decoding import speculative_decoding_of
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
+from nextword.model.speculative_decoding.token_choice import RedrawProcessor
 from nextword.runtime.pretrained import encoder_config
 from nextword.settings.config import validated
 
@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 class HeadGeneration(Conditioned):
     """The overrides of transformers' generation; everything else of ``generate`` is untouched."""
 
+    # of the static cache of the call before, by which transformers makes the next one
     _previous_max_cache_length: int = -1
-    """Places of the static cache of the call before, by which transformers makes the next one."""
 
     def _refuse_head_cache_without_kv_cache(self) -> None:
         if self.next_word_head.remembers and self._why_no_head_cache:
@@ -51,10 +51,8 @@ class HeadGeneration(Conditioned):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """The backbone's own preparation, and the padding mask of the new tokens.
-
-        The backbone may replace the 2-D mask by a 4-D one, or drop it where it is all ones, so it is kept here.
-        """
+        """The backbone's own preparation, and the padding mask of the new tokens."""
+        # the backbone may replace the 2-D mask by a 4-D one, or drop it where it is all ones, so it is kept
         seq2seq = self.config.is_encoder_decoder
         mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
         if self._cache_argument in kwargs:
@@ -108,7 +106,7 @@ class HeadGeneration(Conditioned):
             return
         head_cache = head_cache_of(kv_cache) or attach_head_cache(kv_cache)
         if all(decoder_cache(kv_cache).is_sliding):
-            # windows slide on for ever and do not tell how many places will come
+            # windows slide on for ever and do not tell how many tokens will come
             longest = max(int(head_cache.length) + max_cache_length, self._previous_max_cache_length)
             head_cache.reserve(longest)
 
@@ -130,7 +128,7 @@ class HeadGeneration(Conditioned):
     def _prefill(
         self, input_ids: Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
-        # transformers takes the places of a soft prefix for words of the text, so what is read already is cut off here
+        # transformers takes the positions of a soft prefix for tokens of the text, so what is read already is cut off
         kv_cache: Any = model_kwargs.get(self._cache_argument)
         head_cache = head_cache_of(kv_cache)
         # nor does it know how much a cache holds that keeps no count
@@ -154,7 +152,7 @@ class HeadGeneration(Conditioned):
             source = expect_ids("input_ids", inputs_tensor, vectors="inputs_embeds")
             expect_not_empty(source)
             expect_known_ids("input_ids", source, self.backbone.get_input_embeddings().weight.shape[0])
-        words = {name: ids for name, ids in model_kwargs.items() if name == "source_ids"}
+        words = {"source_ids": model_kwargs["source_ids"]} if "source_ids" in model_kwargs else {}
         if self.next_word_head.reads_source and not words:
             # transformers writes -100 for the words where it is given the encoder's outputs alone
             if inputs_tensor.is_floating_point() or bool((inputs_tensor < 0).any()):
@@ -205,32 +203,31 @@ class HeadGeneration(Conditioned):
         config = validated(type(head.config), head.config.model_dump() | given, "generate") if given else head.config
         # an assistant's scores must be what its tokens were drawn from, so an assistant draws from the whole
         is_assistant = getattr(generation_config, "is_assistant", False)
-        draw: Draw | None = None if is_assistant else head.draw(config, sample=generation_config.do_sample)
-        return draw
+        return None if is_assistant else head.draw(config, sample=generation_config.do_sample)
 
     def generate(self, inputs: Any = None, *args: Any, draft: Any = None, **kwargs: Any) -> Any:
-        """Transformers' ``generate``, and several words a pass with ``draft`` (docs/drafting.md).
+        """Transformers' ``generate``, and several tokens a pass with ``draft`` (docs/drafting.md).
 
         Args:
-            inputs: As transformers has it.
+            inputs: As transformers has it, and likewise all others.
             *args: Likewise.
-            draft: Who guesses words that one pass then judges: "places" (what follows the place that a copying head
-                pointed at), "prompt" (prompt lookup), another model, or a ``nextword.Drafting``. The
+            draft: Who guesses tokens that one pass then verifies: "places" (what follows the position that a copying
+                head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. The
                 texts are those without it: the same in greedy search, of the same distribution in sampling.
-            **kwargs: As transformers has them.
+            **kwargs: Likewise.
 
         Raises:
-            ValueError: A draft together with beam search, or with anything else that is not one word after the other.
+            ValueError: A draft together with beam search, or with anything else that is not one token after the other.
         """
         if draft is None:
             return super().generate(inputs, *args, **kwargs)  # type: ignore[misc]
         given = next((name for name in ("custom_generate", "assistant_model") if kwargs.get(name) is not None), None)
         if given is not None:
             raise ValueError(f"draft: must be the only loop of generate ({given} given); leave out one of the two")
-        drafting = drafting_of(draft)
-        if drafting is None:
+        decoding = speculative_decoding_of(draft)
+        if decoding is None:
             return super().generate(inputs, *args, assistant_model=draft, **kwargs)  # type: ignore[misc]
-        loop = DraftedLoop(drafting, streamer=kwargs.get("streamer"))
+        loop = SpeculativeLoop(decoding, streamer=kwargs.get("streamer"))
         return super().generate(inputs, *args, custom_generate=loop, **kwargs)  # type: ignore[misc]
 
     def _sample(
@@ -258,26 +255,19 @@ class HeadGeneration(Conditioned):
 
 # -- Generation without any constraint that a pretrained model's own settings ask for.
 
-SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-"""All that is taken over from a pretrained model's generation settings: what it writes is its distribution's."""
+# all that is taken over from a pretrained model's generation settings: what it writes is its distribution's
+_SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 
 
 @contextmanager
 def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
-    """Within this block the model generates as ``settings`` say and without any constraint of its own settings.
+    """Within this block the model generates as ``settings`` (of ``GenerationConfig``) say, not bound by its own.
 
-    They are put aside rather than overridden: generate fills up from them whatever it is not told.
-
-    Args:
-        model: A model with ``generate``.
-        stops: Whether an output ends at the end token.
-        **settings: Arguments of transformers' ``GenerationConfig``.
+    Its own are put aside rather than overridden: generate fills up from them whatever it is not told. Without
+    ``stops`` no output ends at the end token.
     """
-    from transformers import GenerationConfig
-
     own = model.generation_config
-    kept = [name for name in SPECIAL_TOKENS if stops or name != "eos_token_id"]
-    special = {name: getattr(own, name, None) for name in kept}
+    special = {name: getattr(own, name, None) for name in _SPECIAL_TOKENS if stops or name != "eos_token_id"}
     model.generation_config = GenerationConfig(**special, **settings)
     try:
         yield

@@ -17,18 +17,18 @@ from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.context import Context
-from nextword.heads.head import Draw, Head
+from nextword.heads.head import Draw
 from nextword.model.batching import HeadBatching
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.forward.argument_checks import expect_chosen
 from nextword.model.forward.backbone import BackboneOutput, read_auxiliary, router_loss, run_backbone
 from nextword.model.forward.batch import ForwardBatch, forward_batch
 from nextword.model.forward.head_inputs import HeadInputs, PackedInputs, head_inputs
-from nextword.model.forward.output_layer import expect_layers, prove_output_layer, state_width, vocabulary_size
+from nextword.model.forward.output_layer import expect_layers, state_width, validate_output_layer, vocabulary_size
 from nextword.model.forward.packing import LOSS, SEQUENCE_UPDATE, outside_graph
 from nextword.model.generation import HeadGeneration
 from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_head_cache
-from nextword.model.registration import list_by_name, name_in_transformers
+from nextword.model.registration import list_by_name
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
 from nextword.model.transformers_mixin import TransformersMixin
@@ -62,7 +62,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
     ) -> None:
         super().__init__(config)
         self.backbone = self._new_backbone(config) if backbone is None else backbone
-        self.next_word_head = self._new_head(config.head)
+        self.next_word_head = build_head(parse_head(config.head), self._dimensions())
+        config.head = self.next_word_head.config.model_dump()  # building may have filled something in
         self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
         self.state_scale: float | None = config.state_scale
@@ -96,11 +97,6 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
         if config.backbone_class is None:
             return self._auto_class_of_backbone.from_config(config.text_config)
         return getattr(transformers, config.backbone_class)._from_config(config.text_config)
-
-    def _new_head(self, spec: Any) -> Head:
-        head = build_head(parse_head(spec), self._dimensions())
-        self.config.head = head.config.model_dump()  # building may have filled something in
-        return head
 
     def _new_objective(self, spec: Any) -> Any:
         config = parse_objective(spec)
@@ -151,18 +147,17 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
 
     def _batch(self, arguments: Mapping[str, Any]) -> ForwardBatch:
         if self.state_scale is None:
-            self.state_scale = prove_output_layer(self.backbone)
+            self.state_scale = validate_output_layer(self.backbone)
         return forward_batch(self, arguments)
 
     def _run(self, batch: ForwardBatch) -> tuple[BackboneOutput, HeadInputs | PackedInputs]:
-        """The auxiliary text read, the backbone run, and what the head is given of both."""
         auxiliary = read_auxiliary(self, batch)
         run = run_backbone(self, batch, auxiliary)
         return run, head_inputs(self, batch, auxiliary, run)
 
     @outside_graph(LOSS)
     def _loss(self, for_head: Any, targets: Tensor, logits: Tensor | None, total_items: Any, routers: Any) -> Tensor:
-        """The loss of what each position is to predict; ``logits`` are those of all positions, where they are there."""
+        # ``logits`` are those of all positions, where they are there
         counted = targets != IGNORED_LABEL
         head, context = self.next_word_head, for_head.at(counted)
         if logits is not None:
@@ -175,10 +170,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
     ) -> tuple[BackboneOutput, HeadInputs, Tensor] | None:
         """A run on what the model writes itself, with its loss; None where this update is one of the batch's tokens."""
         prefixes, targets, updates = prefixes_of(self, batch), batch.targets, self.objective.sequence
-        if prefixes is None:
+        if prefixes is None or targets is None or updates is None:
             return None
-        assert targets is not None
-        assert updates is not None
         with as_in_evaluation(self):
             continuations = write_greedily(self, prefixes)
             run, for_head = self._run(self._batch(continuations.arguments))
@@ -188,7 +181,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
         return run, for_head, self._divided(loss, total_items, router_loss(self.backbone, run.outputs))
 
     def _divided(self, loss: Loss, total_items: Any, routers: Tensor | None) -> Tensor:
-        """The loss for each target, with what the routers of a backbone add to it; its parts are noted down."""
+        """The mean over targets, with what the routers of a backbone add to it; its parts are noted down."""
         mean = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
         if routers is None:
             self.loss_parts = loss.parts
@@ -208,8 +201,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
         """The next-word distribution, as an object to ask.
 
         Args:
-            input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
-            attention_mask: 1 for tokens, 0 for padding.
+            input_ids: As in ``forward``.
+            attention_mask: Likewise.
             positions: Which positions to keep, in row-major order; all B * T by default. The distribution at a
                 position is that of the token after it.
             mode: What to evaluate, one of the head's ``modes``; by default what the head is set to.
@@ -266,7 +259,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
 
         Arguments not named here are those of the backbone, with the meaning they have there.
 
-        A target counts where its own place and the place that predicts it both hold a token. So a text has the same
+        A target counts where its own position and the one that predicts it both hold a token. So a text has the same
         loss alone, padded on the left and padded on the right, and nothing predicts its first token. (In transformers
         the padding before it does.) The same goes for a token behind a hole in the mask. Masks that are not 2-D say
         nothing about padding: label with -100 what is no target. Where a KV cache holds the beginning of the text, the
@@ -274,13 +267,13 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
 
         Args:
             input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
-            attention_mask: 1 for tokens, 0 for padding; a 2-D one covers the places in the KV cache too.
-            position_ids: As in the backbone. Give them with padding on the left where the backbone counts its places
+            attention_mask: 1 for tokens, 0 for padding; a 2-D one covers the positions in the KV cache too.
+            position_ids: As in the backbone. Give them with padding on the left where the backbone counts positions
                 from the left end (GPT-2): there the text alone has other scores, in transformers' own model too.
-                Without a mask and a KV cache, each place where they do not go on by one begins another text, and no
+                Without a mask and a KV cache, each token where they do not go on by one begins another text, and no
                 text sees or predicts one beside it.
-            past_key_values: KV cache; the head's memory rides in it.
-            inputs_embeds: Embeddings instead of ids. Heads that remember tokens know nothing of such places.
+            past_key_values: KV cache; the head cache rides in it.
+            inputs_embeds: Embeddings instead of ids. Heads that remember tokens know nothing of such positions.
             decoder_input_ids: Decoder's tokens (B, T); made from the labels where they are missing.
             decoder_attention_mask: 1 for the decoder's tokens, 0 for padding. For padding on the left, pass
                 ``decoder_input_ids`` with the start token behind it.
@@ -295,21 +288,21 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
             aux_input_ids: With a conditioner the auxiliary text in its encoder's tokens (B, A).
             aux_attention_mask: 1 for its tokens, 0 for padding.
             aux_states: Its states (B, A, E) in place of its tokens, from ``encode``.
-            source_places: For each of ``source_ids`` the place among the auxiliary tokens whose state stands for it, -1
-                at padding; ``nextword.AuxiliaryTokenizer`` makes all of these.
+            source_places: For each of ``source_ids`` the position among the auxiliary tokens whose state stands for
+                it, -1 at padding; ``nextword.AuxiliaryTokenizer`` makes all of these.
             memory: What is remembered of a text whose windows the rows are, in order; it goes on with them. ``logits``
-                and ``positions`` are then of all new places in one row.
-            new_places: Which places (B, T) are new to that text; all but padding by default.
+                and ``positions`` are then of all new positions in one row.
+            new_places: Which positions (B, T) are new to that text; all but padding by default.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens behind ``inputs_embeds``, set by generation.
             return_logits: Whether to make the (B, T, V) logits. By default they are made except in training with
                 labels, where nobody reads them.
-            draw: The head's way to draw step by step, set by generation; ``logits`` are then those of the last place
-                after its choice.
+            draw: The head's way to draw step by step, set by generation; ``logits`` are then those of the last
+                position after its choice.
             ask: What is asked of the distribution in place of its log-probabilities, set by generation with drafts;
                 ``logits`` are then its answer.
             **kwargs: Further arguments of the backbone. ``shift_labels`` are targets that are shifted already, the
-                target of each place at that place; they win over ``labels`` (decoder-only models).
+                target of each position at that position; they win over ``labels`` (decoder-only models).
                 ``num_items_in_batch`` divides the summed loss in place of the number of targets (gradient
                 accumulation). Trainer counts every label but -100 and the first of a row, so with padding on the left
                 give the first token of each text the label -100.
@@ -325,26 +318,22 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
         """
         total_items, return_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", True)
         arguments = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "position_ids": position_ids,
-            "past_key_values": past_key_values,
-            "inputs_embeds": inputs_embeds,
-            "decoder_input_ids": decoder_input_ids,
-            "decoder_attention_mask": decoder_attention_mask,
-        }
-        arguments |= {"encoder_outputs": encoder_outputs, "aux_input_ids": aux_input_ids, "aux_states": aux_states}
-        arguments |= {"decoder_inputs_embeds": decoder_inputs_embeds, "aux_attention_mask": aux_attention_mask}
-        arguments |= {"source_ids": source_ids, "source_places": source_places, "memory": memory, "labels": labels}
-        arguments |= {"new_places": new_places, "use_cache": use_cache, "step_mask": step_mask, "step_ids": step_ids}
-        batch = self._batch(arguments | kwargs)
+            "input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds, "past_key_values": past_key_values, "use_cache": use_cache,
+            "labels": labels, "encoder_outputs": encoder_outputs, "decoder_input_ids": decoder_input_ids,
+            "decoder_attention_mask": decoder_attention_mask, "decoder_inputs_embeds": decoder_inputs_embeds,
+            "source_ids": source_ids, "source_places": source_places, "aux_input_ids": aux_input_ids,
+            "aux_attention_mask": aux_attention_mask, "aux_states": aux_states, "memory": memory,
+            "new_places": new_places, "step_mask": step_mask, "step_ids": step_ids, **kwargs,
+        }  # fmt: skip
+        batch = self._batch(arguments)
         targets = batch.targets
-        draws = targets is not None and self.training and self.objective.sequence is not None
-        done = self._sequence_update(batch, total_items) if draws else None
+        writes_itself = targets is not None and self.training and self.objective.sequence is not None
+        done = self._sequence_update(batch, total_items) if writes_itself else None
         run, for_head, loss = (*self._run(batch), None) if done is None else done
         logits = None
         if (targets is None or not self.training) if return_logits is None else return_logits:
-            draw = draw or self._draw_of_batch(kwargs)
+            draw = draw or getattr(kwargs.get("cache"), "head_draw", None)  # that of continuous batching
             logits = self._logits(for_head, draw, ask, logits_to_keep)
         if targets is not None and loss is None:
             asked = draw or ask or isinstance(logits_to_keep, Tensor) or logits_to_keep
@@ -383,4 +372,3 @@ class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc
 AutoModelForCausalLM.register(NextWordConfig, NextWordForCausalLM, exist_ok=True)
 AutoModelForSeq2SeqLM.register(NextWordSeq2SeqConfig, NextWordForSeq2SeqLM, exist_ok=True)
 list_by_name(NextWordForCausalLM, NextWordForSeq2SeqLM)
-name_in_transformers(NextWordForCausalLM, NextWordForSeq2SeqLM)

@@ -24,33 +24,22 @@ def register() -> None:
         sys.meta_path.insert(0, _AfterTheTable())
 
 
-def name_in_transformers(*models: type) -> None:
-    """Makes classes attributes of ``transformers``, where ``transformers serve`` looks for what config.json names.
+def list_by_name(causal: Any, seq2seq: Any) -> None:
+    """Puts our models where transformers looks for classes by name: in its tables, and among its own attributes."""
+    from transformers.models.auto import modeling_auto as tables
 
-    transformers loads itself a second time when it first needs a processor, and modules that imported it before, such
-    as that server, keep the first one. So every module that is known under this name is given them.
-    """
+    # what is not in them is not known to predict the next token: ``Trainer`` with label smoothing compares each
+    # position with the token that stands there, and lm-eval takes an encoder-decoder model for a decoder
+    tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[causal.config_class.model_type] = causal.__name__
+    tables.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[seq2seq.config_class.model_type] = seq2seq.__name__
+    # ``transformers serve`` looks for what config.json names in ``transformers``, which loads itself a second time when
+    # it first needs a processor, and modules that imported it before, such as that server, keep the first one. So every
+    # module that is known under this name is given the classes
     holders = [vars(module).get("transformers") for module in list(sys.modules.values()) if module is not None]
     for holder in [sys.modules["transformers"], *holders]:
         if isinstance(holder, ModuleType) and holder.__name__ == "transformers":
-            for model in models:
-                setattr(holder, model.__name__, model)
-
-
-def list_by_name(causal: Any, seq2seq: Any) -> None:
-    """Puts our models into transformers' tables of names, beside the ``Auto`` classes.
-
-    What is not in them is not known to predict the next token: ``Trainer`` with label smoothing compares each position
-    with the token that stands there, and lm-eval takes an encoder-decoder model for a decoder.
-
-    Args:
-        causal: The class of decoder-only models.
-        seq2seq: That of encoder-decoder models.
-    """
-    from transformers.models.auto import modeling_auto as tables
-
-    tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[causal.config_class.model_type] = causal.__name__
-    tables.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[seq2seq.config_class.model_type] = seq2seq.__name__
+            setattr(holder, causal.__name__, causal)
+            setattr(holder, seq2seq.__name__, seq2seq)
 
 
 def _register_now() -> None:
@@ -66,7 +55,6 @@ class _AfterTheTable:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The table's own specification; None for every other module."""
         spec = PathFinder.find_spec(fullname, path) if fullname == _TABLE else None
         if spec is None or spec.loader is None:
             return None

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 CARD = "README.md"
 """Where the Hub looks for the model card."""
 
-_CONFIGURATION = "config.json"
-"""The file without which a folder is no model."""
+_CONFIGURATION = "config.json"  # without this file a folder is no model
 
 
 def write_missing_card(model: WrappedModel, folder: Path) -> None:
@@ -46,9 +45,9 @@ def save_model_folder(
     Args:
         model: The model.
         tokenizer: Its tokenizer.
-        path: The folder; made where missing.
+        path: Made where missing.
         facts: What the model card says.
-        auxiliary_tokenizer: What auxiliary texts are cut into tokens by; goes into the folder ``encoder_tokenizer``.
+        auxiliary_tokenizer: That of auxiliary texts; goes into the folder ``encoder_tokenizer``.
 
     Raises:
         DiskFullError: There is no room for it.
@@ -69,7 +68,6 @@ def save_model_folder(
 
 
 def _move(new: Path, folder: Path) -> None:
-    """Puts the files of one folder into another in place of the model there."""
     files = [file for file in new.rglob("*") if file.is_file()]
     for file in files:
         with open(file, "rb") as written:

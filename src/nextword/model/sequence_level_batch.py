@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prefixes:
-    """What the model is to continue, for one sequence update.
+    """What the model is to continue.
 
     Args:
         rows: Tokens of each prefix, without padding; for an encoder-decoder model each is a source.
@@ -40,7 +40,7 @@ class Continuations:
     Args:
         arguments: Those of the forward pass over all that was written.
         written: The S tokens after each prefix, and which of them it repeats.
-        positions: The places of that pass that predict the tokens whose probability is asked for.
+        positions: Those of that pass that predict the tokens whose probability is asked for.
     """
 
     arguments: Mapping[str, Any]
@@ -53,10 +53,6 @@ def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
 
     Called for every training batch, for it counts the updates. Without any token to start from (embeddings in place of
     ids, padding only, a cache that holds the beginning) the update is one of tokens, on all processes.
-
-    Args:
-        model: The model, in training.
-        batch: Its batch.
     """
     updates, source = model.objective.sequence, batch.source
     if updates is None or not updates.advance():
@@ -97,10 +93,6 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
     each. That has the gradient of a pass token by token that keeps its graph through the cached states, because an
     argmax passes none on. Both are to be made as in evaluation: with dropout, the pass would see another model than the
     one that wrote.
-
-    Args:
-        model: One whose objective has sequence updates.
-        prefixes: What it is to continue.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
     assert updates is not None
@@ -118,31 +110,22 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
     rows = [torch.cat([row, text[-length:-1]]) for row, text in zip(prefixes.rows, texts, strict=True)]
     ids, mask = padded(rows, side="right")
     first = torch.tensor([[len(row) - 1] for row in prefixes.rows], device=texts.device)
-    places = first + torch.arange(length, device=texts.device)
-    positions = torch.zeros_like(ids, dtype=torch.bool).scatter(1, places, written.asked)
+    at = first + torch.arange(length, device=texts.device)
+    positions = torch.zeros_like(ids, dtype=torch.bool).scatter(1, at, written.asked)
     return Continuations({"input_ids": ids, "attention_mask": mask, **auxiliary}, written, positions)
 
 
 def expect_room(config: Any, sequence: SequenceConfig | None) -> None:
-    """Raises ValueError where prefix and continuation are more than the model has positions for.
-
-    Args:
-        config: The wrapped model's configuration.
-        sequence: Settings of sequence updates; None: there are none.
-    """
+    """Raises ValueError where prefix and continuation of an update are more than the model has positions for."""
     if sequence is None:
         return
-    needed, said = (
-        (1 + sequence.continuation, f"start token and seq.continuation ({sequence.continuation})")
-        if config.is_encoder_decoder
-        else (
-            sequence.prefix + sequence.continuation,
-            f"seq.prefix ({sequence.prefix}) and seq.continuation ({sequence.continuation})",
-        )
-    )
+    before, said = sequence.prefix, f"seq.prefix ({sequence.prefix})"
+    if config.is_encoder_decoder:
+        before, said = 1, "start token"
+    needed = before + sequence.continuation
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit is not None and needed > limit:
         raise ValueError(
-            f"objective: {said} are {needed} places, and the model has positions for {limit}; lower them, such as "
-            f"+seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
+            f"objective: {said} and seq.continuation ({sequence.continuation}) are {needed} places, and the model has "
+            f"positions for {limit}; lower them, such as +seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
         )

@@ -10,17 +10,16 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from nextword.conditioning.auxiliary_encoder import POOLER
+from nextword.conditioning.auxiliary_encoder import POOLER, fingerprint
 from nextword.functional.padding import shifted_right
+from nextword.model.conditioned_model import Conditioned, choose_trained
 from nextword.model.forward.output_layer import expect_state_scale, vocabulary_size
 from nextword.model.saving import write_missing_card
-from nextword.model.wrapped_model import WrappedModel
 
-_NEW = ("next_word_head", "conditioner")
-"""Parts whose weights stand in no file but ours."""
+_NEW = ("next_word_head", "conditioner")  # parts whose weights stand in no file but ours
 
 
-class TransformersMixin(WrappedModel):
+class TransformersMixin(Conditioned):
     """The part of a wrapped model that transformers and peft speak to."""
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -70,7 +69,7 @@ class TransformersMixin(WrappedModel):
 
     @property
     def _keys_to_ignore_on_save(self) -> set[str]:
-        """Weights that are tied to others: not saved, so Trainer need not miss them when it resumes."""
+        # what is tied is not saved, so Trainer need not miss it when it resumes
         kept: set[str] = vars(self).get("_ignored_on_save", set())
         tied: dict[str, str] = getattr(self, "all_tied_weights_keys", {})
         read = self.get_parameter
@@ -82,9 +81,13 @@ class TransformersMixin(WrappedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers; what the configuration says of the output layer is proved where a head relies on it."""
+        """As in transformers; what the configuration says of the output layer is proved where a head relies on it.
+
+        Gradients reach what the conditioner trains, as when it was attached.
+        """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
+        choose_trained(model)
         scale = model.config.state_scale
         if scale is not None and model.next_word_head.layers and _is_here(model):
             expect_state_scale(model.backbone, scale)
@@ -94,6 +97,9 @@ class TransformersMixin(WrappedModel):
         self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
         """As in transformers, with a short model card where the folder has none."""
+        if self.conditioner is not None and not self._encoder_is_frozen:  # it was trained, and is another one now
+            told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
+            self.config.auxiliary_encoder = told
         super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         if is_main_process:
             write_missing_card(self, Path(save_directory))
@@ -104,11 +110,9 @@ class TransformersMixin(WrappedModel):
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """The models inside first, as they are made alone.
-
-        transformers takes our class for custom code, and of such it never makes modules without weights of their own:
-        what Falcon-H1's does for the buffers of its layers would be left out.
-        """
+        """The models inside first, as they are made alone."""
+        # transformers takes our class for custom code, and of such it never makes modules without weights of their own:
+        # what Falcon-H1's does for the buffers of its layers would be left out
         for inside in self.children():
             if isinstance(inside, PreTrainedModel):
                 inside.initialize_weights()
@@ -121,17 +125,14 @@ class TransformersMixin(WrappedModel):
             reset()
 
     def _get_dtype_plan(self, dtype: torch.dtype) -> dict[str, torch.dtype]:
-        """Names of weights that keep single precision: those of the models inside, in these models alone.
-
-        transformers looks for a name such as T5's ``wo`` anywhere, and would find it in ``next_word_head``.
-        """
-        plan: dict[str, torch.dtype] = {}
-        inside: Any
-        for prefix, inside in self.named_children():
-            if isinstance(inside, PreTrainedModel):
-                # "*" stands for any characters here, "." for any one
-                plan |= {rf"^{prefix}\.*{name}": kept for name, kept in inside._get_dtype_plan(dtype).items()}
-        return plan
+        # weights that keep single precision, looked for in the models inside alone: transformers would look for a name
+        # such as T5's ``wo`` anywhere, and find it in ``next_word_head``
+        return {
+            rf"^{prefix}\.*{name}": kept  # "*" stands for any characters here, "." for any one
+            for prefix, inside in self.named_children()
+            if isinstance(inside, PreTrainedModel)
+            for name, kept in inside._get_dtype_plan(dtype).items()
+        }
 
     # -- what an adapter takes along
     #
@@ -143,35 +144,30 @@ class TransformersMixin(WrappedModel):
     @property
     def peft_config(self) -> dict[str, Any]:
         """The adapters by name, which peft leaves here as soon as they are in their places."""
-        try:
-            found: dict[str, Any] = vars(self)["_peft_config"]
-        except KeyError:
-            raise AttributeError("peft_config") from None  # as of any model without adapters
-        return found
+        if "_peft_config" not in vars(self):
+            raise AttributeError("peft_config")  # as of any model without adapters
+        return vars(self)["_peft_config"]
 
     @peft_config.setter
     def peft_config(self, configs: dict[str, Any]) -> None:
         vars(self)["_peft_config"] = configs
         for adapter in configs:
-            for part in self._left_behind(adapter):
-                self._take_along(adapter, part)
+            for part in self._unsaved_parts(adapter):
+                self._add_module_to_save(adapter, part)
 
     @peft_config.deleter
     def peft_config(self) -> None:
         del vars(self)["_peft_config"]
 
-    def _left_behind(self, adapter: str) -> list[str]:
+    def _unsaved_parts(self, adapter: str) -> list[str]:
         """Parts with weights that are neither in the adapter nor where the model came from."""
         if self.name_or_path:  # the folder that the whole model was loaded from
             return []
         saved = getattr(self.peft_config[adapter], "modules_to_save", None) or ()
-        return [
-            part
-            for part in _NEW
-            if getattr(self, part) is not None and getattr(self, part).state_dict() and part not in saved
-        ]
+        parts = {part: getattr(self, part) for part in _NEW if part not in saved}
+        return [part for part, module in parts.items() if module is not None and module.state_dict()]
 
-    def _take_along(self, adapter: str, part: str) -> None:
+    def _add_module_to_save(self, adapter: str, part: str) -> None:
         from peft.tuners.tuners_utils import BaseTunerLayer
         from peft.utils import ModulesToSaveWrapper
 
@@ -198,7 +194,7 @@ class TransformersMixin(WrappedModel):
             ValueError: An adapter was added later that would be saved without weights it needs.
         """
         for adapter in getattr(self, "peft_config", ()):
-            missing = self._left_behind(adapter)
+            missing = self._unsaved_parts(adapter)
             if missing:
                 raise ValueError(
                     f"adapter '{adapter}': it would be saved without the weights of {' and '.join(missing)}, which are "

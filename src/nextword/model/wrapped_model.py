@@ -33,10 +33,8 @@ class WrappedModel(PreTrainedModel):
     conditioner: Any
     auxiliary_encoder: Any
 
-    _cache_argument: str
-    """Name under which the backbone takes its cache."""
-    _why_no_head_cache: str
-    """Why nothing of ours may ride in that cache; empty where it may."""
+    _cache_argument: str  # name under which the backbone takes its cache
+    _why_no_head_cache: str  # why nothing of ours may ride in that cache; empty where it may
 
     @property
     def carries_head_cache(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import nextword as nw
-from nextword.model.drafting.draft_length import FixedLength
+from nextword.model.speculative_decoding.draft_length import FixedLength
 from tests.helpers.batched import batching, greedy, prompts, single
 from tests.helpers.conditioned_generating_models import FEW, auxiliary, model_of
 from tests.helpers.conditioned_models import COPYING
@@ -106,10 +106,10 @@ def _assisted(model: Any, family: str, helper: str | None, mode: dict[str, Any])
 
 def _drafted(model: Any, ids: torch.Tensor, by: str, mode: dict[str, Any], **given: Any) -> dict[str, Any]:
     """The length of drafts is fixed: by default it follows from how long passes take. Scores are not kept of them."""
-    drafting = nw.Drafting(by, FixedLength(4))
+    decoding = nw.SpeculativeDecoding(by, FixedLength(4))
     torch.manual_seed(7)
-    tokens = model.generate(ids, max_new_tokens=NEW, draft=drafting, **mode, **given)
-    return {"tokens": str(tokens.tolist()), "judged": str([(one.row, one.accepted) for one in drafting.judged])}
+    tokens = model.generate(ids, max_new_tokens=NEW, draft=decoding, **mode, **given)
+    return {"tokens": str(tokens.tolist()), "judged": str([(one.row, one.accepted) for one in decoding.verified])}
 
 
 def of_conditioned(family: str, conditioner: str, head: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import transformers as hf
 
 import nextword as nw
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.model.drafting.draft_length import FixedLength
+from nextword.model.speculative_decoding.draft_length import FixedLength
 from nextword.runtime.pretrained import token_label
 from tests.helpers.opened_models import POSITIONS, conditioned, decoder, encoder_decoder
 from tests.helpers.text_tokenizers import TEXTS, byte_level, words
@@ -167,7 +167,7 @@ def test_drafts_along_a_text_that_the_model_writes(case: str) -> None:
     """What was accepted is what stands there; what was refused is not."""
     opened, read = CASES[case]()
     settings = {"max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False, **read}
-    trace = nw.trace(opened, draft=nw.Drafting("prompt", FixedLength(4)), **settings)
+    trace = nw.trace(opened, draft=nw.SpeculativeDecoding("prompt", FixedLength(4)), **settings)
     ids = trace.texts["text"].ids
     assert trace.texts == nw.trace(opened, **settings).texts
     assert trace.drafts

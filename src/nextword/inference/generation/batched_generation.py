@@ -24,8 +24,8 @@ from nextword.inference.scoring.example_encoding import EncodedExample, auxiliar
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.target_likelihood import distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
-from nextword.model.drafting.drafted_loop import DraftedLoop
-from nextword.model.drafting.drafting import Drafting
+from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from nextword.model.training_modes import inference_mode_of
 
 
@@ -91,7 +91,7 @@ class BatchedGeneration:
     opened: OpenedModel
     settings: GenerationSettings
     streamer: Any = field(default=None, repr=False)
-    drafting: Drafting | None = field(default=None, repr=False)
+    drafting: SpeculativeDecoding | None = field(default=None, repr=False)
 
     def batches(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[list[PromptRow]]:
         """The batches in which the rows are written, the same each time."""
@@ -159,7 +159,7 @@ class BatchedGeneration:
             return {}
         drawn = None if one.seed is None else uniform_numbers([row.key for row in rows], one.new_tokens)
         if self.drafting is not None:
-            return {"custom_generate": DraftedLoop(self.drafting, drawn, self.streamer)}
+            return {"custom_generate": SpeculativeLoop(self.drafting, drawn, self.streamer)}
         return {"custom_generate": RowwiseLoop(drawn, self.streamer)}
 
     def _ends(self, config: Any, begin: int) -> dict[str, Any]:

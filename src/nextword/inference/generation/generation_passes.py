@@ -14,7 +14,7 @@ from transformers.generation.utils import GENERATION_MODES_MAPPING
 
 from nextword.inference.generation.strategies import Decoding
 from nextword.inference.scoring.opened_model import OpenedModel, open_model
-from nextword.model.drafting.drafting import drafters
+from nextword.model.speculative_decoding.drafter import drafters
 from nextword.settings.config import Seed, Settings
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import either, named

@@ -30,7 +30,8 @@ from nextword.inference.generation.samples_files import DIGITS
 from nextword.inference.scoring.example_encoding import EncodedExample, auxiliary_inputs, encode_example
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import target_log_probs
-from nextword.model.drafting.drafting import Drafting, drafters
+from nextword.model.speculative_decoding.drafter import drafters
+from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import disk_full_explained, locked, write_atomically
 from nextword.settings.config import validated
@@ -82,7 +83,7 @@ class GenerationRun:
     def writer(self, streamer: Any = None) -> BatchedGeneration:
         """What writes the rows of a pass."""
         draft = self.settings.draft
-        drafting = Drafting(draft) if draft is not None and draft in drafters else None
+        drafting = SpeculativeDecoding(draft) if draft is not None and draft in drafters else None
         return BatchedGeneration(self.opened, self.settings, streamer, drafting)
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.inference.scoring.target_likelihood import distribution_at_targets
 from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
-from nextword.model.drafting.drafting import JudgedDraft, drafting_of
+from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome, speculative_decoding_of
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records.token_trace import (
     Candidates,
@@ -119,7 +119,7 @@ def traced(
     *,
     candidates: int = 10,
     places: int = 8,
-    drafts: Sequence[JudgedDraft] = (),
+    drafts: Sequence[DraftOutcome] = (),
 ) -> Trace:
     """The trace of a text that is tokens already, ``pieces`` being what each of its target's adds to the text.
 
@@ -139,7 +139,7 @@ def traced(
     if excerpts is not None:
         texts["store"] = excerpts
     tokens, first = _columns(facts), len(texts["text"].ids) - len(encoded.target)
-    guessed = [TracedDraft(begin=first + one.begin, ids=list(one.words), accepted=one.accepted) for one in drafts]
+    guessed = [TracedDraft(begin=first + one.begin, ids=list(one.tokens), accepted=one.accepted) for one in drafts]
     roles: dict[str, Role] = {"text": "text", "store": "store"}
     return Trace(
         nextword=__version__,
@@ -217,7 +217,7 @@ def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], beside: Sequence[S
 
 def written_example(
     opened: OpenedModel, example: Example, inputs: Mapping[str, Any], generation: Mapping[str, Any]
-) -> tuple[EncodedExample, list[str], list[JudgedDraft]]:
+) -> tuple[EncodedExample, list[str], list[DraftOutcome]]:
     """What the model writes after an example's prompt or source, the piece of text of each token, and the drafts.
 
     Raises:
@@ -227,7 +227,7 @@ def written_example(
         raise ValueError("trace: num_return_sequences must be 1, one text; call trace once for each")
     context, spans = encode_context(opened, example).listed
     ids = torch.tensor([context], device=opened.model.device)
-    drafting = drafting_of(generation["draft"]) if generation.get("draft") is not None else None
+    drafting = speculative_decoding_of(generation["draft"]) if generation.get("draft") is not None else None
     drafts = {} if drafting is None else {"draft": drafting}
     made = opened.model.generate(ids, attention_mask=torch.ones_like(ids), **inputs, **{**generation, **drafts})
     written = getattr(made, "sequences", made)[0].tolist()
@@ -237,7 +237,7 @@ def written_example(
     pieces = pieces_of_ids(opened.tokenizer, target, () if opened.has_encoder else context)
     bytes_written = len("".join(pieces).encode())
     encoded = EncodedExample(context, target, bytes_written, example, [], 1, spans)
-    return encoded, pieces, [] if drafting is None else drafting.judged
+    return encoded, pieces, [] if drafting is None else drafting.verified
 
 
 # -- Facts about a text that is longer than its model can see, in windows that overlap by half.

@@ -18,19 +18,14 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _WHOLE = (torch.int64, torch.int32)
-
+# arguments that take ids, and those that take vectors in their place
 _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_embeds", "aux_input_ids": "aux_states"}
-"""Arguments that take ids, and those that take vectors in their place."""
 
 
 def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that are given, each looked at by itself; ids as int64.
+    """The arguments of forward that are given (not None), each looked at by itself; ids as int64.
 
     An encoder-decoder model's tokens are made from the labels where they are missing.
-
-    Args:
-        model: The model that is called.
-        arguments: Those of its forward, by name; None counts as not given.
 
     Raises:
         ValueError: No tokens, or a tensor of another type or shape.
@@ -62,7 +57,7 @@ def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[
 
 
 def _expect_tokens(side: str, given: Mapping[str, Any]) -> None:
-    """Raises ValueError where the decoder has no tokens; ``side`` stands before the names of its arguments."""
+    # the decoder must have tokens; ``side`` stands before the names of its arguments
     ids, embeds = given.get(f"{side}input_ids"), given.get(f"{side}inputs_embeds")
     if ids is None and embeds is None:
         raise ValueError("no tokens: pass input_ids (for an encoder-decoder model decoder_input_ids or labels)")
@@ -85,7 +80,7 @@ def _warn_of_unknown_words(side: str, spec: str) -> None:
 
 
 def _expect_source(head: Head, given: Mapping[str, Any]) -> None:
-    """Raises ValueError where the encoder has an empty text, or the head none of its words."""
+    # the encoder's text must not be empty, and the head must have its words
     ids = given.get("input_ids")
     if ids is not None:
         expect_not_empty(ids)
@@ -105,10 +100,7 @@ def expect_not_empty(source: Tensor) -> None:
 def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
     """Token ids as int64; raises ValueError where they are no (batch, places) of whole numbers.
 
-    Args:
-        name: Of the argument, for messages.
-        given: What was given for it.
-        vectors: The argument that takes vectors in place of ids, if there is one.
+    The message names the argument, and the one that takes ``vectors`` in place of ids.
     """
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor of ids (batch, places) ({type(given).__name__} given)")
@@ -122,13 +114,7 @@ def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tens
 
 
 def expect_vectors(name: str, given: Any, *, ids: str) -> None:
-    """Raises ValueError where an argument is no (batch, places, width) of vectors.
-
-    Args:
-        name: Of the argument, for messages.
-        given: What was given for it.
-        ids: The argument that takes ids in their place.
-    """
+    """Raises ValueError where an argument is no (batch, places, width) of vectors; ``ids`` takes ids in their place."""
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor (batch, places, width) ({type(given).__name__} given)")
     if not given.is_floating_point():
@@ -148,7 +134,6 @@ def expect_one_text(given: Mapping[str, Any]) -> None:
 
 
 def _expect_auxiliary_states(states: Tensor, width: int) -> None:
-    """Raises ValueError where these are no states (batch, places, width) of the auxiliary encoder."""
     if states.ndim != 3 or states.shape[2] != width:
         raise ValueError(
             f"aux_states: must be (batch, places, {width}), as wide as the encoder's states (shape "
@@ -174,10 +159,8 @@ def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") ->
 
 
 def expect_known_ids(name: str, ids: Tensor, size: int, *, ignored: int | None = None) -> None:
-    """Raises ValueError where a token id is outside the vocabulary.
-
-    Looked at on the CPU only: elsewhere it would stop the device in every step.
-    """
+    """Raises ValueError where a token id is outside the vocabulary; looked at on the CPU only."""
+    # elsewhere it would stop the device in every step
     if ids.device.type != "cpu" or is_torchdynamo_compiling() or ids.numel() == 0:
         return
     low, high = ids.aminmax()

@@ -41,16 +41,7 @@ class BackboneOutput:
 
 
 def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None) -> BackboneOutput:
-    """Runs the backbone of ``model`` up to its output layer.
-
-    Args:
-        model: The model that is called.
-        batch: That of the pass.
-        auxiliary: What was made of the auxiliary text.
-
-    Raises:
-        ValueError: The text is longer than the model has positions for.
-    """
+    """Runs the backbone up to its output layer; raises ValueError where the text is too long for it."""
     arguments = _arguments(model, batch, auxiliary)
     head, text_config = model.next_word_head, model.config.text_config
     wanted_layers = arguments.get("output_hidden_states", getattr(text_config, "output_hidden_states", False))
@@ -79,18 +70,17 @@ def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: Auxiliary
     )
 
 
+# arguments that forward names and some backbones do not take; all others go to the backbone as the caller said
 _NOT_EVERYWHERE = frozenset(
     {"position_ids", "past_key_values", "inputs_embeds", "use_cache", "attention_mask", "decoder_attention_mask"}
 )
-"""Arguments that forward names and some backbones do not take; all others go to the backbone as the caller said."""
 
 
 def _arguments(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None) -> dict[str, Any]:
-    """The backbone's arguments, by name."""
     side, source = "decoder_" if model.config.is_encoder_decoder else "", batch.source
     ids, embeds, mask = batch.input_ids, batch.inputs_embeds, batch.attention_mask
     if model._cache_argument == "cache_params" and isinstance(mask, Tensor) and mask.ndim == 2:
-        mask = mask[:, -batch.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no place
+        mask = mask[:, -batch.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no position
     if auxiliary is not None and auxiliary.before_text is not None:
         embeds = model.get_input_embeddings()(ids) if embeds is None else embeds
         ids, embeds = None, torch.cat([auxiliary.before_text.to(embeds.dtype), embeds], 1)
@@ -123,7 +113,7 @@ def _selected(layers: tuple[Tensor, ...], wanted: bool | int | Sequence[int]) ->
         return layers if wanted else None
     numbers = {wanted} if isinstance(wanted, int) else set(wanted)
     count = len(layers)
-    return tuple(layer if {place, place - count} & numbers else None for place, layer in enumerate(layers))
+    return tuple(layer if {number, number - count} & numbers else None for number, layer in enumerate(layers))
 
 
 def _last_layers(model: NextWordModel, outputs: Any, states: Tensor) -> tuple[Tensor, ...]:
@@ -146,7 +136,7 @@ def _too_long(model: NextWordModel, batch: ForwardBatch) -> str | None:
 
 
 def too_long(config: Any, length: int) -> str | None:
-    """What to say where ``length`` places are more than a model with learned positions has; None where they fit."""
+    """What to say where ``length`` tokens are more than a model has learned positions for; None where they fit."""
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None or length <= limit:
         return None
@@ -167,7 +157,7 @@ class AuxiliaryStates:
         kept: What the conditioner keeps of them.
         source: Their words, where the head reads them.
         backbone_inputs: Further arguments of the backbone's forward.
-        before_text: Embeddings (B, P, D) at this pass's virtual places; None where it has none.
+        before_text: Embeddings (B, P, D) at this pass's virtual positions; None where it has none.
     """
 
     kept: Mapping[str, Tensor]
@@ -178,10 +168,6 @@ class AuxiliaryStates:
 
 def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates | None:
     """Reads the auxiliary texts, or takes what an earlier pass kept of them; None for a model without conditioner.
-
-    Args:
-        model: The model that is called.
-        batch: That of the pass.
 
     Raises:
         ValueError: No auxiliary text for a model that needs one, or one that does not fit.
@@ -241,7 +227,7 @@ def _expect_texts(valid: Tensor) -> None:
 
 
 def _words(model: NextWordModel, given: AuxiliaryText, states: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The auxiliary text in the decoder's tokens, the encoder's state of each, and its place; -1 at padding."""
+    """The auxiliary text in the decoder's tokens, the encoder's state of each, and its position; -1 at padding."""
     ids, places = given.source_ids, given.source_places
     if ids is None or places is None:
         raise ValueError(
@@ -264,7 +250,7 @@ def _words(model: NextWordModel, given: AuxiliaryText, states: Tensor, valid: Te
 
 
 def _expect_the_same(kept: Tensor, text: Tensor) -> None:
-    """Raises ValueError where a KV cache is continued with another text; looked at on the CPU only."""
+    # a KV cache must not be continued with another text; looked at on the CPU only
     if text.device.type != "cpu" or is_torchdynamo_compiling() or kept.dtype != text.dtype:
         return
     if not _same(kept, text):
@@ -294,6 +280,7 @@ def _source(kept: Mapping[str, Tensor]) -> Source | None:
 
 # -- The loss of a backbone's routers, which keeps its tokens spread over its experts.
 
+# terms among a backbone's outputs, and the names under which it keeps their coefficients
 _TERMS = {
     "aux_loss": ("router_aux_loss_coef", "aux_loss_coef"),
     "encoder_aux_loss": ("router_aux_loss_coef",),
@@ -301,17 +288,13 @@ _TERMS = {
     "encoder_z_loss": ("router_z_loss_coef",),
     "decoder_z_loss": ("router_z_loss_coef",),
 }
-"""Terms among a backbone's outputs, and the names under which it keeps their coefficients."""
 
 
 def router_loss(backbone: Any, outputs: Any) -> Tensor | None:
     """What a backbone adds to its loss where ``output_router_logits`` asks for its routers; None where nothing does.
 
-    It adds this only where it is given labels itself, and a head's loss is made of its states.
-
-    Args:
-        backbone: A transformers language model.
-        outputs: Those of its run. NLLB-MoE makes the terms from labels alone, so it adds nothing here.
+    It adds this only where it is given labels itself, and a head's loss is made of its states. NLLB-MoE makes the terms
+    from labels alone, so it adds nothing here.
     """
     terms = {name: outputs.get(name) for name in _TERMS}
     weighted = [_coefficient(backbone, name) * term for name, term in terms.items() if isinstance(term, Tensor)]

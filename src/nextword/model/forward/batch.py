@@ -31,7 +31,6 @@ NO_CONDITIONER = (
     "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
     "nw.attach(model, head, conditioner='bergpt', encoder=...)"
 )
-"""What to say to whoever gives one all the same."""
 
 AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_places")
 """Arguments of forward that only conditioned models take; ``source_ids`` is known to encoder-decoder models too."""
@@ -146,11 +145,7 @@ class ForwardBatch:
 
 
 def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> ForwardBatch:
-    """The batch that a call of ``forward`` is about.
-
-    Args:
-        model: The model that is called.
-        arguments: Those of its forward, by name; None counts as not given.
+    """The batch that a call of ``forward`` is about, from its arguments by name; None counts as not given.
 
     Raises:
         ValueError: An argument that is not for such a model, a tensor of another type or shape, a mask, labels or rows
@@ -175,9 +170,9 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
         ids = torch.full(embeds.shape[:2], -1, dtype=torch.long, device=embeds.device)
     if "step_mask" in given:  # of the new tokens alone; the mask itself may have four dimensions by now, or be several
         new = given["step_mask"] if embeds is None else _widened(given["step_mask"], embeds.shape[1])
-        valid = valid_places(f"{side}attention_mask", new, ids)
+        valid = valid_positions(f"{side}attention_mask", new, ids)
     else:
-        valid = valid_places(f"{side}attention_mask", mask, ids, past.of_text)
+        valid = valid_positions(f"{side}attention_mask", mask, ids, past.of_text)
     labels, targets = _labels_and_targets(given, valid, texts, shifts=not seq2seq)
     virtual, attention_mask, position_ids = _behind_virtual_places(model, mask, given.get("position_ids"), past)
     if model.next_word_head.remembers and past.paged is None and "step_mask" not in given:
@@ -207,16 +202,15 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
     return batch
 
 
+# arguments that are ours to read; all others go to the backbone as they are
 _CAUSAL = frozenset(
     {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "past_key_values", "use_cache", "labels"}
     | {"shift_labels", "step_mask", "step_ids", "source_ids", "memory", "new_places", *AUXILIARY_ARGUMENTS}
 )
 _SEQ2SEQ = _CAUSAL | {"decoder_input_ids", "decoder_inputs_embeds", "decoder_attention_mask", "encoder_outputs"}
-"""Arguments that are ours to read; all others go to the backbone as they are."""
 
 
 def _expect_for_such_a_model(model: NextWordModel, given: Mapping[str, Any]) -> None:
-    """Raises ValueError where an argument is for models of another kind."""
     head, seq2seq = model.next_word_head, model.config.is_encoder_decoder
     if "shift_labels" in given and seq2seq:
         raise ValueError(
@@ -238,7 +232,6 @@ def _expect_for_such_a_model(model: NextWordModel, given: Mapping[str, Any]) -> 
 
 
 def _expect_vocabulary(model: NextWordModel, batch: ForwardBatch, given: Mapping[str, Any], side: str) -> None:
-    """Raises ValueError where a token or a label is outside the vocabulary."""
     source, size = batch.source, model.get_input_embeddings().weight.shape[0]
     if batch.input_ids is not None or "step_ids" in given:
         expect_known_ids(f"{side}input_ids", batch.ids, size)
@@ -256,7 +249,7 @@ def _expect_vocabulary(model: NextWordModel, batch: ForwardBatch, given: Mapping
 
 
 def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | None) -> Past:
-    """The past of a pass: that of the given cache, or of a new one where something is to be remembered after it."""
+    # that of the given cache, or of a new one where something is to be remembered after the pass
     memory: LongMemory | None = given.get("memory")
     if memory is not None:
         return Past(head_cache=memory)
@@ -283,7 +276,7 @@ def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | N
 
 
 def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
-    """Nothing came before; a cache is made where a head cache is to live on after this pass."""
+    # nothing came before; a cache is made where a head cache is to live on after this pass
     config = model.config.get_text_config(decoder=True)
     wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
     if not (model.carries_head_cache and wanted) or model.training:
@@ -294,7 +287,7 @@ def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
         kv_cache = new_cache(config)
         return Past(kv_cache, head_cache_of(kv_cache))
     config = model.get_decoder().config  # the model's own counts the encoder's layers
-    # cross-attention reads every place of the source, also where the decoder's own layers have windows (T5Gemma)
+    # cross-attention reads every position of the source, also where the decoder's own layers have windows (T5Gemma)
     both = EncoderDecoderCache(new_cache(config), DynamicCache())
     return Past(both, head_cache_of(both))
 
@@ -302,15 +295,15 @@ def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
 # -- Padding, and what each position is to predict.
 
 
-def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
+def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
     """True at new tokens, False at padding.
 
     Args:
         name: Of the mask, for messages.
-        mask: 2-D attention mask; it covers the places in the KV cache too. Masks of other kinds (4-D, a dictionary,
-            none) say who sees whom and nothing about padding, so all tokens are valid.
+        mask: 2-D attention mask; it covers the KV cache too. Masks of other kinds (4-D, a dictionary, none) say who
+            sees whom and nothing about padding, so all tokens are valid.
         tokens: The new ones (B, T) or (B, T, D).
-        past: Places that the KV cache holds; None where that is not known.
+        past: Positions that the KV cache holds; None where that is not known.
 
     Raises:
         ValueError: The mask does not fit the tokens, or its numbers are no 1 and 0.
@@ -334,19 +327,18 @@ def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> 
 
 
 def step_mask(mask: Tensor, places: int) -> Tensor:
-    """The padding mask of the last ``places`` of a text alone, from that of the whole text (B, S)."""
+    """The padding mask of the last ``places`` tokens of a text alone, from that of the whole text (B, S)."""
     # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
     return mask[:, -places:].clone(memory_format=torch.contiguous_format)
 
 
 def _widened(mask: Tensor, places: int) -> Tensor:
-    """A mask of new tokens with the vectors that peft puts before them (prompt tuning) after the mask was made."""
+    # by the vectors that peft puts before new tokens (prompt tuning) after their mask was made
     missing = places - mask.shape[1]
     return nn.functional.pad(mask, (missing, 0), value=1) if missing > 0 else mask
 
 
 def _expect_padding_mask(mask: Any) -> None:
-    """Raises ValueError where a mask says who sees whom, which a head's memory does not follow."""
     if mask is not None and getattr(mask, "ndim", None) != 2:
         raise ValueError(
             "this head remembers earlier places and cannot follow a custom attention mask: pass the 2-D padding mask "
@@ -371,8 +363,8 @@ def _labels_and_targets(
     if not shifts:
         return labels, labels
     if targets is None:
-        # the state at a place predicts the token after it; at padding there is no such state, and nothing predicts the
-        # first token of a text
+        # the state at a position predicts the token after it; at padding there is no such state, and nothing predicts
+        # the first token of a text
         counts = valid if texts is None else valid & ~texts.ends
         targets = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).masked_fill(~counts, IGNORED_LABEL)
     return labels, targets
@@ -381,10 +373,8 @@ def _labels_and_targets(
 def _behind_virtual_places(
     model: NextWordModel, mask: Any, positions: Tensor | None, past: Past
 ) -> tuple[int, Any, Tensor | None]:
-    """How many vectors a conditioner puts before the text in this pass, and mask and positions behind them.
-
-    The first pass has these vectors, later ones find them in the cache.
-    """
+    """How many vectors a conditioner puts before the text in this pass, and mask and positions behind them."""
+    # the first pass has these vectors, later ones find them in the cache
     count: int = 0 if model.conditioner is None else model.conditioner.virtual
     if not count:
         return 0, mask, positions
@@ -404,11 +394,10 @@ def _behind_virtual_places(
 
 
 def _auxiliary(given: Mapping[str, Any]) -> AuxiliaryText:
-    """The auxiliary text, where one is given."""
     text = AuxiliaryText(**{name: given[name] for name in (*AUXILIARY_ARGUMENTS, "source_ids") if name in given})
     if text.tokens is None:
         return text
-    return replace(text, valid=valid_places("aux_attention_mask", text.aux_attention_mask, text.tokens))
+    return replace(text, valid=valid_positions("aux_attention_mask", text.aux_attention_mask, text.tokens))
 
 
 def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> SourceText:
@@ -429,5 +418,5 @@ def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> Source
     if words is not None and mask is not None and getattr(mask, "ndim", 2) != 2:
         raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")
     looked_at = words if tokens is None else tokens
-    valid = None if looked_at is None else valid_places("attention_mask", mask, looked_at)
+    valid = None if looked_at is None else valid_positions("attention_mask", mask, looked_at)
     return SourceText(ids, embeds, mask, encoded, words, valid)

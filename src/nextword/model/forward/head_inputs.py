@@ -1,4 +1,4 @@
-"""What the head is given of one pass, at every place; a context is cut out of it at all places, or at some."""
+"""What the head is given of one pass, at every position; a context is cut out of it at all of them, or at some."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class HeadInputs:
     Args:
         states: What the output layer reads (B, T, D).
         inputs: What the head's projections read (B, T, Q).
-        past: Places before the first new token.
+        past: Positions before the first new token.
         memory: The sequences so far, where the head remembers.
         source: The encoder's side or the auxiliary text, where the head reads it.
         output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
         input_embedding: Weight of the backbone's input embedding; None where it is quantised or offloaded.
         output_embedding: Weight of its output layer.
-        new_places: Where the rows of the pass were windows of one text: which of their places (B, T) the one row of
+        new_places: Where the rows of the pass were windows of one text: which of their positions (B, T) the one row of
             states has. None: the rows are as they were.
-        texts: Where rows of the pass held several texts: where their places lie in the rows of states, one for each
+        texts: Where rows of the pass held several texts: where their positions lie in the rows of states, one for each
             text. None: the rows are as they were.
     """
 
@@ -76,7 +76,7 @@ class HeadInputs:
         return asked.flatten().nonzero()[:, 0]
 
     def last(self, keep: int | Tensor) -> Context:
-        """The context at the last places of every sequence (or which), as ``logits_to_keep`` has them; 0 for all."""
+        """The context at the last positions of every sequence (or which), as ``logits_to_keep`` has them; 0 for all."""
         if self.texts is not None:
             return self._last_of_texts(self.texts, keep)
         batch, length, _ = self.states.shape
@@ -85,21 +85,20 @@ class HeadInputs:
             kept = places[keep].expand(batch, -1)
             layout = Layout.full(batch, kept.shape[1], kept.device)
             return self._context(layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
-        # the same last places of every sequence are cut out, not looked up one by one
+        # the same last positions of every sequence are cut out, not looked up one by one
         last = slice(-keep, None)
         layout = Layout.full(batch, len(places[last]), places.device)
         return self._context(layout, places[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
 
     def _last_of_texts(self, texts: TextRows, keep: int | Tensor) -> Context:
-        """The same places, each within its text."""
         kept = keep if isinstance(keep, Tensor) else slice(-keep, None)
-        row, places = (of_places[:, kept].flatten() for of_places in (texts.row, texts.place))
+        row, places = (of_all[:, kept].flatten() for of_all in (texts.row, texts.position))
         if bool((row.diff() < 0).any()):
             raise ValueError("logits_to_keep: must ascend where a row has several texts (other numbers given); sort it")
         return self._context(Layout(row, texts.count), places, lambda of_all: of_all[row, places])
 
     def _context(self, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
-        """The context at some places, with what gives their rows of (B, T, ...)."""
+        # ``of`` gives the rows of these positions of (B, T, ...)
         states = of(self.states)
         return Context(
             states=states,
@@ -117,14 +116,7 @@ class HeadInputs:
 def head_inputs(
     model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None, run: BackboneOutput
 ) -> HeadInputs | PackedInputs:
-    """What the head is given, with this pass added to what it remembers.
-
-    Args:
-        model: The model that is called.
-        batch: That of the pass.
-        auxiliary: What was made of the auxiliary text.
-        run: What the backbone gave.
-    """
+    """What the head is given, with this pass added to what it remembers."""
     if batch.past.paged is not None:
         return _packed(model, batch, run, batch.past.paged)
     return (_of_rows if batch.texts is None else _of_texts)(model, batch, auxiliary, run)
@@ -169,17 +161,15 @@ def _of_rows(
     )
 
 
+# where a row holds several texts, a graph would be made anew for every length of the longest one
 _of_texts = outside_graph(PACKED)(_of_rows)
-"""The same where a row holds several texts: a graph would be made anew for every length of the longest one."""
 
 
 def _laid_out(run: BackboneOutput, change: Callable[[Tensor], Tensor]) -> BackboneOutput:
-    """What the backbone gave, in other rows."""
     return replace(run, states=change(run.states), layers=tuple(change(layer) for layer in run.layers))
 
 
 def _packed(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput, memory: PagedHeadCache) -> PackedInputs:
-    """The same where the row holds tokens of many requests."""
     layers = tuple(layer[0] for layer in run.layers)
     tokens = PackedTokens(_words(model, batch.ids)[0], run.states[0], layers)
     embeddings = _vectors(model.get_input_embeddings()), _vectors(model.get_output_embeddings())
@@ -187,21 +177,20 @@ def _packed(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput, memo
 
 
 def _words(model: NextWordModel, ids: Tensor) -> Tensor:
-    """The tokens, negative at those of a picture: such a place is known, and holds no word to copy."""
+    # negative at those of a picture: such a position is known, and holds no word to copy
     for token in model._wordless:
         ids = ids.masked_fill(ids == token, -1)
     return ids
 
 
 def _vectors(embedding: nn.Module) -> Tensor | None:
-    """The words' vectors, where they can be read off an embedding's weight."""
+    # None where they cannot be read off an embedding's weight
     weight = weight_of(embedding)
     readable = weight.is_floating_point() and not is_offloaded(embedding) and vocabulary_mesh(embedding) is None
     return weight if readable else None
 
 
 def _source(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput) -> Source | None:
-    """The encoder's side, where the head reads it."""
     source, states = batch.source, run.source_states
     if source is None or source.words is None or states is None:
         return None
@@ -214,18 +203,15 @@ def _source(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput) -> S
 
 # -- What the head is given where a serving engine packs the tokens of many requests side by side in one row.
 #
-# The head is called as always. To its memory each new token is a row of one place; a distribution is asked from rows
+# The head is called as always. To its memory each new token is a row of one position; a distribution is asked from rows
 # of any requests at once, and each row reads the text of its own request.
 
 
 @dataclass(frozen=True)
 class PackedTokens:
-    """The new tokens of one pass.
+    """The new tokens of one pass, negative where they hold no word, and what the output layer reads at each.
 
-    Args:
-        ids: The tokens, negative where they hold no word.
-        states: What the output layer reads at each.
-        layers: The last decoder hidden states there (N, D) each, the last one first, as many as the head reads.
+    ``layers`` are the last decoder hidden states there (N, D) each, the last one first, as many as the head reads.
     """
 
     ids: Int[Tensor, "N"]
@@ -235,13 +221,7 @@ class PackedTokens:
 
 @dataclass(frozen=True)
 class OutputParts:
-    """What a head asks of the model around it.
-
-    Args:
-        output_layer: The backbone's output layer.
-        input_embedding: Weight of the backbone's input embedding, where it can be read.
-        output_embedding: Weight of its output layer, likewise.
-    """
+    """What a head asks of the model around it: the backbone's output layer, and the weights that can be read."""
 
     output_layer: Vocabulary
     input_embedding: Tensor | None = None
@@ -256,7 +236,7 @@ class PackedInputs:
         states: What the output layer reads (1, N, D).
         inputs: What the head's projections read (1, N, Q).
         memory: The slots of this pass, with what the head keeps of the new tokens.
-        remembers: Whether the head looks at earlier places.
+        remembers: Whether the head looks at earlier positions.
         parts: What the head asks of the model around it.
     """
 
@@ -290,7 +270,6 @@ class PackedInputs:
         return self._context(rows, Layout(row, len(requests)), requests)
 
     def _context(self, rows: Tensor, layout: Layout, requests: Tensor) -> Context:
-        """The context at some tokens of these requests."""
         states = self.states[0, rows]
         return Context(
             states=states,
@@ -305,14 +284,7 @@ class PackedInputs:
 
 
 def packed_inputs(head: Head, parts: OutputParts, tokens: PackedTokens, memory: PagedHeadCache) -> PackedInputs:
-    """What a head is given of one pass, with its new tokens added to what it remembers.
-
-    Args:
-        head: Any head of decoder-only models.
-        parts: What it asks of the model around it.
-        tokens: The new tokens.
-        memory: The slots of this pass.
-    """
+    """What any head of decoder-only models is given of one pass, with its new tokens added to what it remembers."""
     states = tokens.states[:, None]
     valid = torch.ones_like(tokens.ids[:, None], dtype=torch.bool)
     layers = tuple(layer[:, None] for layer in tokens.layers)

@@ -41,26 +41,22 @@ class UnsupportedBackboneError(ValueError):
     """A model whose scores cannot be reproduced from its output layer."""
 
 
+# cost of a picked row and of its product with one more state, where one row of the whole product costs 1: picking
+# reads, writes and reads again, and a product with few states waits for memory (measured on two CPU cores)
 _PICK, _PER_STATE = 3.0, 0.1
-"""Cost of a picked row and of its product with one more state, where one row of the whole product costs 1: picking
-reads, writes and reads again, and a product with few states waits for memory (measured on two CPU cores)."""
 
 
 def _is_plain(layer: Any) -> bool:
-    """Whether rows of a layer's weight may be picked.
-
-    Not where another class (torchao) holds them its way, nor where accelerate brings them for each call.
-    """
+    # rows of a layer's weight may be picked, but not where another class (torchao) holds them its way, nor where
+    # accelerate brings them for each call
     known = type(layer.weight) in (Tensor, nn.Parameter) or vocabulary_mesh(layer) is not None
     return class_of(layer) is nn.Linear and known and not is_offloaded(layer)
 
 
 def _read(layer: Any) -> Tensor:
-    """A layer's weight, its gradient deferred where that is possible; of one that processes share, the rows held here.
-
-    FSDP2 takes what gradient there is when that of the states leaves the layer's group, and would lose a later one.
-    """
+    """A layer's weight, its gradient deferred where that is possible; of a shared one the rows held here."""
     weight: Tensor = layer.weight
+    # FSDP2 takes what gradient there is when that of the states leaves the layer's group, and would lose a later one
     return weight if is_sharded(layer) else defer_gradient(held_here(weight))
 
 
@@ -92,9 +88,8 @@ class OutputLayer:
         gather_weight(self.layer)
         mesh = vocabulary_mesh(self.layer)
         self.columns = ALL_COLUMNS if mesh is None else ColumnRange(mesh, self.size)
+        # what products read where the layer is a plain one; picked rows, whose gradient is sparse, read its own weight
         self._weight = _read(self.layer) if _is_plain(self.layer) else None
-        """What products read where the layer is a plain one. Picked rows alone, whose gradient is sparse, read the
-        layer's own weight."""
         self._bias = None if self._weight is None or self.layer.bias is None else held_here(self.layer.bias)
 
     def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
@@ -114,7 +109,7 @@ class OutputLayer:
         return [self._adjusted(scores, self.columns.tokens) for scores in products]
 
     def _by_layer(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """What the layer makes; of no states nothing, without asking it (bitsandbytes' 4-bit product cannot be)."""
+        # of no states nothing, without asking the layer (bitsandbytes' 4-bit product cannot be)
         return self.layer(states) if len(states) else states.new_zeros(0, self.size)
 
     def _adjusted(self, scores: Float[Tensor, "*rows _V"], ids: Tensor | None) -> Float[Tensor, "*rows _V"]:
@@ -186,7 +181,7 @@ class OutputLayer:
         return picked > self.size / self.columns.processes * (1 + _PER_STATE * sum(map(len, states)))
 
     def _picked(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
-        """Few scores out of all, in row chunks: only the layer itself knows its rows (quantised, adapted)."""
+        # few scores out of all, in row chunks: only the layer itself knows its rows (quantised, adapted)
         flat = states.flatten(0, 1)
         owner = torch.arange(len(ids), device=ids.device).repeat_interleave(states.shape[1])
         chunks = row_chunks(len(flat), self.size * 4, flat.device) or [slice(0, 0)]
@@ -195,12 +190,11 @@ class OutputLayer:
 
 
 _PROBE_LENGTH = 4
-_PROBE_SPREAD = 30.0
-"""Standard deviation of the scores in the proof, so wide that a cap or any other bend shows."""
+_PROBE_SPREAD = 30.0  # standard deviation of the scores in the proof, so wide that a cap or any other bend shows
 
 
 @torch.no_grad()
-def prove_output_layer(backbone: PreTrainedModel) -> float:
+def validate_output_layer(backbone: PreTrainedModel) -> float:
     """Checks on amplified states that ``OutputLayer`` is all that makes the model's logits, and reads no later token.
 
     Returns:
@@ -246,7 +240,7 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
 
 @torch.no_grad()
 def expect_layers(backbone: PreTrainedModel, count: int) -> None:
-    """Raises ValueError where the last hidden states that a head reads are not one vector for each place (Gemma 3n)."""
+    """Raises ValueError where the last hidden states that a head reads are not one vector a position (Gemma 3n)."""
     if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):
@@ -266,8 +260,8 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
 
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
-    """Raises ValueError where a factor is not the one that ``prove_output_layer`` finds."""
-    scale = prove_output_layer(backbone)
+    """Raises ValueError where a factor is not the one that ``validate_output_layer`` finds."""
+    scale = validate_output_layer(backbone)
     if abs(scale / saved - 1) > 2e-2:  # half precision measures it to one percent
         raise ValueError(
             f"state_scale: {saved:g} in the configuration, but {type(backbone).__name__} gives its output layer "
@@ -313,17 +307,13 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
 
 
 class Adjustment(NamedTuple):
-    """Something done to the scores after the output layer.
-
-    Args:
-        name: What it is called.
-        change: Given scores (..., V), of every token in order, or (..., K) with which tokens these are.
-    """
+    """Something done to the scores (..., V) of every token in order, or (..., K) of tokens that are named."""
 
     name: str
     change: Callable[[Tensor, Tensor | None], Tensor]
 
 
+# adjustments with one number, which stands in the model's configuration under one of these names
 _BY_NUMBER: tuple[tuple[str, tuple[str, ...], Callable[[Tensor, float], Tensor]], ...] = (
     # Gemma 2 and its relatives, RecurrentGemma, xLSTM
     (
@@ -334,7 +324,6 @@ _BY_NUMBER: tuple[tuple[str, tuple[str, ...], Callable[[Tensor, float], Tensor]]
     ("multiply", ("logit_scale",), lambda scores, scale: scores * scale),  # Cohere
     ("divide", ("logits_scaling",), lambda scores, scale: scores / scale),  # Granite
 )
-"""Adjustments with one number, which stands in the model's configuration under one of these names."""
 
 
 def _with_number(change: Callable[[Tensor, float], Tensor], number: float) -> Callable[[Tensor, Tensor | None], Tensor]:
@@ -374,16 +363,11 @@ def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
 
 
 class OutputTap:
-    """One running call of a backbone, until its output layer is reached.
-
-    Args:
-        feed: What the output layer gets to read instead of its states.
-    """
+    """One running call of a backbone, until its output layer is reached, which reads what ``feed`` makes of states."""
 
     def __init__(self, feed: Callable[[Tensor], Tensor]) -> None:
         self.feed = feed
-        self.states: Tensor | None = None
-        """What the output layer would have read."""
+        self.states: Tensor | None = None  # what the output layer would have read
 
 
 class _CurrentTap:
@@ -421,11 +405,9 @@ def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any,
 
 
 def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What takes the fewest positions that a layer can be called with: none.
-
-    One, where the layer's weight is of integers (a product of nothing with a 4-bit weight of bitsandbytes ends the
-    process) or shared by processes (DTensor divides by the number of positions).
-    """
+    """What takes the fewest positions that a layer can be called with."""
+    # one where the layer's weight is of integers (a product of nothing with a 4-bit weight of bitsandbytes ends the
+    # process) or shared by processes (DTensor divides by the number of positions)
     fewest = 0 if weight_of(layer).is_floating_point() and vocabulary_mesh(layer) is None else 1
     return lambda states: states[:, :fewest]
 
@@ -438,7 +420,7 @@ def run_with_output_tap(
     Args:
         backbone: Any transformers language model.
         inputs: Keyword arguments of its forward.
-        feed: What the output layer gets to read instead; None for as little as it can be called with.
+        feed: Makes what the output layer gets to read instead; None: as little as it can be called with.
 
     Returns:
         The backbone's outputs (its logits are those of ``feed``) and the states (B, T, D).

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # -- Where a compiled pass leaves its graph, and why: three places, one for each reason below.
 #
-# What is left out would lose by being traced. A graph has one size, so the loss would be made of every place, padding
-# and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
+# What is left out would lose by being traced. A graph has one size, so the loss would be made of every position,
+# padding and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
 
 LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the places that count alone"
 SEQUENCE_UPDATE = "nextword: +seq draws whether the model continues the batch itself, which is generate"
@@ -33,11 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def outside_graph(reason: str) -> Callable[[Function], Function]:
-    """Leaves a function as it is, and a graph wherever a compiled one calls it.
-
-    Args:
-        reason: One of those above; the compiler's report of graph breaks shows it.
-    """
+    """Leaves a function as it is, and a graph wherever a compiled one calls it; reports of graph breaks say why."""
     return cast(Callable[[Function], Function], torch.compiler.disable(reason=reason))
 
 
@@ -48,10 +44,6 @@ def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | N
     """The rows of the texts of a pass, where its own rows hold several that the backbone keeps apart; else None.
 
     Nothing is looked at where nobody asks: a head that looks back does, and a loss.
-
-    Args:
-        model: A ``NextWordModel``.
-        given: Arguments of its forward, by name.
 
     Raises:
         ValueError: The head would see several texts as one.
@@ -86,8 +78,7 @@ def _why_together(model: NextWordModel, given: Mapping[str, Any], positions: Ten
 
 @outside_graph(PACKED)
 def _parted(model: NextWordModel, given: Mapping[str, Any], positions: Int[Tensor, "_ T"]) -> TextRows | None:
-    """The rows of texts that the backbone keeps apart. It is tried out before there are any, on all processes alike."""
-    apart = parts_texts(model)
+    apart = parts_texts(model)  # tried out before there are any texts, on all processes alike
     tokens = given["input_ids"] if "input_ids" in given else given["inputs_embeds"]
     if positions.shape[0] not in (1, tokens.shape[0]) or positions.shape[1] != tokens.shape[1]:
         return None  # the backbone says what does not fit
@@ -102,7 +93,7 @@ def _parted(model: NextWordModel, given: Mapping[str, Any], positions: Int[Tenso
 
 
 def _begins(model: NextWordModel, positions: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
-    """Where texts begin, by the rule of the attention that parts them."""
+    # by the rule of the attention that parts the texts
     begins = torch.ones_like(positions, dtype=torch.bool)
     begins[:, 1:] = positions[:, 1:] != positions[:, :-1] + 1
     if _is_flash(model):
@@ -115,7 +106,7 @@ def _is_flash(model: NextWordModel) -> bool:
 
 
 def _expect_one_text_a_row(given: Mapping[str, Any], positions: Int[Tensor, "_ T"], why: str) -> None:
-    """Raises ValueError where positions go back within a row; those at padding say nothing."""
+    # positions must not go back within a row; those at padding say nothing
     back, mask = positions[:, 1:] < positions[:, :-1], given.get("step_mask", given.get("attention_mask"))
     if mask is not None:
         valid = mask[:, -positions.shape[1] :].bool() if getattr(mask, "ndim", None) == 2 else None
@@ -131,14 +122,12 @@ def _expect_one_text_a_row(given: Mapping[str, Any], positions: Int[Tensor, "_ T
 
 # -- Which backbones keep the texts of a row apart where their positions begin anew; asked by reading such a row.
 
+# kinds of layers, by the names that transformers gives them, that have no mask
 _NO_ATTENTION = {"conv", "hybrid", "hybrid_sliding", "linear_attention"}
-"""Kinds of layers, by the names that transformers gives them, that have no mask."""
-
+# three texts of consecutive tokens are read: the first token of each, and how many each has
 _STARTS, _LENGTH = (3, 5, 9), 4
-"""Three texts of consecutive tokens are read: the first token of each, and how many each has."""
-
+# of what a text in front changes, a backbone that keeps texts apart leaves less than this, rounding included
 _SHARE = 0.25
-"""Of what a text in front changes, a backbone that keeps texts apart leaves less than this, rounding included."""
 
 
 class TextReadings(NamedTuple):
@@ -171,11 +160,7 @@ def readings(model: NextWordModel) -> TextReadings | None:
 
 
 def parts_texts(model: NextWordModel) -> bool:
-    """Whether the backbone reads a text behind others as it reads it alone; tried once for a kind of attention.
-
-    Args:
-        model: A ``NextWordModel``.
-    """
+    """Whether the backbone reads a text behind others as it reads it alone; tried once for a kind of attention."""
     known: dict[str, bool] = model._parts_texts
     kind = attention_of(model)
     if kind not in known:
@@ -191,15 +176,15 @@ def attention_of(model: NextWordModel) -> str:
 
 
 def carries_over(model: NextWordModel) -> bool:
-    """Whether layers that are no attention hand something on from place to place."""
+    """Whether layers that are no attention hand something on from position to position."""
     kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or [])
     return getattr(model.backbone, "_is_stateful", False) or bool(kinds & _NO_ATTENTION)
 
 
 def packed_row(model: NextWordModel, texts: tuple[Tensor, ...]) -> dict[str, Any]:
     """Arguments of a call on texts that stand in one row, and whose positions say where each begins."""
-    inputs: dict[str, Any] = {"input_ids": torch.cat(texts)[None]}
-    inputs["position_ids"] = _restarting(texts) + first_position(model)
+    positions = torch.cat([torch.arange(len(text), device=text.device) for text in texts])[None]
+    inputs: dict[str, Any] = {"input_ids": torch.cat(texts)[None], "position_ids": positions + first_position(model)}
     taken = inspect.signature(model.backbone.forward).parameters.values()
     if any(one.name == "use_cache" or one.kind is one.VAR_KEYWORD for one in taken):
         inputs["use_cache"] = False  # with a cache, transformers looks for no second text
@@ -212,10 +197,6 @@ def first_position(model: NextWordModel) -> int:
     tables = [part for name, part in named if isinstance(part, nn.Embedding) and "position" in name.rpartition(".")[2]]
     kept = [table.padding_idx for table in tables if table.padding_idx is not None]
     return max(kept) + 1 if kept else 0
-
-
-def _restarting(texts: tuple[Tensor, ...]) -> Int[Tensor, "1 T"]:
-    return torch.cat([torch.arange(len(text), device=text.device) for text in texts])[None]
 
 
 def _last(model: NextWordModel, texts: tuple[Tensor, ...], **more: Any) -> Float[Tensor, "T V"]:
@@ -233,17 +214,17 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 @dataclass(frozen=True)
 class TextRows:
-    """Where each place of a packed batch lies once every text has a row of its own; the order of places stays.
+    """Where each position of a packed batch lies once every text has a row of its own; their order stays.
 
     Args:
-        row: Row of the text at each place.
-        place: Place in that text.
+        row: Row of the text at each position.
+        position: Position in that text.
         count: How many texts there are.
-        longest: Places of the longest one.
+        longest: Length of the longest one.
     """
 
     row: Int[Tensor, "B T"]
-    place: Int[Tensor, "B T"]
+    position: Int[Tensor, "B T"]
     count: int
     longest: int
 
@@ -258,16 +239,16 @@ class TextRows:
                 [6, 7, 8]])
         """
         at = torch.arange(begins.shape[1], device=begins.device).expand(begins.shape)
-        place = at - at.masked_fill(~begins, 0).cummax(1).values
-        row = begins.flatten().cumsum(0).view_as(place) - 1
-        return cls(row, place, int(row[-1, -1]) + 1, int(place.max()) + 1)
+        position = at - at.masked_fill(~begins, 0).cummax(1).values
+        row = begins.flatten().cumsum(0).view_as(position) - 1
+        return cls(row, position, int(row[-1, -1]) + 1, int(position.max()) + 1)
 
     @property
     def ends(self) -> Bool[Tensor, "B T"]:
-        """The last place of each text."""
-        return torch.nn.functional.pad(self.place[:, 1:] == 0, (0, 1), value=True)
+        """The last position of each text."""
+        return torch.nn.functional.pad(self.position[:, 1:] == 0, (0, 1), value=True)
 
     def laid_out(self, packed: Shaped[Tensor, "B T ..."]) -> Shaped[Tensor, "R L ..."]:
-        """What stands at each place of the batch, text by text; 0 or False behind a text that is not the longest."""
+        """What stands at each position of the batch, text by text; 0 or False behind a shorter text."""
         empty = packed.new_zeros(self.count, self.longest, *packed.shape[2:])
-        return empty.index_put((self.row, self.place), packed)
+        return empty.index_put((self.row, self.position), packed)

@@ -1,4 +1,4 @@
-"""The contract: what a head keeps between steps, and what may happen to it in between."""
+"""What a head keeps between steps, and what may happen to it in between: the contract, and its two homes."""
 
 from __future__ import annotations
 
@@ -17,69 +17,58 @@ from nextword.heads.context import DOCUMENT, IDS, VALID, HeadCacheView, Memory
 class HeadCache(HeadCacheView):
     """What is kept of each sequence between forward passes.
 
-    For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every place of the text (streams),
-    and of the last few places the states of three layers (a window). ``pg`` on an encoder-decoder model keeps the local
-    embeddings of the source::
+    For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every position of the text (streams),
+    and of the last few positions the states of three layers (a window). ``pg`` on an encoder-decoder model keeps the
+    local embeddings of the source::
 
-        stream   (B, S, ...)  one entry for each place of the text, all of them read again in every step
-        window   (B, W, ...)  entries of the last W places, read only from the places just behind them
+        stream   (B, S, ...)  one entry for each position of the text, all of them read again in every step
+        window   (B, W, ...)  entries of the last W positions, read only from the positions just behind them
         source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
 
     In each pass the model calls ``preceded`` for every window of the head, then ``append`` once; and
     ``of_source`` where there is a source. Between passes whoever owns the KV cache calls the moves: ``reset``,
     ``crop``, ``align``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
 
-    To write another home, implement ``write`` and ``read`` for the streams, ``preceded`` and ``of_source``, and the
-    moves. What is stored for a place depends on the tokens up to that place only, as keys and values do. A move that
-    cannot happen in a home raises ValueError and says what to do instead.
+    What is stored for a position depends on the tokens up to it only, as keys and values do. A move that cannot happen
+    in a home raises ValueError and says what to do instead.
     """
 
     virtual = 0
-    """Places of the KV cache before the text that hold no words (soft prefix); they are not counted in ``length``."""
+    """Positions of the KV cache before the text that hold no words (soft prefix); not counted in ``length``."""
 
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Places of the KV cache so far, forgotten ones too; a tensor where the host must not wait for it."""
+        """Positions of the KV cache so far, forgotten ones too; a tensor where the host must not wait for it."""
 
     # -- in a pass
 
     def append(
         self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
     ) -> tuple[Memory, int | Tensor]:
-        """Adds the places of one forward pass.
-
-        Args:
-            ids: Tokens (B, T), negative where unknown.
-            valid: False at padding (B, T).
-            streams: What the head keeps of each place, (B, T, ...) by name; the same names in every pass.
-            looks_back: How many places before the new ones must be read again: a cache that grows may forget those
-                before them. None: all.
+        """Adds the positions of one forward pass; arguments as of ``remember``.
 
         Returns:
-            The whole memory, the new places at its end or at their fixed address, and the place of the first new token
-            in it.
+            The whole memory, the new positions at its end or at their fixed address, and where the first of them is.
         """
         first = self.remember(ids, valid, streams, looks_back)
         return self.recall(), first
 
     def recall(self) -> Memory:
-        """The texts so far, a row for each, the new places in them."""
+        """As in the contract."""
         streams = self.read()
         kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
         return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))
 
     @abstractmethod
     def read(self) -> dict[str, Tensor]:
-        """All streams by name, (B, S, ...) with a row for each text. Places behind a text are not valid."""
+        """All streams by name, (B, S, ...) with a row for each text. Positions behind a text are not valid."""
 
     @abstractmethod
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
         """What is kept of the source (B, ...): made by ``make`` in the first pass, the same ever after.
 
-        Args:
-            make: Makes it.
-            virtual: How many places this pass puts before the text for it, which hold no words.
+        This pass puts ``virtual`` positions before the text for it, which hold no words.
         """
 
     @property
@@ -91,7 +80,7 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def reserve(self, places: int) -> None:
-        """Makes sure that so many places of text fit."""
+        """Makes sure that so many positions of text fit."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -99,15 +88,12 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def crop(self, change: int) -> None:
-        """Forgets the last ``-change`` places (rejected candidates); 0 or more forgets none. The source stays."""
+        """Forgets the last ``-change`` positions (rejected candidates); 0 or more forgets none. The source stays."""
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """Sequence i forgets its last ``dropped[i]`` places (B,); all end together again, ``length`` places in all.
+        """Sequence i forgets its last ``dropped[i]`` positions (B,); all end together again, ``length`` in all.
 
-        What a shorter sequence lacks at its beginning is padding.
-
-        Raises:
-            ValueError: This home keeps all sequences of one length.
+        What a shorter sequence lacks at its beginning is padding. Not possible where all have one length.
         """
         raise ValueError(
             f"{type(self).__name__}: must crop all sequences alike ({dropped.tolist()} given); use a dynamic cache"
@@ -123,23 +109,23 @@ class HeadCache(HeadCacheView):
 
 
 def unknown(like: Tensor, places: int) -> Tensor:
-    """Places (B, ``places``, ...) of a stream of which nothing is known: token -1, not valid, zeros."""
+    """Positions (B, ``places``, ...) of a stream of which nothing is known: token -1, not valid, zeros."""
     shape = (like.shape[0], places, *like.shape[2:])
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
 
 
 # -- A head cache whose streams grow with the text, for dynamic KV caches and for a single pass.
 
+# positions beyond its width that a window keeps, so that rejected candidates can be taken back; streams that forget
+# their oldest ones likewise
 _CROPPABLE = 64
-"""Places beyond its width that a window keeps, so that rejected candidates can be taken back; streams that forget their
-oldest places likewise."""
 
 
 class DynamicHeadCache(HeadCache):
     """Grows by itself, and every move is possible. What lies before all that a head looks back at, it forgets.
 
     Args:
-        unseen: Places that were in the KV cache before this head cache was attached; nothing is known of them.
+        unseen: Positions that were in the KV cache before this head cache was attached; nothing is known of them.
     """
 
     def __init__(self, unseen: int = 0) -> None:
@@ -147,12 +133,11 @@ class DynamicHeadCache(HeadCache):
         self._windows: dict[str, GrowingTensor] = {}
         self._source: dict[str, Tensor] = {}
         self._unseen = unseen
-        self._begin = 0
-        """Where the first place that is kept stands in the KV cache; less than 0 where it came before the cache."""
+        self._begin = 0  # where the first position that is kept stands in the KV cache; < 0 where it came before it
 
     @property
     def length(self) -> int:
-        """Places of the text so far that the KV cache has counted."""
+        """Positions of the text so far that the KV cache has counted."""
         return self._begin + (self._kept if self._streams else self._unseen)
 
     @property
@@ -160,7 +145,7 @@ class DynamicHeadCache(HeadCache):
         return self._streams[IDS].places.shape[1] if self._streams else 0
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """Adds the new places behind all others; returns where the first of them is read."""
+        """Adds the new positions behind all others; returns where the first of them is read."""
         self._expect_reach(looks_back)
         if not self._streams and not self._unseen:
             self._streams = {name: GrowingTensor(stream) for name, stream in new.items()}
@@ -176,7 +161,6 @@ class DynamicHeadCache(HeadCache):
         return first
 
     def _expect_reach(self, looks_back: int | None) -> None:
-        """Raises ValueError where places that are to be read again were forgotten."""
         if self._begin > 0 and (looks_back is None or self._kept < looks_back):
             raise ValueError(
                 f"the cache was cropped by more than {_CROPPABLE} places, or is to be looked back over further than "
@@ -184,11 +168,11 @@ class DynamicHeadCache(HeadCache):
             )
 
     def read(self) -> dict[str, Tensor]:
-        """All places of every stream that are kept; what was returned before keeps its values."""
+        """All positions of every stream that are kept; what was returned before keeps its values."""
         return {name: stream.places for name, stream in self._streams.items()}
 
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
-        """As in the contract; some places more than those are kept, for a crop."""
+        """As in the contract; some positions more than those are kept, for a crop."""
         if name not in self._windows:
             self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], places, *new.shape[2:]))
         window = self._windows[name]
@@ -223,7 +207,7 @@ class DynamicHeadCache(HeadCache):
         self._unseen, self._begin, self.virtual = 0, 0, 0
 
     def crop(self, change: int) -> None:
-        """Forgets the last ``-change`` places."""
+        """As in the contract."""
         if change >= 0:
             return
         if not self._streams:
@@ -235,7 +219,7 @@ class DynamicHeadCache(HeadCache):
             stream.crop(change)
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """As in the contract. Places that a sequence never had are padding."""
+        """As in the contract."""
         if not self._streams:
             self._unseen = length
             return
@@ -245,7 +229,7 @@ class DynamicHeadCache(HeadCache):
             stream.align(dropped, kept)
         self._streams[VALID] = GrowingTensor(valid)
         most = int(dropped.max())
-        for window in self._windows.values():  # of the last places alone, so each keeps what all sequences have
+        for window in self._windows.values():  # of the last positions alone, so each keeps what all sequences have
             window.align(dropped, window.places.shape[1] - most)
 
     def reorder(self, index: Tensor) -> None:
@@ -267,18 +251,16 @@ class DynamicHeadCache(HeadCache):
 
 # -- A tensor that grows along its second dimension in every step, without being copied in every step.
 
+# room behind a grown stream: at least so many positions, and one for every so many that it holds
 _ROOM, _SHARE = 64, 4
-"""Places of room behind a grown stream: at least so many, and one for every so many places that it holds."""
 
 
 class GrowingTensor:
-    """Places (B, S, ...) with room for more behind them: a new place is written there and no earlier one is copied.
+    """Positions (B, S, ...) with room for more behind them: a new one is written there and no earlier one is copied.
 
     Whoever was given ``places`` before keeps seeing the same values: what was handed out is never written again.
     So a stream that was cut back grows into a new block, and while gradients are recorded nothing is written in place.
-
-    Args:
-        places: What the stream holds at first; it is not copied before it grows.
+    What it holds at first is not copied before it grows.
 
     >>> stream = GrowingTensor(torch.zeros(1, 2))
     >>> stream.append(torch.ones(1, 1))
@@ -301,12 +283,7 @@ class GrowingTensor:
         self._hold(places)
 
     def append(self, new: Tensor, at_most: int | None = None) -> None:
-        """Adds places.
-
-        Args:
-            new: The new places (B, T, ...).
-            at_most: How many of the last places to keep, more than T; None: all.
-        """
+        """Adds positions (B, T, ...), and keeps ``at_most`` of the last ones, more than T; None: all."""
         start = 0 if at_most is None else max(0, self.places.shape[1] + new.shape[1] - at_most)
         if not self._takes(new):
             self._hold(torch.cat([self.places[:, start:], new], 1))
@@ -321,12 +298,11 @@ class GrowingTensor:
         self.places = self._block[:, begin : self._end]
 
     def _takes(self, new: Tensor) -> bool:
-        """Whether it can be written into a block; a graph, recorded or traced, must be given a new tensor."""
+        # into a block: a graph, recorded or traced, must be given a new tensor
         same = self.places.dtype == new.dtype and len(self.places) == len(new)
         return same and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
     def _move(self, kept: Tensor, more: int) -> None:
-        """Into a new block, with the places that are kept at its beginning."""
         held = kept.shape[1]
         size = held + more + max(_ROOM, held // _SHARE)
         self._block = kept.new_empty(len(kept), size, *kept.shape[2:])
@@ -334,12 +310,12 @@ class GrowingTensor:
         self.places, self._end = self._block[:, :held], held
 
     def detach(self) -> None:
-        """Lets go of the graph in which the places were made."""
+        """Lets go of the graph in which the positions were made."""
         if self.places.requires_grad:
             self._hold(self.places.detach())
 
     def crop(self, change: int) -> None:
-        """Forgets the last ``-change`` places, a negative number of them."""
+        """Forgets the last ``-change`` positions, a negative number of them."""
         self._hold(self.places[:, :change])
 
     def select(self, index: Tensor) -> None:
@@ -353,7 +329,7 @@ class GrowingTensor:
         self._block, self._end = block, held
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """The last ``length`` places of each sequence without its ``dropped`` last ones."""
+        """The last ``length`` positions of each sequence without its ``dropped`` last ones."""
         self._hold(aligned_at_end(self.places, dropped, length))
 
     def repeat(self, repeats: int) -> None:
@@ -367,11 +343,8 @@ class GrowingTensor:
 class StaticHeadCache(HeadCache):
     """Writes in place, counts in a tensor, and never asks the device for a number.
 
-    Its number of sequences is fixed by the first pass, and it cannot be cropped: so it says what transformers' static
-    cache says of itself.
-
-    Args:
-        max_length: Most places of text that it can hold.
+    It holds at most ``max_length`` positions of text. Its number of sequences is fixed by the first pass, and it cannot
+    be cropped: so it says what transformers' static cache says of itself.
     """
 
     def __init__(self, max_length: int) -> None:
@@ -384,11 +357,11 @@ class StaticHeadCache(HeadCache):
 
     @property
     def length(self) -> Tensor:
-        """Places of the text so far, as a tensor that is never read on the host."""
+        """Positions of the text so far, as a tensor that is never read on the host."""
         return self._length
 
     def reserve(self, places: int) -> None:
-        """Makes sure that so many places fit. Not for compiled code: the addresses change where it must grow."""
+        """As in the contract. Not for compiled code: the addresses change where it must grow."""
         missing = places - self._max_length
         if missing > 0:
             self._max_length = places
@@ -396,7 +369,7 @@ class StaticHeadCache(HeadCache):
             self._streams = _fixed(grown)
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
-        """Writes the new places behind the last."""
+        """Writes the new positions behind the last."""
         if not self._streams:
             self._length = self._length.to(new[IDS].device)
             _fixed({"length": self._length})

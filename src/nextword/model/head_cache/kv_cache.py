@@ -43,8 +43,8 @@ class Moves:
 
     def __init__(self, kv_cache: Cache, head_cache: HeadCache) -> None:
         self._kv_cache, self._head_cache = ref(kv_cache), head_cache
+        # what the cache's owner put on this very object; it is called in place of the class's method
         self._owners = {name: _owners_method(kv_cache, name) for name in MOVES}
-        """By name, what the cache's owner put on this very object; it is called in place of the class's method."""
 
     def __getstate__(self) -> tuple[Cache, HeadCache, dict[str, Any]]:
         return self._cache, self._head_cache, self._owners
@@ -53,7 +53,7 @@ class Moves:
         self._kv_cache, self._head_cache, self._owners = ref(state[0]), state[1], state[2]
 
     def _move(self, name: str, argument: Any = None) -> None:
-        """The move of keys and values, as the owner of the cache or its class makes it."""
+        # of keys and values, as the owner of the cache or its class makes it
         kv_cache = self._cache
         method = self._owners.get(name) or getattr(type(kv_cache), name).__get__(kv_cache)
         method() if argument is None else method(argument)
@@ -143,7 +143,7 @@ def head_cache_of(kv_cache: Cache | None) -> HeadCache | None:
 
 
 def kv_length(kv_cache: Cache) -> int | Tensor | None:
-    """Places in a cache; None where it keeps no count (linear attention, and caches that are a model's own)."""
+    """Positions in a cache; None where it keeps no count (linear attention, and caches that are a model's own)."""
     inner: Any = decoder_cache(kv_cache)
     if not isinstance(inner, Cache):
         return None
@@ -159,40 +159,32 @@ def kv_length(kv_cache: Cache) -> int | Tensor | None:
 
 
 def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCache:
-    """Makes a cache carry a head cache from now on.
+    """Makes any cache of transformers carry a head cache from now on, to which what it already holds is unknown.
 
-    Args:
-        kv_cache: Any cache of transformers; what it already holds counts as unknown to the head cache.
-        max_length: For a static cache whose layers are all windows and do not tell the full length.
+    ``max_length`` is for a static cache whose layers are all windows and do not tell the full length.
     """
-    head_cache = _home(kv_cache, max_length or 0)
-    put_head_cache_on(decoder_cache(kv_cache), head_cache)
+    inner = decoder_cache(kv_cache)
+    head_cache: HeadCache
+    if isinstance(inner, Cache) and len(inner.layers) and inner.is_compileable and inner.get_max_length() > 0:
+        head_cache = StaticHeadCache(max(max_length or 0, inner.get_max_length()))
+    else:
+        seen = kv_length(kv_cache)
+        head_cache = DynamicHeadCache(unseen=seen if isinstance(seen, int) else 0)
+    put_head_cache_on(inner, head_cache)
     return head_cache
 
 
-def _home(kv_cache: Cache, max_length: int) -> HeadCache:
-    inner = decoder_cache(kv_cache)
-    if isinstance(inner, Cache) and len(inner.layers) and inner.is_compileable and inner.get_max_length() > 0:
-        return StaticHeadCache(max(max_length, inner.get_max_length()))
-    seen = kv_length(kv_cache)
-    return DynamicHeadCache(unseen=seen if isinstance(seen, int) else 0)
-
-
 def can_align(kv_cache: Any) -> bool:
-    """Whether each sequence of a cache can be cut at its end by its own number of places: all its layers just grow."""
+    """Whether each sequence of a cache can be cut at its end by its own number of tokens: all its layers just grow."""
     inner = decoder_cache(kv_cache)
     return isinstance(inner, DynamicCache) and all(type(layer) is DynamicLayer for layer in inner.layers)
 
 
 def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
-    """Sequence i of a cache forgets its last ``dropped[i]`` places; all end together again, ``length`` places in all.
+    """Sequence i of a cache that ``can_align`` forgets its last ``dropped[i]`` positions (B,).
 
-    Keys hold their positions, so they may move. Places that a sequence never had must be masked from now on.
-
-    Args:
-        kv_cache: One that ``can_align``.
-        dropped: How many places each sequence forgets (B,).
-        length: Places of the cache afterwards.
+    All end together again, ``length`` in all. Keys carry their positions, so they may move. What a sequence never
+    had must be masked from now on.
     """
     inner: Any = decoder_cache(kv_cache)
     for layer in inner.layers:
@@ -210,14 +202,14 @@ def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
 class LongMemory(DynamicHeadCache):
     """Goes from pass to pass, each with a KV cache of its own or with none: only what the head keeps is remembered.
 
-    The rows of a pass are windows of one text, in order, and its new places go on where the last pass ended::
+    The rows of a pass are windows of one text, in order, and its new positions go on where the last pass ended::
 
         memory = LongMemory()
         for rows, new in windows:  # (B, T) tokens, and True where a window does not repeat the one before
             distribution = model.distribution(rows, memory=memory, new_places=new)
 
-    A head that looks back so far (``cache:long=12288``) sees the last 12,288 places, wherever the windows begin, and
-    what lies further back is forgotten. Gradients go back to the places of the same pass only.
+    A head that looks back so far (``cache:long=12288``) sees the last 12,288 positions, wherever the windows begin, and
+    what lies further back is forgotten. Gradients go back to the positions of the same pass only.
 
     Args:
         start: The token that begins a document, of which the text may have several: what came before it is not seen
@@ -230,11 +222,11 @@ class LongMemory(DynamicHeadCache):
 
     @property
     def begin(self) -> int:
-        """How many places of the text came before the first one that is kept."""
+        """How many positions of the text came before the first one that is kept."""
         return self._begin
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """Adds the new places; of those before no gradient is made any more. Several rows may go on after one text."""
+        """As in the contract; no gradient reaches earlier passes any more. Several rows may go on after one text."""
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].places) == 1:
             self.repeat(rows)
@@ -257,5 +249,5 @@ class LongMemory(DynamicHeadCache):
         self._streams = {name: GrowingTensor(places) for name, places in kept.items()}
 
     def before_cache(self) -> None:
-        """A KV cache begins now: what is remembered came before its first place."""
+        """A KV cache begins now: what is remembered came before its first position."""
         self._begin = -self._kept

@@ -2,8 +2,8 @@
 
 An engine packs the new tokens of many requests in one row, keeps keys and values in blocks, shares the blocks of equal
 beginnings, puts requests aside and goes on with them later. A memory kept for each request would break with each of
-these. Here it is kept for each slot of the cache. What a head keeps of a place depends on the tokens up to that place
-only, as keys and values do, so sharing, chunked prompts and pre-emption need nothing of their own.
+these. Here it is kept for each slot of the cache. What a head keeps of a position depends on the tokens up to it only,
+as keys and values do, so sharing, chunked prompts and pre-emption need nothing of their own.
 
 How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_inputs``::
 
@@ -23,7 +23,7 @@ it moves out of the cache and back the memory knows nothing: they must be comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,12 +39,12 @@ from nextword.heads.context import IDS, VALID, HeadCacheView, Memory
 
 @dataclass(frozen=True)
 class SlotMapping:
-    """Where the tokens of one pass stand: N new places of R requests, side by side in one row, request by request.
+    """Where the tokens of one pass stand: N new ones of R requests, side by side in one row, request by request.
 
     Args:
-        starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
-        lengths: Places of each request so far, the new ones included; at least one.
-        held: Slot of each of these places. Behind the last one stands the slot of the first, which can be read.
+        starts: Where the new tokens of each request begin in the row, and at last N: R + 1 numbers.
+        lengths: Tokens of each request so far, the new ones included; at least one.
+        held: Slot of each of these tokens. Behind the last one stands the slot of the first, which can be read.
         count: N, known without asking the device.
     """
 
@@ -66,17 +66,16 @@ class SlotMapping:
         """From the blocks of each request.
 
         Args:
-            starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
-            lengths: Places of each request so far, the new ones included.
+            starts: As of the class.
+            lengths: Likewise.
             table: Blocks of each request in order; what stands behind its last block is not looked at.
             block_size: Slots of a block; block b has the slots from ``b * block_size`` on.
             count: N.
             longest: The greatest of ``lengths``, where it is known without asking the device.
         """
-        lengths, place = lengths.long(), _places(lengths, longest)
-        within = torch.where(place < lengths[:, None], place, 0)
+        within = _positions(lengths, longest)
         blocks = table.long().gather(1, within // block_size)
-        return cls(starts.long(), lengths, blocks * block_size + within % block_size, count)
+        return cls(starts.long(), lengths.long(), blocks * block_size + within % block_size, count)
 
     @classmethod
     def of_list(
@@ -87,149 +86,102 @@ class SlotMapping:
         count: int,
         longest: int | None = None,
     ) -> SlotMapping:
-        """From the slots of all requests in one list.
-
-        Args:
-            starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
-            lengths: Places of each request so far, the new ones included.
-            listed: Slots of the first request's places, then those of the second, and so on.
-            count: N.
-            longest: The greatest of ``lengths``, where it is known without asking the device.
-        """
-        lengths, place = lengths.long(), _places(lengths, longest)
+        """From one list of slots, those of the first request, then of the second, and so on; else as ``of_blocks``."""
+        lengths = lengths.long()
         first = lengths.cumsum(0) - lengths
-        within = torch.where(place < lengths[:, None], place, 0)
-        return cls(starts.long(), lengths, listed.long()[first[:, None] + within], count)
+        return cls(starts.long(), lengths, listed.long()[first[:, None] + _positions(lengths, longest)], count)
 
     @cached_property
     def request(self) -> Int[Tensor, "N"]:
-        """Which request each new place belongs to."""
+        """Which request each new token belongs to."""
         return torch.searchsorted(self.starts[1:], torch.arange(self.count, device=self.starts.device), right=True)
 
     @cached_property
     def position(self) -> Int[Tensor, "N"]:
-        """Place of each new token in the text of its request."""
+        """Position of each new token in the text of its request."""
         before_end = self.starts[1:][self.request] - torch.arange(self.count, device=self.starts.device)
         return self.lengths[self.request] - before_end
 
     @cached_property
     def written(self) -> Int[Tensor, "N"]:
-        """Slot of each new place."""
+        """Slot of each new token."""
         return self.held[self.request, self.position]
 
     def before(self, places: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of each new place and of ``places`` places before it; and which of these are before the start."""
+        """Slots of each new token and of ``places`` positions before it; and which of these are before the start."""
         position = self.position[:, None] + torch.arange(-places, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 
 
-def _places(lengths: Tensor, longest: int | None) -> Tensor:
-    """``[0, 1, ...]`` up to the longest text."""
-    return torch.arange(int(lengths.max()) if longest is None else longest, device=lengths.device)
+def _positions(lengths: Int[Tensor, "R"], longest: int | None) -> Int[Tensor, "R S"]:
+    """``[0, 1, ...]`` of each text, 0 behind its end."""
+    position = torch.arange(int(lengths.max()) if longest is None else longest, device=lengths.device)
+    return torch.where(position < lengths[:, None], position, 0)
 
 
-class SlotStreams:
-    """Tensors (slots, ...) by name, each made when it is first written.
+class SlotMemory:
+    """What a head keeps of every slot of an engine's KV cache: tensors (slots, ...), each made when first written.
 
-    Args:
-        slots: How many slots there are.
+    Slots are numbered from 0.
     """
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._streams: dict[str, Tensor] = {}
-
-    def write(self, slots: Int[Tensor, "N"], new: Mapping[str, Tensor]) -> None:
-        """Writes (N, ...) of each stream."""
-        for name, stream in new.items():
-            if name not in self._streams:
-                self._streams[name] = stream.new_zeros(self._slots, *stream.shape[1:])
-            self._streams[name].index_copy_(0, slots, stream.to(self._streams[name].dtype))
-
-    def read(
-        self, slots: Int[Tensor, "B S"], without: Sequence[str] = (), counts: tuple[int, ...] | None = None
-    ) -> StreamsInPlace:
-        """What lies at some slots, (B, S, ...) of each stream but some; it stays there until it is asked for.
-
-        Args:
-            slots: The slots.
-            without: Streams to leave out.
-            counts: How many of its first slots each row needs, where that is known without asking the device.
-        """
-        tables = {name: stream for name, stream in self._streams.items() if name not in without}
-        return StreamsInPlace(tables, slots, counts)
-
-    def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
-        """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
-        for stream in self._streams.values():
-            stream.index_copy_(0, target, stream[source])
-
-    @property
-    def bytes_per_slot(self) -> int:
-        """Memory of one slot, as far as streams have been written."""
-        return sum(stream[0].numel() * stream.element_size() for stream in self._streams.values())
-
-
-class SlotMemory:
-    """What a head keeps of every slot of an engine's KV cache.
-
-    Args:
-        slots: How many slots the cache has; slots are numbered from 0.
-    """
-
-    def __init__(self, slots: int) -> None:
-        self.streams, self.windows = SlotStreams(slots), SlotStreams(slots)
+        self.streams: dict[str, Tensor] = {}
+        self.windows: dict[str, Tensor] = {}
 
     def in_pass(self, slots: SlotMapping) -> PagedHeadCache:
         """The memory as one pass writes and reads it."""
         return PagedHeadCache(self, slots)
 
+    def write(self, slots: Int[Tensor, "N"], new: Mapping[str, Tensor], *, windows: bool = False) -> None:
+        """Writes (N, ...) of each of these streams, or windows, to N slots."""
+        kept = self.windows if windows else self.streams
+        for name, stream in new.items():
+            if name not in kept:
+                kept[name] = stream.new_zeros(self._slots, *stream.shape[1:])
+            kept[name].index_copy_(0, slots, stream.to(kept[name].dtype))
+
     def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
         """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
-        self.streams.copy(source, target)
-        self.windows.copy(source, target)
+        for kept in (*self.streams.values(), *self.windows.values()):
+            kept.index_copy_(0, target, kept[source])
 
     @property
     def bytes_per_slot(self) -> int:
         """Memory of one slot, as far as anything has been written."""
-        return self.streams.bytes_per_slot + self.windows.bytes_per_slot
+        return sum(kept[0].numel() * kept.element_size() for kept in (*self.streams.values(), *self.windows.values()))
 
 
 class PagedHeadCache(HeadCacheView):
-    """The memory of one pass at the slots that the engine names: a row for each new place, (N, 1, ...).
-
-    Args:
-        memory: What is kept of all slots.
-        slots: Where the new places and the requests of this pass stand.
-    """
+    """The memory of one pass at the slots that the engine names: a row for each new token, (N, 1, ...)."""
 
     def __init__(self, memory: SlotMemory, slots: SlotMapping) -> None:
         self._memory, self.slots = memory, slots
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
-        """Writes the new places (N, 1, ...) to their slots; returns the place (N,) of each in its request's text."""
-        self._memory.streams.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
+        """Writes (N, 1, ...) to the slots of the new tokens; returns the position (N,) of each in its request."""
+        self._memory.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
         return self.slots.position
 
     def recall(self) -> Memory:
         """The texts of all requests, a row for each."""
-        return self._memory_of(self.slots.lengths, self.slots.held)
+        return self.recall_of(slice(None))
 
-    def recall_of(self, requests: Int[Tensor, "M"]) -> Memory:
+    def recall_of(self, requests: Int[Tensor, "M"] | slice) -> Memory:
         """The texts of some requests, a row for each, in the order given; one may come several times."""
-        return self._memory_of(self.slots.lengths[requests], self.slots.held[requests])
-
-    def _memory_of(self, lengths: Tensor, held: Tensor) -> Memory:
-        read = self._memory.streams.read
+        lengths, held, streams = self.slots.lengths[requests], self.slots.held[requests], self._memory.streams
         inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
-        words, counts = read(held), tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
-        return Memory(words[IDS], words[VALID] & inside, read(held, (IDS, VALID), counts))
+        # how many slots each row needs, where that is known without asking the device
+        counts = tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
+        others = {name: stream for name, stream in streams.items() if name not in (IDS, VALID)}
+        return Memory(streams[IDS][held], streams[VALID][held] & inside, StreamsInPlace(others, held, counts))
 
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
-        """As in the contract, (N, places + 1, ...). Every place of a window is kept, so nothing is missing."""
-        self._memory.windows.write(self.slots.written, {name: new[:, 0]})
+        """As in the contract, (N, places + 1, ...). All positions of a window are kept, so nothing is missing."""
+        self._memory.write(self.slots.written, {name: new[:, 0]}, windows=True)
         slots, before_start = self.slots.before(places)
-        window = self._memory.windows.read(slots)[name]
+        window = self._memory.windows[name][slots]
         return window.masked_fill(before_start.reshape(*before_start.shape, *[1] * (window.ndim - 2)), 0)
 
 
@@ -240,8 +192,8 @@ class PagedHeadCache(HeadCacheView):
 # blocks that it copies (a request that goes on in two ways) are copied there too. Its class and all other caches stay
 # as they are.
 
+# the layers whose keys and values are kept for the whole text, and not for a window of it
 _LAYERS = "full_attention"
-"""The layers whose keys and values are kept for the whole text, and not for a window of it."""
 
 
 class BlockCopies:
@@ -266,14 +218,8 @@ class BlockCopies:
 
 
 def _slots_of(blocks: list[int], size: int, device: Any) -> Tensor:
-    """All slots of some blocks."""
     first = torch.tensor(blocks, device=device) * size
     return (first[:, None] + torch.arange(size, device=device)).flatten()
-
-
-def keeps_whole_texts(cache: Any) -> bool:
-    """Whether a paged cache has slots for every place of a text; one of sliding windows alone has not."""
-    return _LAYERS in cache.cache_allocators
 
 
 def memory_on(cache: Any) -> SlotMemory:
@@ -294,12 +240,7 @@ def is_paged(arguments: Mapping[str, Any]) -> bool:
 
 
 def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedHeadCache:
-    """The memory of one pass.
-
-    Args:
-        arguments: Those that continuous batching gives to forward.
-        count: New tokens of the pass, those of all requests together.
-    """
+    """The memory of one pass over ``count`` new tokens, from what continuous batching gives to forward."""
     cache = arguments["cache"]
     layers = cache.cache_allocators[_LAYERS]
     starts, lengths = arguments["cu_seq_lens_q"], _of_whole_texts(arguments["cu_seq_lens_k"]).diff()

@@ -18,8 +18,8 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 
 from nextword.heads import head_spec
 from nextword.inference.generation.row_sampling import RowwiseLoop, uniform_numbers
-from nextword.model.drafting.drafted_loop import DraftedLoop
-from nextword.model.drafting.drafting import Drafting
+from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from nextword.model.training_modes import inference_mode_of
 from nextword.serving.http.requests import Sampling
 
@@ -56,7 +56,7 @@ class SingleTexts:
 
     def __init__(self, twin: Any) -> None:
         self._model = twin
-        self._draftings: dict[str, Drafting] = {}
+        self._draftings: dict[str, SpeculativeDecoding] = {}
         self._begun: set[_Request] = set()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="singles")
 
@@ -79,7 +79,7 @@ class SingleTexts:
         Raises:
             ValueError: A head that cannot draft in this way, or draws by itself.
         """
-        drafting = None if draft is None else self._draftings.setdefault(draft, Drafting(draft))
+        drafting = None if draft is None else self._draftings.setdefault(draft, SpeculativeDecoding(draft))
         if drafting is not None:
             drafting.drafter.expect_fit(self._model)
         if key is not None and self._model.head_draw(how) is not None:
@@ -89,7 +89,7 @@ class SingleTexts:
             )
         uniform = None if key is None else uniform_numbers([key], how.max_new_tokens)
         request = _Request(asyncio.get_running_loop(), tell)
-        loop = RowwiseLoop(uniform, request) if drafting is None else DraftedLoop(drafting, uniform, request)
+        loop = RowwiseLoop(uniform, request) if drafting is None else SpeculativeLoop(drafting, uniform, request)
         self._begun.add(request)
         self._worker.submit(self._write, list(ids), how, loop, request)
         return partial(self._give_up, request)
@@ -104,7 +104,7 @@ class SingleTexts:
             self._give_up(request)
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _write(self, ids: list[int], how: Sampling, loop: RowwiseLoop | DraftedLoop, request: _Request) -> None:
+    def _write(self, ids: list[int], how: Sampling, loop: RowwiseLoop | SpeculativeLoop, request: _Request) -> None:
         if request.given_up:
             return
         try:
@@ -114,8 +114,10 @@ class SingleTexts:
                     prompt, attention_mask=torch.ones_like(prompt), custom_generate=loop, **asdict(how),
                     stopping_criteria=StoppingCriteriaList([_GivenUp(request)]), stop_strings=None, max_length=None,
                 )  # fmt: skip
-            judged = loop.drafting.judged if isinstance(loop, DraftedLoop) else []
-            request.finish(accepted=sum(one.accepted for one in judged), drafted=sum(len(one.words) for one in judged))
+            verified = loop.decoding.verified if isinstance(loop, SpeculativeLoop) else []
+            request.finish(
+                accepted=sum(one.accepted for one in verified), drafted=sum(len(one.tokens) for one in verified)
+            )
         except Exception as problem:  # whoever asked is told
             request.fail(problem)
 

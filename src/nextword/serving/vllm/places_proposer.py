@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nextword.model.drafting.drafter import Decided, KnownText, PlacesDrafter
+from nextword.model.speculative_decoding.drafter import Decided, KnownText, PlacesDrafter
 
 
 class PlacesProposer:
@@ -54,5 +54,5 @@ class PlacesProposer:
         of = Decided(decided.distribution, positions, [0] * len(asked))
         for row, draft in zip(asked, self._drafter.drafts(texts, of, self._longest), strict=True):
             left = self._room - 1 - int(num_tokens_no_spec[row])
-            drafts[row] = [] if draft is None else list(draft.words[:left])
+            drafts[row] = [] if draft is None else list(draft.tokens[:left])
         return drafts

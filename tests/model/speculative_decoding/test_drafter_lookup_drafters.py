@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from nextword.functional.entries import TextRead
-from nextword.model.drafting.drafter import Decided, Draft, KnownText, PlacesDrafter
+from nextword.model.speculative_decoding.drafter import Decided, Draft, KnownText, PlacesDrafter
 
 
 class Pointing:
-    """A distribution whose word came from these places of a text, one row for each position."""
+    """A distribution whose token came from these places of a text, one row for each position."""
 
     def __init__(self, shares: list[list[float]], of: TextRead = "text") -> None:
         self.shares, self.of = torch.tensor(shares), of
@@ -38,9 +38,9 @@ def test_place_where_most_words_agree_wins_over_the_larger_share() -> None:
 
 
 def test_larger_share_wins_among_equals_then_the_earlier_place() -> None:
-    words = [9, 1, 9, 2, 9, 3, 4, 9]
-    assert draft(KnownText(words), [0.1, 0, 0.2, 0, 0.1, 0, 0, 0]) == Draft([2, 9, 3], ("pointer", 2), 1, ("text", 3))
-    assert draft(KnownText(words), [0.1, 0, 0.1, 0, 0.1, 0, 0, 0]) == Draft([1, 9, 2], ("pointer", 2), 1, ("text", 1))
+    tokens = [9, 1, 9, 2, 9, 3, 4, 9]
+    assert draft(KnownText(tokens), [0.1, 0, 0.2, 0, 0.1, 0, 0, 0]) == Draft([2, 9, 3], ("pointer", 2), 1, ("text", 3))
+    assert draft(KnownText(tokens), [0.1, 0, 0.1, 0, 0.1, 0, 0, 0]) == Draft([1, 9, 2], ("pointer", 2), 1, ("text", 1))
 
 
 def test_padding_before_the_text_is_not_counted() -> None:

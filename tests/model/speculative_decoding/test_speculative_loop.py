@@ -15,9 +15,9 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 import nextword as nw
 from nextword.distribution import FactorizedDistribution
-from nextword.model.drafting.draft_length import FixedLength
-from nextword.model.drafting.drafted_loop import DraftedLoop
-from nextword.model.drafting.drafter import Decided, Draft, Drafter, KnownText
+from nextword.model.speculative_decoding.draft_length import FixedLength
+from nextword.model.speculative_decoding.drafter import Decided, Draft, Drafter, KnownText
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from tests.helpers.conditioned_generating_models import auxiliary, model_of
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, HYBRIDS, headed, left_padded, pairs, prompt
 from tests.helpers.recomputation import assert_as_recomputed, generated
@@ -37,7 +37,7 @@ def repeating(rows: int) -> Tensor:
 
 @cache
 def copying(family: str, head: str) -> nw.NextWordModel:
-    """A model that writes words of its source; ``pg+mi``, which points at nothing else, must be made to copy."""
+    """A model that writes tokens of its source; ``pg+mi``, which points at nothing else, must be made to copy."""
     model = headed(family, head)
     if head != "pg+mi":
         return model
@@ -51,24 +51,24 @@ def copying(family: str, head: str) -> nw.NextWordModel:
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 @pytest.mark.parametrize("rows", [1, 3])
 def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
-    """Every head that copies by its places, every head by a lookup; a batch accepts unequally many words."""
+    """Every head that copies by its places, every head by a lookup; a batch accepts unequally many tokens."""
     model, ids = copying(family, head), repeating(rows)
     plain = model.generate(ids, max_new_tokens=LONG).tolist()
     for by in ["prompt", *(["places"] if head in COPIES else [])]:
-        drafting = nw.Drafting(by, FixedLength(4))
-        assert model.generate(ids, max_new_tokens=LONG, draft=drafting).tolist() == plain
-        assert drafting.words == rows * LONG
-        assert drafting.judged, "nothing was drafted, so nothing was tested"
+        decoding = nw.SpeculativeDecoding(by, FixedLength(4))
+        assert model.generate(ids, max_new_tokens=LONG, draft=decoding).tolist() == plain
+        assert decoding.tokens == rows * LONG
+        assert decoding.verified, "nothing was drafted, so nothing was tested"
 
 
 @pytest.mark.parametrize(("family", "head"), [("gpt2", "cache"), ("t5", "softmax+cepr:3+mi"), ("gpt2", "ps+mi")])
 def test_batch_accepts_unequally(family: str, head: str) -> None:
     model, ids = headed(family, head), repeating(3)
-    drafting = nw.Drafting("places", FixedLength(4))
-    model.generate(ids, max_new_tokens=LONG, draft=drafting)
-    accepted = [sum(one.accepted for one in drafting.judged if one.row == row) for row in range(3)]
+    decoding = nw.SpeculativeDecoding("places", FixedLength(4))
+    model.generate(ids, max_new_tokens=LONG, draft=decoding)
+    accepted = [sum(one.accepted for one in decoding.verified if one.row == row) for row in range(3)]
     assert len(set(accepted)) > 1
-    assert drafting.words_a_pass > 1.2
+    assert decoding.tokens_per_pass > 1.2
 
 
 @pytest.mark.few(1)
@@ -80,7 +80,9 @@ def test_padded_prompts(head: str) -> None:
     for eos in (None, int(plain[1, -7])):  # without an end, and with rows that end apart
         settings = {"attention_mask": mask, "max_new_tokens": LONG, "eos_token_id": eos}
         expected = model.generate(ids, **settings).tolist()
-        assert model.generate(ids, draft=nw.Drafting("places", FixedLength(3)), **settings).tolist() == expected
+        assert (
+            model.generate(ids, draft=nw.SpeculativeDecoding("places", FixedLength(3)), **settings).tolist() == expected
+        )
 
 
 @pytest.mark.parametrize("family", sorted(set(HYBRIDS) - {"lfm2"}))  # its short convolutions are cropped
@@ -99,9 +101,9 @@ def test_conditioned(family: str, conditioner: str, head: str, rows: int) -> Non
     model = model_of(family, conditioner, head)
     given, ids = auxiliary(model, rows), repeating(rows)
     plain = model.generate(ids, max_new_tokens=LONG, **given).tolist()
-    drafting = nw.Drafting("places", FixedLength(4))
-    assert model.generate(ids, max_new_tokens=LONG, draft=drafting, **given).tolist() == plain
-    assert drafting.judged
+    decoding = nw.SpeculativeDecoding("places", FixedLength(4))
+    assert model.generate(ids, max_new_tokens=LONG, draft=decoding, **given).tolist() == plain
+    assert decoding.verified
 
 
 RULES: dict[str, dict[str, Any]] = {
@@ -120,7 +122,7 @@ def test_rules_of_generation_see_every_word(rules: dict[str, Any], head: str) ->
     numbers = torch.rand(2, LONG, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def written(longest: int) -> list[list[int]]:
-        loop = DraftedLoop(nw.Drafting("places", FixedLength(longest)), numbers)
+        loop = SpeculativeLoop(nw.SpeculativeDecoding("places", FixedLength(longest)), numbers)
         out: list[list[int]] = model.generate(ids, max_new_tokens=LONG, custom_generate=loop, **rules).tolist()
         return out
 
@@ -134,8 +136,8 @@ def test_seed_gives_the_same_text_whatever_is_drafted() -> None:
     texts = []
     for longest in (1, 3, 6):
         torch.manual_seed(5)
-        drafting = nw.Drafting("places", FixedLength(longest))
-        texts.append(model.generate(ids, max_new_tokens=LONG, do_sample=True, draft=drafting).tolist())
+        decoding = nw.SpeculativeDecoding("places", FixedLength(longest))
+        texts.append(model.generate(ids, max_new_tokens=LONG, do_sample=True, draft=decoding).tolist())
     assert texts[0] == texts[1] == texts[2]
 
 
@@ -154,10 +156,10 @@ DRAWN = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("head", "rules"), DRAWN)
 def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, Any]) -> None:
-    """Chi-squared of the second and third new word, 1000 texts with drafts against 1000 without.
+    """Chi-squared of the second and third new token, 1000 texts with drafts against 1000 without.
 
-    False alarm 1e-4 for each case. Both words stand behind drafts that were accepted and that were refused; pairs
-    of words that came less than 20 times are counted together.
+    False alarm 1e-4 for each case. Both tokens stand behind drafts that were accepted and that were refused; pairs
+    of tokens that came less than 20 times are counted together.
     """
     model, ids = headed("gpt2", head), prompt(1).repeat(1, 2)
     torch.manual_seed(11)
@@ -181,20 +183,20 @@ def test_drawn_texts_of_conditioned_models_follow_the_same_distribution(conditio
 def assert_same_distribution(
     model: Any, ids: Tensor, by: Any, rules: dict[str, Any], given: dict[str, Tensor] | None = None
 ) -> None:
-    """What is drawn with drafts, of which some words are accepted and some not, is what is drawn without."""
-    draws, drafting = 1000, nw.Drafting(by, FixedLength(4))
+    """What is drawn with drafts, of which some tokens are accepted and some not, is what is drawn without."""
+    draws, decoding = 1000, nw.SpeculativeDecoding(by, FixedLength(4))
     repeated = {name: one.expand(draws, *one.shape[1:]) for name, one in (given or {}).items()}
     settings = {"max_new_tokens": 3, "do_sample": True, **rules, **repeated}
-    drafted = model.generate(ids.expand(draws, -1), draft=drafting, **settings)[:, -2:]
+    drafted = model.generate(ids.expand(draws, -1), draft=decoding, **settings)[:, -2:]
     plain = model.generate(ids.expand(draws, -1), **settings)[:, -2:]
-    assert 0 < sum(one.accepted for one in drafting.judged) < sum(len(one.words) for one in drafting.judged)
+    assert 0 < sum(one.accepted for one in decoding.verified) < sum(len(one.tokens) for one in decoding.verified)
     statistic, cells = two_samples(drafted, plain)
     assert statistic < chi2.isf(1e-4, cells - 1)
     assert cells > 5
 
 
 def two_samples(one: Tensor, other: Tensor) -> tuple[float, int]:
-    """Chi-squared of pairs of words in two samples, and how many kinds of pairs it counts."""
+    """Chi-squared of pairs of tokens in two samples, and how many kinds of pairs it counts."""
     counts = torch.stack(
         [torch.bincount(pair[:, 0] * 40 + pair[:, 1], minlength=1600).double() for pair in (one, other)]
     )
@@ -216,12 +218,12 @@ def test_classes_are_drawn_without_the_scores_of_others(
 
     def written(longest: int, *processors: LogitsProcessor) -> list[list[int]]:
         torch.manual_seed(7)
-        drafting = nw.Drafting("prompt", FixedLength(longest))
+        decoding = nw.SpeculativeDecoding("prompt", FixedLength(longest))
         out: list[list[int]] = model.generate(
-            ids, max_new_tokens=LONG, custom_generate=DraftedLoop(drafting, numbers),
+            ids, max_new_tokens=LONG, custom_generate=SpeculativeLoop(decoding, numbers),
             logits_processor=LogitsProcessorList(processors), **settings,
         ).tolist()  # fmt: skip
-        assert drafting.judged
+        assert decoding.verified
         return out
 
     scored = written(3, Nothing())
@@ -247,17 +249,20 @@ def test_scores_are_made_for_a_few_places_at_a_time(monkeypatch: pytest.MonkeyPa
         type(model.next_word_head), "logits", lambda head, asked: rows.append(len(asked)) or logits(head, asked)
     )
     with nw.score_memory(1e-3):
-        drafted = model.generate(ids, max_new_tokens=LONG, draft=nw.Drafting("prompt", FixedLength(4)))
+        drafted = model.generate(ids, max_new_tokens=LONG, draft=nw.SpeculativeDecoding("prompt", FixedLength(4)))
     assert torch.equal(drafted, plain)
     assert max(rows) < 3
 
 
 def test_refused_word_is_told_by_the_place_where_it_stands() -> None:
-    """Whoever guesses next learns where the last draft had the word in whose place the last word came."""
+    """Whoever guesses next learns where the last draft had the token in whose place the last token came."""
     model, ids = headed("gpt2", "pg"), repeating(1)
     plain = model.generate(ids, max_new_tokens=LONG)[0].tolist()
     drafter = WrongAt(plain, ids.shape[1] + 6)
-    assert model.generate(ids, max_new_tokens=LONG, draft=nw.Drafting(drafter, FixedLength(4)))[0].tolist() == plain
+    assert (
+        model.generate(ids, max_new_tokens=LONG, draft=nw.SpeculativeDecoding(drafter, FixedLength(4)))[0].tolist()
+        == plain
+    )
     told = {count: of for count, of in drafter.told.items() if of is not None}
     assert told[ids.shape[1] + 7] == ("text", ids.shape[1] + 6)
     assert told[ids.shape[1] + 6] == ("text", ids.shape[1] + 5)
@@ -273,33 +278,33 @@ class AlwaysRight(Drafter):
         pass
 
     def drafts(self, texts: Any, decided: Decided, longest: int) -> list[Draft | None]:
-        known = [self.text[len(text.words) : len(text.words) + longest] for text in texts]
-        return [Draft(words, "known") if words else None for words in known]
+        known = [self.text[len(text.tokens) : len(text.tokens) + longest] for text in texts]
+        return [Draft(tokens, "known") if tokens else None for tokens in known]
 
 
 class WrongAt(AlwaysRight):
-    """Knows the text but for one word; says that each draft stands where it will stand itself."""
+    """Knows the text but for one token; says that each draft stands where it will stand itself."""
 
     def __init__(self, text: list[int], place: int) -> None:
         super().__init__([*text[:place], (text[place] + 1) % 40, *text[place + 1 :]])
         self.told: dict[int, Any] = {}
 
     def drafts(self, texts: Any, decided: Decided, longest: int) -> list[Draft | None]:
-        self.told |= {len(text.words): text.instead for text in texts}
+        self.told |= {len(text.tokens): text.instead for text in texts}
         found = zip(super().drafts(texts, decided, longest), texts, strict=True)
-        return [draft and replace(draft, found=("text", len(text.words))) for draft, text in found]
+        return [draft and replace(draft, found=("text", len(text.tokens))) for draft, text in found]
 
 
 def test_right_drafts_take_few_passes() -> None:
     model, ids = headed("gpt2", "pg"), repeating(1)
     plain = model.generate(ids, max_new_tokens=LONG)
-    drafting = nw.Drafting(AlwaysRight(plain[0].tolist()), FixedLength(4))
-    assert torch.equal(model.generate(ids, max_new_tokens=LONG, draft=drafting), plain)
-    assert drafting.passes == 1 + -(-(LONG - 1) // 5)
+    decoding = nw.SpeculativeDecoding(AlwaysRight(plain[0].tolist()), FixedLength(4))
+    assert torch.equal(model.generate(ids, max_new_tokens=LONG, draft=decoding), plain)
+    assert decoding.passes == 1 + -(-(LONG - 1) // 5)
 
 
 class AlwaysWrong(Drafter):
-    """A word that the model does not write, and one that does not exist."""
+    """A token that the model does not write, and one that does not exist."""
 
     def expect_fit(self, model: Any) -> None:
         pass
@@ -310,20 +315,20 @@ class AlwaysWrong(Drafter):
 
 def test_wrong_drafts_change_nothing() -> None:
     model, ids = headed("gpt2", "softmax+cpr:3,8+mi"), repeating(2)
-    drafting = nw.Drafting(AlwaysWrong(), FixedLength(4))
+    decoding = nw.SpeculativeDecoding(AlwaysWrong(), FixedLength(4))
     plain = model.generate(ids, max_new_tokens=LONG, suppress_tokens=[0])
-    out = model.generate(ids, max_new_tokens=LONG, suppress_tokens=[0], draft=drafting)
+    out = model.generate(ids, max_new_tokens=LONG, suppress_tokens=[0], draft=decoding)
     assert torch.equal(out, plain)
-    assert drafting.words_a_pass == 1
-    assert {one.words for one in drafting.judged} <= {(0, 0), (0,)}
+    assert decoding.tokens_per_pass == 1
+    assert {one.tokens for one in decoding.verified} <= {(0, 0), (0,)}
 
 
 @pytest.mark.parametrize("head", ["cache", "softmax+mi:2x3"])
 def test_call_goes_on_from_the_cache(head: str) -> None:
-    """The returned cache has lost every rejected word."""
+    """The returned cache has lost every rejected token."""
     model, ids = headed("gpt2", head), repeating(1)
     settings = {"max_new_tokens": 8, "return_dict_in_generate": True}
-    first = model.generate(ids, draft=nw.Drafting("prompt", FixedLength(3)), **settings)
+    first = model.generate(ids, draft=nw.SpeculativeDecoding("prompt", FixedLength(3)), **settings)
     mask = torch.ones_like(first.sequences)
     past = first.past_key_values
     second = generated(model, first.sequences, attention_mask=mask, past_key_values=past, max_new_tokens=8)

@@ -1,4 +1,4 @@
-"""The model's own next word at each place of a pass: what drafts are compared with."""
+"""The model's own next token at each position of a pass: what drafts are compared with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nextword.heads.head import Draw, Head
 
 
 class RandomNumbers:
-    """A number in [0, 1) for each text and each of its new words, so that what is drawn does not depend on drafts.
+    """A number in [0, 1) for each text and each of its new tokens, so that what is drawn does not depend on drafts.
 
     Args:
         texts: How many texts.
@@ -29,30 +29,30 @@ class RandomNumbers:
         self._drawn: list[list[float]] = [] if given is None else given.T.tolist()
 
     def at(self, row: int, step: int) -> float:
-        """That of one word."""
+        """That of one token."""
         while len(self._drawn) <= step:
             self._drawn.append(torch.rand(self._texts, dtype=torch.float64).tolist())
         return self._drawn[step][row]
 
 
-class WordChoice:
-    """Chooses each word as ``generate`` does without drafts: the head's choice, the processors, then best or drawn.
+class TokenChoice:
+    """Chooses each token as ``generate`` does without drafts: the head's choice, the processors, then best or drawn.
 
-    A drafted word is accepted where it is the word chosen here, so greedy texts are the same, and drawn ones follow the
-    same distribution: every word is drawn from the model's own probabilities behind the words before it.
+    A drafted token is accepted where it is the token chosen here, so greedy texts are the same, and drawn ones follow
+    the same distribution: every token is drawn from the model's own probabilities behind the tokens before it.
 
-    Only what decides is asked for. Where no processor acts, scores of all tokens are made for a few places at a time,
-    and where the head makes a choice of its own (a class of ``f2``), only what it chose is scored, and only at places
-    behind accepted words.
+    Only what decides is asked for. Where no processor acts, scores of all tokens are made for a few positions at a
+    time, and where the head makes a choice of its own (a class of ``f2``), only what it chose is scored, and only at
+    positions behind accepted tokens.
 
     It is what a pass is given as ``ask``.
 
     Args:
         head: The model's head.
-        draw: The head's own choice before a word; None: it makes none.
+        draw: The head's own choice before a token; None: it makes none.
         processors: Those of ``generate``, which see one text at a time.
-        numbers: What words are drawn by; None: the most probable one is taken.
-        several: Whether the distribution will be asked more than for words.
+        numbers: What tokens are drawn by; None: the most probable one is taken.
+        several: Whether the distribution will be asked more than for tokens.
         first: Number of the first text.
     """
 
@@ -66,7 +66,7 @@ class WordChoice:
         self._ruled = bool(processors)
         self.distribution: Any = None
         self._scores: Any = None
-        self._words: list[int] = []
+        self._tokens: list[int] = []
 
     def __call__(self, distribution: NextToken) -> Float[Tensor, "N nothing"]:
         """Takes the distribution of a pass; nothing is asked yet."""
@@ -79,12 +79,7 @@ class WordChoice:
         return self.distribution.device
 
     def begin(self, written: Sequence[int], width: int) -> None:
-        """A pass is to be judged.
-
-        Args:
-            written: New words of each text before it.
-            width: Words that it read of each text.
-        """
+        """A pass is to be verified that read ``width`` tokens of each text, behind so many new ones of it."""
         self._width = width
         if self._draw is not None:
             return
@@ -94,37 +89,37 @@ class WordChoice:
         at = [(row, step + column) for row, step in enumerate(written) for column in range(width)]
         parts = row_chunks(len(at), self.distribution.row_bytes(), self.device)
         of_parts = [self.distribution] if len(parts) == 1 else [self.distribution[part] for part in parts]
-        self._words = [
-            word
+        self._tokens = [
+            token
             for part, distribution in zip(parts, of_parts, strict=True)
-            for word in self._chosen(self._scored(distribution), at[part]).tolist()
+            for token in self._chosen(self._scored(distribution), at[part]).tolist()
         ]
 
-    def words(self, rows: Sequence[int], column: int, steps: Sequence[int], contexts: Sequence[Tensor]) -> list[int]:
-        """The word of each of some texts, behind the same one of the words that the pass read of them.
+    def tokens(self, rows: Sequence[int], column: int, steps: Sequence[int], contexts: Sequence[Tensor]) -> list[int]:
+        """The token of each of some texts, behind the same one of the tokens that the pass read of them.
 
         Args:
             rows: Which texts.
-            column: Behind which of these words.
-            steps: How many new words come before it in each text.
+            column: Behind which of these tokens.
+            steps: How many new tokens come before it in each text.
             contexts: Each text up to there (1, T).
         """
-        places, at = [row * self._width + column for row in rows], list(zip(rows, steps, strict=True))
+        positions, at = [row * self._width + column for row in rows], list(zip(rows, steps, strict=True))
         if self._ruled:
-            each = zip(places, at, contexts, strict=True)
-            return [self._ruled_word(place, number, context) for place, number, context in each]
+            each = zip(positions, at, contexts, strict=True)
+            return [self._ruled_token(position, number, context) for position, number, context in each]
         if self._draw is None:
-            return [self._words[place] for place in places]
-        chosen = self._draw.token(self.distribution[torch.tensor(places, device=self.device)], self._uniform(at))
+            return [self._tokens[position] for position in positions]
+        chosen = self._draw.token(self.distribution[torch.tensor(positions, device=self.device)], self._uniform(at))
         found: list[int] = chosen.tolist()
         return found
 
-    def _ruled_word(self, place: int, number: tuple[int, int], context: Tensor) -> int:
-        """The word at a place, after all processors; they see one text at a time."""
+    def _ruled_token(self, position: int, number: tuple[int, int], context: Tensor) -> int:
+        # after all processors, which see one text at a time
         if self._draw is None:
-            scores = self._scores[place : place + 1].clone()
+            scores = self._scores[position : position + 1].clone()
         else:
-            scores = self._draw(self.distribution[place : place + 1]).to(torch.float32)
+            scores = self._draw(self.distribution[position : position + 1]).to(torch.float32)
         return int(self._chosen(self._rules(context, scores), [number]))
 
     def _scored(self, distribution: NextToken) -> Float[Tensor, "M V"]:
@@ -135,7 +130,7 @@ class WordChoice:
         return scores.argmax(-1) if uniform is None else drawn_at(scores, uniform)
 
     def _uniform(self, at: Sequence[tuple[int, int]]) -> Float[Tensor, "M"] | None:
-        """The numbers by which words of these rows and steps are drawn; None: nothing is drawn."""
+        """The numbers by which tokens of these rows and steps are drawn; None: nothing is drawn."""
         if self._numbers is None:
             return None
         numbers = [self._numbers.at(self._first + row, step) for row, step in at]
@@ -146,14 +141,10 @@ class WordChoice:
 
 
 class RedrawProcessor(LogitsProcessor):
-    """Applies generation's own processors, and lets the head choose again where they ruled out everything.
+    """Applies generation's own processors (``inner``), and lets the head choose again where they ruled out everything.
 
     A class of one token that must not be repeated would otherwise leave a row of ``-inf``, which nothing can be drawn
     from.
-
-    Args:
-        draw: The head's choice, which made the scores.
-        inner: The processors that rule tokens out.
     """
 
     def __init__(self, draw: Draw, inner: Any) -> None:

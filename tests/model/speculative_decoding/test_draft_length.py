@@ -1,17 +1,17 @@
-"""How many words are drafted follows from what was accepted and from what passes cost."""
+"""How many tokens are drafted follows from what was accepted and from what passes cost."""
 
 from __future__ import annotations
 
 import pytest
 
-from nextword.model.drafting.draft_length import Acceptance, FixedLength, LearnedLength, PassCost
-from nextword.model.drafting.drafter import Draft
+from nextword.model.speculative_decoding.draft_length import Acceptance, FixedLength, LearnedLength, PassCost
+from nextword.model.speculative_decoding.drafter import Draft
 
 GOOD, BAD = Draft([1] * 10, ("cache", 4), agreed=3), Draft([1] * 10, ("cache", 0), agreed=1)
 
 
 def learned(right: int, cost: float = 0.01, draft: Draft = GOOD) -> LearnedLength:
-    """What was learned of passes that each cost ``cost`` of one word more for each further word."""
+    """What was learned of passes that each cost ``cost`` of one token more for each further token."""
     length = LearnedLength()
     for _ in range(60):
         length.count_draft(draft, min(10, right + 1), right)
@@ -47,7 +47,7 @@ def test_nothing_guessed_is_nothing_drafted() -> None:
 
 
 def after_passes(length: LearnedLength, count: int, accepted: int, guessing: float, cost: float = 1.0) -> list[bool]:
-    """Whether a guess came before each of so many passes, where a pass over one word costs 1."""
+    """Whether a guess came before each of so many passes, where a pass over one token costs 1."""
     asked = []
     for _ in range(count):
         asked.append(length.asks())
@@ -66,7 +66,7 @@ def test_guesses_in_vain_become_rare_and_often_again() -> None:
 
 
 def test_guesses_that_cost_more_than_they_give_become_rare() -> None:
-    """Half a word a pass is accepted each time, in passes that cost twice as much: without guesses it goes faster."""
+    """Half a token a pass is accepted each time, in passes that cost twice as much: without guesses it goes faster."""
     dear, cheap = LearnedLength(), LearnedLength()
     for length, cost in ((dear, 2.2), (cheap, 1.8)):
         after_passes(length, 300, accepted=1, guessing=0.1, cost=cost)
@@ -75,12 +75,12 @@ def test_guesses_that_cost_more_than_they_give_become_rare() -> None:
 
 
 def test_guess_is_part_of_what_a_short_draft_costs() -> None:
-    """A word more in a dearer pass does not pay where guesses come for nothing, and does beside a dear guess."""
-    for guessing, words in ((0.0, 0), (4.0, 1)):
+    """A token more in a dearer pass does not pay where guesses come for nothing, and does beside a dear guess."""
+    for guessing, tokens in ((0.0, 0), (4.0, 1)):
         length = learned(1, cost=4.0)
         for _ in range(20):
             length.count_pass(1, 1, 1.0, guessing)
-        assert length.chosen([GOOD]) == words
+        assert length.chosen([GOOD]) == tokens
 
 
 def test_untried_words_have_the_chance_of_rougher_kinds() -> None:
