@@ -52,20 +52,17 @@ class FactorizedDistribution(NextToken):
         return len(self.states)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> FactorizedDistribution:
-        """With ``change`` made to the states and the scores of the classes."""
         of_rows = change(self.states), change(self.class_scores)
         changed = FactorizedDistribution(self.vocabulary.map(change), *of_rows, self.classes)
         changed._computed = None if self._computed is None else change(self._computed)
         return changed
 
     def computed(self) -> FactorizedDistribution:
-        """With the log-probabilities of all tokens."""
         changed = copy(self)
         changed._computed = self._log_probs()
         return changed
 
     def shared(self) -> list[Tensor]:
-        """The output embedding."""
         return list(self.vocabulary.shared())
 
     def log_class_probs(self) -> Float[Tensor, "N C"]:
@@ -94,7 +91,6 @@ class FactorizedDistribution(NextToken):
         return self.columns.whole(at_least_float32(self.vocabulary(self.states)))
 
     def _split(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N _"], ...]:
-        """The scores of each class."""
         return torch.split(scores[:, self.classes.order], list(self.classes.sizes), dim=-1)
 
     def within(self, chosen: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
@@ -141,25 +137,18 @@ class FactorizedDistribution(NextToken):
         """For every chosen class: its positions, its tokens, and the scores of these at those, in columns held here."""
         order = chosen.argsort(stable=True)
         counts = torch.bincount(chosen, minlength=self.classes.count).tolist()
-        groups = [
-            (rows, members)
-            for rows, members in zip(torch.split(order, counts), self.classes.members, strict=True)
-            if len(rows)
-        ]
+        by_class = zip(torch.split(order, counts), self.classes.members, strict=True)
+        groups = [(rows, ids) for rows, ids in by_class if len(rows)]
         positions, members = [rows for rows, _ in groups], [ids for _, ids in groups]
         states = [self.states[rows] for rows in positions]
         scores = self.vocabulary.scores_of_groups(states, members, positions, single_pass)
-        return [(rows, ids, at_least_float32(of_class)) for (rows, ids), of_class in zip(groups, scores, strict=True)]
+        return list(zip(positions, members, map(at_least_float32, scores), strict=True))
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         if self._computed is not None:
             return self._computed.clone()
         # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
-        by_class = zip(
-            self._split(self._dense()),
-            torch.split(self.log_class_probs(), 1, -1),
-            strict=True,
-        )
+        by_class = zip(self._split(self._dense()), torch.split(self.log_class_probs(), 1, -1), strict=True)
         log_probs = torch.cat([scores.log_softmax(-1) + of_class for scores, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
 
@@ -210,7 +199,6 @@ class ClassDraw:
         self._tried: Tensor | None = None
 
     def __call__(self, distribution: FactorizedDistribution) -> Float[Tensor, "N V"]:
-        """Log-probability of every token within the class that was drawn; ``-inf`` outside it."""
         chosen = self._class(distribution)
         self._distribution, self._chosen, self._tried = distribution, chosen, None
         return distribution.within(chosen)

@@ -64,7 +64,6 @@ class Replace(EditMode):
         ids: Int[Tensor, "B K"],
         single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
-        """Scores as the vocabulary gives them."""
         return vocabulary.scores_of(states, ids, single_pass)
 
     def write_(
@@ -75,19 +74,16 @@ class Replace(EditMode):
         present: Bool[Tensor, "N K"],
         single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
-        """The scores with the values in place of the old ones, which get no gradient."""
         return overwrite_(scores, ids, values, present, single_pass)
 
     def gather(
         self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
     ) -> Float[Tensor, "N K"]:
-        """The later over the earlier."""
         return values.scatter(1, columns, new)
 
     def standing(
         self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> Float[Tensor, "N K"]:
-        """Values where there are any."""
         return torch.where(present, values, initial)
 
 
@@ -114,19 +110,16 @@ class Add(EditMode):
         present: Bool[Tensor, "N K"],
         single_pass: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
-        """The scores with the values added."""
         return scores.scatter_add_(1, ids, values.masked_fill(~present, 0.0).to(scores.dtype))
 
     def gather(
         self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
     ) -> Float[Tensor, "N K"]:
-        """The sum."""
         return values.scatter_add(1, columns, new)
 
     def standing(
         self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> Float[Tensor, "N K"]:
-        """The sums."""
         return initial + values
 
 
@@ -147,7 +140,6 @@ class EditedTokens:
     places: CopyScores | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> EditedTokens:
-        """With ``change`` made to every tensor that has a row for each position."""
         places = None if self.places is None else self.places.map(change)
         return EditedTokens(self.source, change(self.ids), change(self.present), places)
 
@@ -208,18 +200,15 @@ class TokenLogitEdit(LogitEdit):
             )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TokenLogitEdit:
-        """With ``change`` made to the words as seen from each position."""
         places = None if self.places is None else self.places.map(change)
         return TokenLogitEdit(self.source, self.words.map(change), self.change, places)
 
     def places_in(self) -> dict[str, TextRead]:
-        """The text of its places."""
         return {} if self.places is None else {self.source: self.places.text}
 
     def apply_(
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
-        """All words at once."""
         ids, present = self.words.ids, self.words.present
         written = vocabulary.columns.writable(ids, self.words.scores, present)
         changed = self.change.write_(scores, *written, single_pass)
@@ -247,13 +236,11 @@ class Rerank(LogitEdit):
     from_initial: bool = False
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rerank:
-        """With ``change`` made to the queries."""
         return Rerank(change(self.queries), self.sizes, self.change, self.from_initial)
 
     def apply_(
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
-        """All steps, and one write."""
         columns, size = vocabulary.columns, vocabulary.size
         if self.sizes[0] > size:
             raise ValueError(f"reranker: must have at most {size} candidates, the vocabulary ({self.sizes[0]} given)")

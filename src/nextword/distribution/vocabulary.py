@@ -97,36 +97,29 @@ class Shifted:
 
     @property
     def size(self) -> int:
-        """V."""
         return self.vocabulary.size
 
     @property
     def columns(self) -> VocabShard:
-        """Those of the vocabulary."""
         return self.vocabulary.columns
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Shifted:
-        """With ``change`` made to the sequence of each row."""
         return replace(self, vocabulary=self.vocabulary.map(change), row=change(self.row))
 
     def shared(self) -> list[Tensor]:
-        """The embedding and the shift."""
         return [*self.vocabulary.shared(), self.shift]
 
     def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
-        """Shifted scores of every token."""
         return self.each([states], single_pass)[0]
 
     def each(
         self, states: Sequence[Float[Tensor, "N D"]], single_pass: FusedBackward | None = None
     ) -> list[Float[Tensor, "N V"]]:
-        """Shifted scores of every token, for several states of each row."""
         return [scores + self.shift[self.row] for scores in self.vocabulary.each(states, single_pass)]
 
     def scores_of(
         self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None
     ) -> Float[Tensor, "N Q K"]:
-        """Shifted scores of few tokens."""
         return self.vocabulary.scores_of(states, ids, single_pass) + self.shift[self.row[:, None], ids][:, None]
 
     def scores_of_groups(
@@ -136,7 +129,6 @@ class Shifted:
         rows: Sequence[Int[Tensor, "_R"]],
         single_pass: FusedBackward | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
-        """Shifted scores of each group's own tokens."""
         products = self.vocabulary.scores_of_groups(states, ids, rows, single_pass)
         # the group's columns first: they are few, and the rows are many
         return [
