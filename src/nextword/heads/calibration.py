@@ -119,11 +119,6 @@ class Copies:
     hits: Float[np.ndarray, "N G"]
     mass: Float[np.ndarray, "N G"]
 
-    @classmethod
-    def joined(cls, parts: list[Copies]) -> Copies:
-        """Those of several chunks, one after the other."""
-        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
-
 
 class CopyCalibration(Calibration):
     """Chooses the temperature of stored tokens and how they meet another distribution.
@@ -145,7 +140,6 @@ class CopyCalibration(Calibration):
         self._copies: Copies | None = None
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """As in the contract."""
         base, stored = self._parts(context)
         if self._joint:
             assert isinstance(base, SoftmaxDistribution), "a head with one normaliser refuses others"
@@ -185,7 +179,9 @@ class CopyCalibration(Calibration):
             ValueError: Nothing was.
         """
         if self._read:
-            self._copies = Copies.joined([*([self._copies] if self._copies else []), *self._read])
+            parts = [*([self._copies] if self._copies else []), *self._read]
+            columns = ([getattr(part, column.name) for part in parts] for column in fields(Copies))
+            self._copies = Copies(*map(np.concatenate, columns))
             self._read = []
         if self._copies is None or not len(self._copies.alone):
             raise ValueError("texts: must have at least one token (none given); give some text")
@@ -193,7 +189,6 @@ class CopyCalibration(Calibration):
 
     @property
     def temperatures(self) -> Float[np.ndarray, "G"]:
-        """Those that were computed."""
         return _around(1.0) if self._temperatures is None else self._temperatures
 
     def log_probs(self, temperature: float, weight: float | None) -> Float[np.ndarray, "N"]:
@@ -223,6 +218,8 @@ class CopyCalibration(Calibration):
         return best_weight(self.copies.alone[seen], (hits - mass)[seen])
 
     def _log_masses(self, temperature: float) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        from scipy.interpolate import make_interp_spline
+
         copies, known = self.copies, self.temperatures
         low, high = float(known[0]), float(known[-1])
         if not low * (1 - _ROUNDED) <= temperature <= high * (1 + _ROUNDED):
@@ -230,20 +227,12 @@ class CopyCalibration(Calibration):
                 f"temperature: must be from {low:.3g} to {high:.3g}, where it matters for these states "
                 f"({temperature:.3g} given)"
             )
-        share = self._between(math.log2(temperature))
+        # how much each computed temperature counts at this one: interpolation is linear in what it interpolates
+        share = make_interp_spline(np.log2(known), np.eye(len(known)), k=5)(math.log2(temperature))
         hits = copies.hits @ share + (copies.peak - copies.gap) / temperature
         return hits, copies.mass @ share + copies.peak / temperature
 
-    def _between(self, octave: float) -> Float[np.ndarray, "G"]:
-        """How much each computed temperature counts at one: interpolation is linear in what it interpolates."""
-        from scipy.interpolate import make_interp_spline
-
-        known = np.log2(self.temperatures)
-        shares: Float[np.ndarray, "G"] = make_interp_spline(known, np.eye(len(known)), k=5)(octave)
-        return shares
-
     def optimum(self) -> Optimum:
-        """As in the contract."""
         forms = [self.best_weight] * self._interpolated + [_no_weight] * self._joint
         curves = [[(float(one), form(one)) for one in self.temperatures] for form in forms]
         nats = [[self._nats(*tried) for tried in curve] for curve in curves]

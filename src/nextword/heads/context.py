@@ -48,7 +48,6 @@ class Memory:
         return streams.in_place(name) if isinstance(streams, StreamsInPlace) else at_least_float32(streams[name])
 
     def of(self, rows: slice) -> Memory:
-        """That of some of the sequences."""
         streams = {name: stream[rows] for name, stream in self.streams.items()}
         labels = None if self.labels is None else self.labels[rows]
         document = None if self.document is None else self.document[rows]
@@ -72,7 +71,6 @@ class Source:
     streams: Mapping[str, Tensor] = field(default_factory=dict)
 
     def of(self, rows: slice) -> Source:
-        """That of some of the sequences."""
         streams = {name: stream[rows] for name, stream in self.streams.items()}
         return Source(self.ids[rows], self.valid[rows], self.states[rows], streams)
 
@@ -179,7 +177,6 @@ class Context:
         )
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Keys) -> Float[Tensor, "N S"]:
-        """Those of ``Layout.similarities``."""
         return self.layout.similarities(queries, keys)
 
     def word_scores(

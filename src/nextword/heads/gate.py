@@ -36,7 +36,6 @@ class DynamicGate(Gate):
         self.linear = nn.Linear(width, parts)
 
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Log-weights of each position."""
         return at_least_float32(self.linear(inputs)).log_softmax(-1)
 
 
@@ -48,11 +47,9 @@ class StaticGate(Gate):
         self.scores = nn.Parameter(torch.ones(parts))
 
     def reset_parameters(self) -> None:
-        """Equal weights."""
         nn.init.ones_(self.scores)
 
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """The same log-weights at each position."""
         return at_least_float32(self.scores).log_softmax(-1).expand(len(inputs), -1)
 
 
@@ -60,7 +57,6 @@ class UniformGate(Gate):
     """``1 / K``."""
 
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Equal log-weights."""
         return at_least_float32(inputs.new_zeros(len(inputs), self.parts)).log_softmax(-1)
 
 
@@ -77,7 +73,6 @@ class ScalarGate(nn.Linear):
         super().__init__(width, 1)
 
     def reset_parameters(self) -> None:
-        """Weights as torch starts them, the bias where it was asked for."""
         super().reset_parameters()
         nn.init.constant_(self.bias, self.initial_bias)
 
@@ -88,5 +83,4 @@ class ScalarGate(nn.Linear):
         self.bias.fill_(bias)
 
     def forward(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
-        """The gate's score at each position."""
         return at_least_float32(super().forward(states)[:, 0])

@@ -59,7 +59,8 @@ class HeadConfig(SpecSettings):
 class CachedModule(nn.Module):
     """A part of a head that looks at earlier places or at the source, and says what to keep of them.
 
-    Whatever depends on one place alone is computed once, when the place is new, and kept until the end.
+    Whatever depends on one place alone is computed once, when the place is new, and kept until the end. A part that is
+    made of others keeps what they do.
     """
 
     remembers: bool = False
@@ -69,11 +70,15 @@ class CachedModule(nn.Module):
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place, by name, (B, T, ...) each."""
-        return {}
+        return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
         """What to keep of each source position, by name, (B, E, ...) each."""
-        return {}
+        return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
+
+
+def _cached_parts(module: nn.Module) -> list[CachedModule]:
+    return [part for part in module.children() if isinstance(part, CachedModule)]
 
 
 class Head(nn.Module, ABC):
@@ -107,10 +112,6 @@ class Head(nn.Module, ABC):
         self.inputs = input_states_of(getattr(config, "mi", None), dimensions)
 
     @property
-    def _keepers(self) -> list[CachedModule]:
-        return [part for part in self.children() if isinstance(part, CachedModule)]
-
-    @property
     def layers(self) -> int:
         """How many of the last decoder hidden states ``inputs`` reads."""
         return self.inputs.layers
@@ -118,17 +119,17 @@ class Head(nn.Module, ABC):
     @property
     def remembers(self) -> bool:
         """Whether the head looks at earlier places, or keeps something of the source, between decoding steps."""
-        return self.inputs.before > 0 or any(keeper.remembers for keeper in self._keepers)
+        return self.inputs.before > 0 or any(part.remembers for part in _cached_parts(self))
 
     @property
     def reads_source(self) -> bool:
         """Whether the head looks at the encoder's words and states."""
-        return any(keeper.reads_source for keeper in self._keepers)
+        return any(part.reads_source for part in _cached_parts(self))
 
     @property
     def reads_words(self) -> bool:
         """Whether the head looks at the words of earlier places, so that embeddings in place of ids tell it nothing."""
-        by_parts = any(keeper.remembers and not keeper.reads_source for keeper in self._keepers)
+        by_parts = any(part.remembers and not part.reads_source for part in _cached_parts(self))
         return by_parts or (self.remembers and not self.reads_source and not self.inputs.before)
 
     @property
@@ -143,7 +144,7 @@ class Head(nn.Module, ABC):
             states: What the backbone feeds its output layer.
             inputs: ``q_t`` of ``inputs``.
         """
-        return {name: kept for keeper in self._keepers for name, kept in keeper.streams(inputs).items()}
+        return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
         """What to keep of each source position for all steps, by name, (B, E, ...) each.
@@ -151,7 +152,7 @@ class Head(nn.Module, ABC):
         Args:
             states: Last hidden state of the encoder.
         """
-        return {name: kept for keeper in self._keepers for name, kept in keeper.source_streams(states).items()}
+        return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
         """The head's settings with some of them changed.

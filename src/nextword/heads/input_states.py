@@ -51,7 +51,6 @@ class MultiInputModifier(Modifier):
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> dict[str, Any]:
-        """``["3x3"]`` as settings."""
         if not arguments:
             return {}
         sizes = arguments[0].split("x")
@@ -63,7 +62,6 @@ class MultiInputModifier(Modifier):
 
     @staticmethod
     def write(value: MultiInputConfig | None) -> tuple[str, list[str]] | None:
-        """Settings as ``("mi", ["3x3"])``."""
         if value is None:
             return None
         return "mi", [] if value.layers is None else [f"{value.layers}x{value.window}"]
@@ -150,7 +148,6 @@ class InputBlock(LastState):
         valid: Bool[Tensor, "B T"],
         history: HeadCacheView | None,
     ) -> Float[Tensor, "B T Q"]:
-        """``q_t`` at every new place."""
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
         if self.before:
             assert history is not None

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, CopyCalibration
-from nextword.heads.context import Context, Memory
+from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
 from nextword.heads.input_states import Dimensions
 from nextword.heads.safe_start import MOST
@@ -64,7 +64,6 @@ class KnnConfig(OverHeadConfig):
 
     @property
     def by_dot(self) -> bool:
-        """Whether dot products make keys near."""
         # minus a squared distance is at most 0: beside a softmax's scores under one normaliser it weighs nothing
         return self.distance == "dot" or (self.distance is None and self.mix == "joint")
 
@@ -133,7 +132,7 @@ class KnnHead(WrapperHead):
         self._weights = set() if own is None else {own}
         if opened is None:
             return
-        store = opened[0]
+        store, _ = opened
         store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
         if not self._known(store.manifest.origin):
             logger.warning(
@@ -155,7 +154,6 @@ class KnnHead(WrapperHead):
             self._expect_own_tokenizer(opened[0])
 
     def open_stored(self) -> None:
-        """The store, and what the head below has."""
         self._store()
         super().open_stored()
 
@@ -206,7 +204,6 @@ class KnnHead(WrapperHead):
             )
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """As in the contract; documents of the store on the disk come first, then what was appended."""
         opened = self._store()
         before = 0 if opened is None else opened[0].manifest.documents
         if opened is not None and document < before:
@@ -215,11 +212,9 @@ class KnnHead(WrapperHead):
         return self.recent.stretch(document - before, first, last)
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """Its own, and those of the head below."""
         return {**self.below.stored_texts(), _NAME: self}
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """The mixture, or the head below alone."""
         below: NextToken = self.below(context)
         if mode == "below":
             return below
@@ -243,22 +238,13 @@ class KnnHead(WrapperHead):
 
     def _retrieved(self, context: Context) -> Retrieved:
         """What is found, with its scores at temperature 1."""
-        every, searched = torch.arange(len(context.states)), self._searched(context)
+        opened, searched = self._store(), None
+        if opened is not None:  # the store is gone through once for all positions
+            keys, search = opened
+            searched = keys, search.nearest(at_least_float32(context.states.detach()), self.config.k).cpu().numpy()
+        every = torch.arange(len(context.states))
         parts = [self._found(context, rows, searched) for rows in torch.split(every, _ROWS)]
-        return Retrieved.of(*map(torch.cat, zip(*parts, strict=True))) if parts else self._nothing(context)
-
-    def _nothing(self, context: Context) -> Retrieved:
-        ids = torch.zeros(len(context.states), 1, dtype=torch.long, device=context.states.device)
-        scores = at_least_float32(context.states).new_zeros(ids.shape)
-        return Retrieved.of(ids, scores, ids.bool(), ids.new_zeros(*ids.shape, 2))
-
-    def _searched(self, context: Context) -> tuple[StoredKeys, Int[np.ndarray, "N K"]] | None:
-        """The store, and the numbers of its keys nearest to each position: the store is gone through once for all."""
-        opened = self._store()
-        if opened is None:
-            return None
-        keys, search = opened
-        return keys, search.nearest(at_least_float32(context.states.detach()), self.config.k).cpu().numpy()
+        return Retrieved.of(*map(torch.cat, zip(*parts, strict=True)))
 
     def _found(
         self, context: Context, rows: Int[Tensor, "M"], searched: tuple[StoredKeys, Int[np.ndarray, "N K"]] | None
@@ -269,20 +255,18 @@ class KnnHead(WrapperHead):
         if searched is not None:
             keys, numbers = searched[0], searched[1][rows.numpy()]
             before = keys.manifest.documents
-            own = (
-                self._of_the_text_itself(context, rows, keys, numbers)
-                if self.reads_past
-                else np.zeros_like(numbers, bool)
-            )
-            found.append(self._scored(queries, keys, numbers, (numbers >= 0) & ~own, 0))
+            visible = numbers >= 0
+            if self.reads_past:
+                visible &= ~self._of_the_text_itself(context, rows, keys, numbers)
+            found.append(self._scored(queries, keys, numbers, visible, 0))
         recent = self.recent  # which another thread may replace
         if recent is not None and len(recent):
             search = ExactSearch(recent, not self.config.by_dot)
             numbers = search.nearest(queries.detach(), self.config.k).cpu().numpy()
             found.append(self._scored(queries, recent, numbers, numbers >= 0, before))
         if not found:
-            nothing = self._nothing(context).map(lambda of_rows: of_rows[: len(rows)])
-            return nothing.ids, nothing.scores, nothing.visible, nothing.stands
+            ids = torch.zeros(len(rows), 1, dtype=torch.long, device=queries.device)
+            return ids, queries.new_zeros(ids.shape), ids.bool(), ids.new_zeros(*ids.shape, 2)
         if len(found) == 1:
             return found[0]
         ids, scores, visible, stands = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
@@ -316,7 +300,8 @@ class KnnHead(WrapperHead):
     ) -> Bool[np.ndarray, "M K"]:
         """Keys after the same tokens as the position: they are of the text that is read, or of a copy of it."""
         assert context.memory is not None
-        ids, known = _texts(context.memory, keys.start)
+        ids = context.memory.ids.cpu().numpy()
+        known = context.memory.valid.cpu().numpy() & (ids != keys.start)  # no padding, nor the token before the text
         row = context.row.cpu().numpy()[rows.numpy()][:, None]
         position = context.position.cpu().numpy()[rows.numpy()][:, None]
         place = keys.places_at(numbers.clip(0).ravel()).reshape(*numbers.shape, 2)[..., 1]
@@ -332,12 +317,6 @@ class KnnHead(WrapperHead):
             token[same] = keys.tokens_at(numbers[same] - 1 - back)
             same &= token == ids[row, at]
         return own | same
-
-
-def _texts(memory: Memory, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens read so far, and which of them are of the text: no padding, and not the token before it."""
-    ids = memory.ids.cpu().numpy()
-    return ids, memory.valid.cpu().numpy() & (ids != start)
 
 
 # -- How retrieved tokens meet the distribution of the head below.
@@ -368,7 +347,6 @@ class FixedWeight(Mixing):
     """``(1 - weight) P_below + weight P_retrieved``."""
 
     def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The interpolation; the head below speaks alone where nothing was found."""
         shares = found.scores.new_tensor([1 - weight, weight]).log().expand(len(found.scores), 2)
         return PointerMixture(below, found, shares[:, 0], shares[:, 1], name)
 
@@ -385,17 +363,14 @@ class ConfidenceGate(Mixing):
         self.start_from(weight)
 
     def start_from(self, weight: float) -> None:
-        """The same weight everywhere."""
         self._begin = math.log(weight) - math.log1p(-weight) if 0 < weight < 1 else 0.0
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The same weight everywhere."""
         nn.init.zeros_(self.linear.weight)
         nn.init.constant_(self.linear.bias, self._begin)
 
     def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The interpolation with the gate's weights."""
         logit = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0].to(found.scores.dtype)
         return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), name)
 
@@ -415,7 +390,6 @@ class Joint(Mixing):
     """One normaliser over the vocabulary's scores and those of what was retrieved (TRIME's external memory)."""
 
     def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The joint distribution."""
         return normalised_jointly(below, {name: found}, f"{name}: mix=joint")
 
 

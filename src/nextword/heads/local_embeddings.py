@@ -92,11 +92,9 @@ class LocalEmbeddings(CachedModule):
         return _mapped(self.query, context.inputs)
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """The local embedding of each new place."""
         return {} if self.reads_source else {"local": self._embedded(inputs)}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """The local embedding of each source position."""
         return {"local": self._embedded(states)} if self.reads_source else {}
 
     def places(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
@@ -110,7 +108,6 @@ class LocalEmbeddings(CachedModule):
 
     @property
     def text(self) -> TextRead:
-        """Which text the places are of."""
         return "source" if self.reads_source else "text"
 
     def entries(self, context: Context) -> CopyScores:
@@ -148,9 +145,14 @@ def past_places(context: Context, include_current: bool, last: int | None = None
     """
     memory = _memory(context)
     place = torch.arange(memory.ids.shape[1], device=memory.ids.device)
-    past = place < _end(context, include_current)[:, None]
+    past = place < (context.position + include_current)[:, None]
     seen = _known(memory, context)[context.row] & past
-    return seen if last is None else seen & _nearest(memory.valid[context.row] & past, last)
+    if last is None:
+        return seen
+    if last < 1:
+        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all places")
+    number = (memory.valid[context.row] & past).cumsum(1)
+    return seen & (number > number[:, -1:] - last)
 
 
 def past_words(
@@ -163,7 +165,7 @@ def past_words(
     memory = _memory(context)
     words = UniqueTokens.of(memory.ids, _known(memory, context))
     if last is None:
-        return words, words.seen(context.row, _end(context, include_current))
+        return words, words.seen(context.row, context.position + include_current)
     return words, words.at(past_places(context, include_current, last), context.row)
 
 
@@ -198,15 +200,3 @@ def _source(context: Context) -> Source:
 
 def _known(text: Memory | Source, context: Context) -> Bool[Tensor, "B S"]:
     return text.valid & (text.ids < context.vocabulary.size)
-
-
-def _nearest(past: Bool[Tensor, "N S"], last: int) -> Bool[Tensor, "N S"]:
-    """Places from the ``last``-th token before the end of each row's past on."""
-    if last < 1:
-        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all places")
-    number = past.cumsum(1)
-    return number > number[:, -1:] - last
-
-
-def _end(context: Context, include_current: bool) -> Tensor:
-    return context.position + include_current

@@ -86,7 +86,6 @@ class PointerGeneratorHead(Head):
         self.gate = ScalarGate(dimensions.hidden, bias)
 
     def reset_parameters(self) -> None:
-        """Uniform attention."""
         nn.init.zeros_(self.attention_vector)
         nn.init.zeros_(self.attention_bias)
 
@@ -99,7 +98,6 @@ class PointerGeneratorHead(Head):
         self.gate.start_at(closed_gate(unobtrusive_share(self._softmax(context), self._attention(context))))
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """Softmax and attention, weighed by the gate."""
         gate = self.gate(context.states)
         return PointerMixture(self._softmax(context), self._attention(context), F.logsigmoid(gate), F.logsigmoid(-gate))
 
