@@ -125,7 +125,6 @@ class SharedColumns(VocabShard):
         """The column of each token, any for one that is not held here, and which are."""
 
     def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
-        """The largest of all processes' largest scores."""
         empty = scores.new_full((len(scores), 1), -torch.inf)  # of a group of tokens a process may hold none
         return self._reduced(scores.amax(-1, keepdim=True) if scores.shape[1] else empty, "max")
 
@@ -134,7 +133,6 @@ class SharedColumns(VocabShard):
         return self._reduced(part, "sum")
 
     def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Each score from the process that holds it."""
         if not scores.shape[1]:
             return self.total(scores.new_zeros(ids.shape))
         columns, here = self._here(ids)
@@ -150,7 +148,6 @@ class SharedColumns(VocabShard):
     def scatter_add_(
         self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"]
     ) -> Float[Tensor, "N _"]:
-        """To those that are held here."""
         if not scores.shape[1]:
             return scores
         columns, here = self._here(ids)
@@ -159,12 +156,10 @@ class SharedColumns(VocabShard):
     def writable(
         self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
-        """Every process writes those that it holds."""
         columns, here = self._here(ids)
         return columns, self.read_by_all(values), present & here
 
     def read_by_all(self, tensor: Tensor) -> Tensor:
-        """The same tensor; in the backward pass gradients are summed over processes."""
         from torch.distributed.tensor import DTensor, Partial, Replicate
 
         same = DTensor.from_local(tensor, self.mesh, [Replicate()], run_check=False)
@@ -201,7 +196,6 @@ class ColumnRange(SharedColumns):
         return columns, (ids >= self._begin) & (ids < self._end)
 
     def top_k(self, scores: Float[Tensor, "N _"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
-        """The best of the best of each process."""
         sizes = [min(k, end - begin) for begin, end in map(self._range, range(self.processes))]
         values, columns = top_k(scores, min(k, scores.shape[1]))
         best = self._from_all(values, sizes).topk(k)
@@ -217,7 +211,6 @@ class ColumnRange(SharedColumns):
         return torch.cat([every[:, rank * width : rank * width + size] for rank, size in enumerate(sizes)], 1)
 
     def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N V"]:
-        """The ranges side by side, in every process."""
         from torch.distributed.tensor import DTensor, Shard
 
         shape: dict[str, Any] = {"shape": torch.Size([len(scores), self._size]), "stride": (self._size, 1)}
@@ -226,19 +219,15 @@ class ColumnRange(SharedColumns):
 
     @property
     def tokens(self) -> Int[Tensor, "_"]:
-        """The range."""
         return torch.arange(self._begin, self._end, device=self.mesh.device_type)
 
     def held(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "_"]:
-        """Those in the range."""
         return ids[self._here(ids)[1]]
 
     def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
-        """Counted from the beginning of the range."""
         return ids - self._begin
 
     def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
-        """Those of the group in the range."""
         return PickedColumns(self.mesh, ids, self._here(ids)[1])
 
 
@@ -260,6 +249,5 @@ class PickedColumns(SharedColumns):
         return self._column[ids], self._present[ids]
 
     def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N K"]:
-        """Every process puts its columns where they belong."""
         every = scores.new_zeros(len(scores), len(self._present))
         return self.total(every.index_copy(1, self._present.nonzero()[:, 0], scores))

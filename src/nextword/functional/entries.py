@@ -16,10 +16,8 @@ from nextword.functional.probability import log_add_exp, masked_logsumexp
 _FEW_IDS = 8
 """Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
 
-
 _SHARE_LOOKED_UP = 0.25
 """From so many entries for each word of the vocabulary on, sorting them costs more than a pass over the vocabulary."""
-
 
 TextRead = Literal["text", "source", "store"]
 """Which text places are of: the decoder's own sequence, the source that a head reads, or a store of other texts."""
@@ -78,15 +76,12 @@ class CopyScores:
     text: TextRead = "text"
 
     def map(self, change: Callable[[Tensor], Tensor]) -> CopyScores:
-        """With ``change`` made to every tensor that has a row for each position."""
         return replace(self, row=change(self.row), scores=change(self.scores), visible=change(self.visible))
 
     def shared(self) -> Sequence[Tensor]:
-        """Nothing: every position has scores of its own."""
         return ()
 
     def scored(self) -> CopyScores:
-        """These entries."""
         return self
 
     def any_visible(self) -> Bool[Tensor, "N"]:
@@ -186,10 +181,7 @@ class CopyScores:
         return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
 
     def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
-        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it.
-
-        The sum is taken relative to each token's own largest entry, so nothing underflows to zero.
-        """
+        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it."""
         stored = self.ids[self.row]
         counted = self.visible & (stored >= 0) & (stored < vocab_size)
         return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)
@@ -230,7 +222,6 @@ class Retrieved(CopyScores):
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Retrieved:
-        """With ``change`` made to every tensor; all have a row for each position."""
         ids = change(self.ids)
         row = torch.arange(len(ids), device=ids.device)
         scores, visible, stands = change(self.scores), change(self.visible), change(self.stands)
@@ -330,10 +321,8 @@ class WordScores:
         return self.words.ids[self.row]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> WordScores:
-        """With ``change`` made to every tensor that has a row for each position."""
         return WordScores(self.words, change(self.row), change(self.scores), change(self.present))
 
 
 def _column_count(rank: Tensor, counted: Tensor) -> int:
-    """Columns that are needed, at least one."""
     return int(rank.masked_fill(~counted, 0).max()) + 1 if rank.numel() else 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -129,21 +130,12 @@ def _chosen(counts: Counts, classes: int | None) -> FrequencyClasses:
     return mefmax(counts)
 
 
-def _given(name: str, rule: Callable[[Counts, int], FrequencyClasses]) -> Callable[..., FrequencyClasses]:
-    def divided(counts: Counts, classes: int | None) -> FrequencyClasses:
-        if classes is None:
-            raise ValueError(f"division '{name}' needs the number of classes, for instance classes=8")
-        return rule(counts, classes)
-
-    return divided
-
-
-DIVISIONS: dict[str, Callable[[Counts, int | None], FrequencyClasses]] = {
+DIVISIONS: dict[str, Callable[[Counts, Any], FrequencyClasses]] = {
     "mefmax": _chosen,
-    "eq-freq": _given("eq-freq", equal_frequency),
-    "eq-token": _given("eq-token", equal_tokens),
+    "eq-freq": equal_frequency,
+    "eq-token": equal_tokens,
 }
-"""By name: a function of the counts and the number of classes, None where it is not given."""
+"""By name: a function of the counts and the number of classes, None for ``mefmax``."""
 
 
 def divide(counts: Counts, division: str, classes: int | None = None) -> FrequencyClasses:
@@ -162,6 +154,8 @@ def divide(counts: Counts, division: str, classes: int | None = None) -> Frequen
     """
     if division not in DIVISIONS:
         raise ValueError(f"division: must be one of {', '.join(DIVISIONS)} ('{division}' given)")
+    if classes is None and division != "mefmax":
+        raise ValueError(f"division '{division}' needs the number of classes, for instance classes=8")
     return DIVISIONS[division](counts, classes)
 
 
@@ -264,7 +258,8 @@ def _curve(ranked: Int[np.ndarray, "V"], most: int | None) -> MefMaxCurve:
     highest = int(ranked.sum()) // int(ranked[0])
     ks = np.arange(1, (highest if most is None else min(highest, most)) + 1)
     sums = _Sums.of(ranked)
-    terms = [_terms(sums, part, mass_boundaries(ranked, part)) for part in _parts(ks)]
+    parts = np.split(ks, np.flatnonzero(np.diff((np.cumsum(ks) - ks) // AT_ONCE)) + 1)
+    terms = [_terms(sums, part, mass_boundaries(ranked, part)) for part in parts]
     between, within = (np.concatenate(term) for term in zip(*terms, strict=True))
     return MefMaxCurve(ks, between, within)
 
@@ -312,8 +307,3 @@ def _numbered(ks: Int[np.ndarray, "N"]) -> tuple[Int[np.ndarray, "M"], Int[np.nd
     """For ks 2, 3: the K of each class, 2 2 3 3 3, and its number, 1 2 1 2 3."""
     k_of = np.repeat(ks, ks)
     return k_of, np.arange(1, len(k_of) + 1) - np.repeat(np.cumsum(ks) - ks, ks)
-
-
-def _parts(ks: Int[np.ndarray, "N"]) -> Iterator[Int[np.ndarray, "N"]]:
-    before = np.cumsum(ks) - ks
-    yield from np.split(ks, np.flatnonzero(np.diff(before // AT_ONCE)) + 1)
