@@ -94,11 +94,7 @@ class FactorizedDistribution(NextToken):
         return torch.split(scores[:, self.classes.order], list(self.classes.sizes), dim=-1)
 
     def within(self, chosen: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Log-probability of every token, given the class at each position; ``-inf`` outside it (eq. 7).
-
-        Args:
-            chosen: A class for each position.
-        """
+        """Log-probability of every token, given the class at each position; ``-inf`` outside it (eq. 7)."""
         if torch.compiler.is_compiling():  # a graph cannot let shapes depend on the classes
             outside = self.classes.token_class != chosen[:, None]
             return self._dense().masked_fill(outside, -torch.inf).log_softmax(-1)
@@ -110,9 +106,7 @@ class FactorizedDistribution(NextToken):
     def token_within(self, chosen: Int[Tensor, "N"], uniform: Float[Tensor, "N"] | None = None) -> Int[Tensor, "N"]:
         """A token of the class at each position: what ``within`` would give, without the (N, V) tensor.
 
-        Args:
-            chosen: A class for each position.
-            uniform: A number in [0, 1) for each position that draws the token; None: the most probable one.
+        A number in [0, 1) for each position draws the token; None: the most probable one.
         """
         ids = torch.empty_like(chosen)
         for rows, members, scores in self._by_class(chosen):
@@ -184,11 +178,6 @@ class ClassDraw:
 
     Greedy decoding takes the most probable class, sampling draws one from p1. Whatever comes after (argmax, top-k,
     top-p, temperature) then acts within the class.
-
-    Args:
-        sample: Whether classes are drawn at random.
-        top_k: Draw among the ``top_k`` most probable classes only.
-        top_p: Draw among the fewest classes that together have at least this probability.
     """
 
     def __init__(self, sample: bool, top_k: int | None = None, top_p: float | None = None) -> None:
@@ -204,12 +193,7 @@ class ClassDraw:
         return distribution.within(chosen)
 
     def token(self, distribution: FactorizedDistribution, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """The token itself, where nothing acts within its class: only that class is scored.
-
-        Args:
-            distribution: Whose.
-            uniform: A number in [0, 1) for each position that draws the token; None: the most probable one.
-        """
+        """The token itself, where nothing acts within its class: only that class is scored."""
         return distribution.token_within(self._class(distribution), uniform)
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:

@@ -196,7 +196,7 @@ class CacheDistribution(NextToken):
 
     Args:
         entries: What is stored, with the log-mass of each entry.
-        fallback: The distribution where nothing is stored, over the same positions.
+        fallback: Over the same positions.
         name: Name of the stored part in ``sources``.
     """
 

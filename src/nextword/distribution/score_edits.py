@@ -129,7 +129,6 @@ class EditedTokens:
 
     Args:
         source: Name under which ``sources`` reports their probability.
-        ids: Tokens.
         present: Which of them were changed.
         places: Where they stand, as in ``TokenLogitEdit``.
     """

@@ -57,14 +57,7 @@ class Vocabulary(Protocol):
         rows: Sequence[Int[Tensor, "_R"]],
         single_pass: FusedBackward | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
-        """For each group of states, the scores of its own group of tokens (R, K); no token is in two groups.
-
-        Args:
-            states: States of each group.
-            ids: Tokens of each group.
-            rows: Which of the N rows the states are of.
-            single_pass: As above.
-        """
+        """For each group of states, of some of the N rows, the scores of its own tokens; no token is in two groups."""
         ...
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Vocabulary:

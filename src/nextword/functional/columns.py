@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class VocabShard:
-    """All columns, V of V: every answer is there.
-
-    ``SharedColumns`` answers the same for a share of them, together with the processes that hold the others.
+    """All columns, V of V. ``SharedColumns`` answers the same for a share of them, with the processes that hold others.
 
     >>> import torch
     >>> scores = torch.tensor([[1.0, 3.0, 2.0]])
@@ -110,11 +108,7 @@ ALL_COLUMNS = VocabShard()
 
 
 class SharedColumns(VocabShard):
-    """A share of the columns. Every question is asked by all processes of the mesh, of the same rows and tokens.
-
-    Args:
-        mesh: The processes, in one dimension.
-    """
+    """A share of the columns. Every question is asked by all processes of the mesh, of the same rows and tokens."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         self.mesh = mesh
@@ -176,12 +170,7 @@ class SharedColumns(VocabShard):
 
 
 class ColumnRange(SharedColumns):
-    """A range of tokens in each process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter.
-
-    Args:
-        mesh: The processes.
-        size: V.
-    """
+    """A range of tokens in each process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter."""
 
     def __init__(self, mesh: DeviceMesh, size: int) -> None:
         super().__init__(mesh)
@@ -228,19 +217,13 @@ class ColumnRange(SharedColumns):
         return ids - self._begin
 
     def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
-        return PickedColumns(self.mesh, ids, self._here(ids)[1])
+        return PickedColumns(self.mesh, self._here(ids)[1])
 
 
 class PickedColumns(SharedColumns):
-    """The columns of a group of tokens, which are numbered by their place in it.
+    """The columns of a group of tokens, which are numbered by their place in it; some of them are held here."""
 
-    Args:
-        mesh: The processes.
-        ids: Tokens of the group.
-        here: Which of them are held here, in this order.
-    """
-
-    def __init__(self, mesh: DeviceMesh, ids: Int[Tensor, "K"], here: Bool[Tensor, "K"]) -> None:
+    def __init__(self, mesh: DeviceMesh, here: Bool[Tensor, "K"]) -> None:
         super().__init__(mesh)
         self._present = here
         self._column = (here.cumsum(0) - 1).clamp_min(0)

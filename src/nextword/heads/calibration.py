@@ -35,7 +35,6 @@ class Optimum:
     """The settings under which held-out tokens are most likely.
 
     Attributes:
-        settings: They.
         log_probs: Log-probability of each token under them, in nats.
         alone: The same under the distribution that the head adds to, such as the softmax.
         silent: Settings under which the head adds nothing; None where it has none.
@@ -58,11 +57,7 @@ class Calibration(ABC):
 
     @abstractmethod
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Keeps what is needed of K tokens at each position.
-
-        Returns:
-            Their log-probabilities under the distribution that the head adds to.
-        """
+        """Keeps what is needed of K tokens at each position; returns their log-probabilities without what is stored."""
 
     @abstractmethod
     def optimum(self) -> Optimum:
@@ -173,11 +168,7 @@ class CopyCalibration(Calibration):
 
     @property
     def copies(self) -> Copies:
-        """All that was read.
-
-        Raises:
-            ValueError: Nothing was.
-        """
+        """All that was read; raises ValueError where nothing was."""
         if self._read:
             parts = [*([self._copies] if self._copies else []), *self._read]
             columns = ([getattr(part, column.name) for part in parts] for column in fields(Copies))
@@ -195,11 +186,8 @@ class CopyCalibration(Calibration):
         """Log-probability of each token that was read.
 
         Args:
-            temperature: From the first to the last of ``temperatures``.
+            temperature: From the first to the last of ``temperatures``, or it raises ValueError.
             weight: Share of what is stored; None: one normaliser.
-
-        Raises:
-            ValueError: The temperature is outside.
         """
         copies = self.copies
         hits, mass = self._log_masses(temperature)
@@ -300,14 +288,11 @@ def _rounded(number: float) -> float:
 def best_weight(alone: Float[np.ndarray, "N"], copied: Float[np.ndarray, "N"]) -> float:
     """The weight that makes ``sum log((1 - w) exp(alone) + w exp(copied))`` largest.
 
-    That is concave in the weight; where its slope is zero, or at the end that it rises to.
+    That is concave in the weight; where its slope is zero, or at the end that it rises to. Both are log-probabilities
+    of each token.
 
     >>> round(best_weight(np.log([0.1, 0.4]), np.log([0.3, 1e-300])), 3)
     0.25
-
-    Args:
-        alone: Log-probability of each token under one distribution.
-        copied: Under the other.
     """
     from scipy.optimize import brentq
 

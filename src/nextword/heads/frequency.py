@@ -107,13 +107,7 @@ class FrequencyConfig(HeadConfig):
 
 
 class ClassTable(nn.Module):
-    """Which tokens each class holds, with the counts it was made from; saved with the model.
-
-    Args:
-        counts: How often each token was counted.
-        order: Token ids by falling count.
-        boundaries: Exclusive ends of the classes.
-    """
+    """Which tokens each class holds, by falling count, with the counts it was made from; saved with the model."""
 
     counts: Tensor
     order: Tensor

@@ -12,12 +12,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Gate(nn.Module, ABC):
-    """Weights of K parts at each position, in log space.
-
-    Args:
-        width: Width of what the gate reads.
-        parts: K.
-    """
+    """Weights of K parts at each position, in log space."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()
@@ -61,12 +56,7 @@ class UniformGate(Gate):
 
 
 class ScalarGate(nn.Linear):
-    """``w_g . h_t + b_g``: one number a position.
-
-    Args:
-        width: Width of ``h_t``.
-        initial_bias: Where ``b_g`` starts.
-    """
+    """``w_g . h_t + b_g``: one number a position; ``b_g`` starts at ``initial_bias``."""
 
     def __init__(self, width: int, initial_bias: float = 0.0) -> None:
         self.initial_bias = initial_bias  # before the base class, which starts the weights

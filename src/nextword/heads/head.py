@@ -140,18 +140,12 @@ class Head(nn.Module, ABC):
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
 
-        Args:
-            states: What the backbone feeds its output layer.
-            inputs: ``q_t`` of ``inputs``.
+        Made of what the backbone feeds its output layer and of ``q_t``.
         """
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """What to keep of each source position for all steps, by name, (B, E, ...) each.
-
-        Args:
-            states: Last hidden state of the encoder.
-        """
+        """What to keep for all steps of each source position, the encoder's last state, by name, (B, E, ...) each."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
@@ -183,11 +177,7 @@ class Head(nn.Module, ABC):
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called when the head is attached to a model that has one; a head over another one may go on with its parts.
-
-        Args:
-            former: The head that the model had.
-        """
+        """Called when the head is attached to a model that has one, whose parts a head over another may go on with."""
 
     def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to refuse a model that does not go with what it reads.
@@ -273,10 +263,7 @@ class StoredTexts(Protocol):
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
         """Tokens from one place of a document to another, as far as there are any, and the place of the first of them.
 
-        Args:
-            document: Its number.
-            first: Place of the first one that is asked for; may be before the document's beginning.
-            last: Of the last one; may be beyond its end.
+        ``first`` may be before the document's beginning, ``last`` beyond its end.
         """
         ...
 

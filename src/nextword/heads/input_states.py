@@ -68,11 +68,7 @@ class MultiInputModifier(Modifier):
 
 
 class LastState(nn.Module):
-    """``q_t = h_t``: what the projections of a head read is the state that the output layer reads.
-
-    Args:
-        dimensions: Sizes of the model.
-    """
+    """``q_t = h_t``: what the projections of a head read is the state that the output layer reads."""
 
     layers: int = 0
     """How many of the last decoder layers are read besides."""
@@ -97,7 +93,7 @@ class LastState(nn.Module):
             states: What the backbone feeds its output layer.
             layers: The last ``self.layers`` decoder hidden states, the very last one first.
             valid: False at padding.
-            history: Gives the places just before the new ones; may be None where none are read.
+            history: Gives the places just before the new ones; None where none are read.
         """
         return states
 
@@ -168,13 +164,8 @@ def input_states_of(config: MultiInputConfig | None, dimensions: Dimensions) -> 
 class Projection(nn.Linear):
     """A map from ``q_t`` to a query of the output embedding, the identity on ``h_t`` at the start.
 
-    Attached to a pretrained model it therefore changes nothing before it is trained.
-
-    Args:
-        inputs: Width of ``q_t``.
-        outputs: D.
-        bias: Whether there is a bias; it starts at zero.
-        scale: Times the identity; next to nothing where a projection's product is added to something.
+    Attached to a pretrained model it therefore changes nothing before it is trained. ``scale`` times the identity is
+    next to nothing where a projection's product is added to something.
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -106,7 +105,7 @@ class KnnHead(WrapperHead):
     def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
         # one normaliser needs the joint form of a cache below
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
-        self.mixing: Mixing = MIXINGS[config.mix](config.as_published().weight)
+        self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None
         """What is appended while somebody talks; none unless it is set."""
         self._opened: tuple[Any, StoredKeys, Search] | None = None
@@ -118,7 +117,8 @@ class KnnHead(WrapperHead):
         super().begin(context_of)
         if self.config.weight == FITTED:
             self.config = self.config.model_copy(update={"weight": MOST})
-            self.mixing.start_from(MOST)
+            if self.mixing is not None:
+                self.mixing.start_from(MOST)
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
@@ -220,8 +220,14 @@ class KnnHead(WrapperHead):
             return below
         found = self._retrieved(context)
         found = replace(found, scores=found.scores / self.config.temperature)
-        mixed: NextToken = self.mixing(below, found, _NAME, self.config.as_published().weight)
-        return mixed
+        if self.config.mix == "joint":
+            return normalised_jointly(below, {_NAME: found}, f"{_NAME}: mix=joint")
+        if self.mixing is not None:
+            logit = self.mixing(found)
+            return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), _NAME)
+        weight = self.config.as_published().weight
+        of_below, of_found = found.scores.new_tensor([1 - weight, weight]).log()[:, None].expand(2, len(found.scores))
+        return PointerMixture(below, found, of_below, of_found, _NAME)
 
     def calibration(self) -> Calibration | None:
         """The temperature, and the weight where it is fixed; None where a gate learns it."""
@@ -322,43 +328,14 @@ class KnnHead(WrapperHead):
 # -- How retrieved tokens meet the distribution of the head below.
 
 
-class Mixing(nn.Module, ABC):
-    """A way to mix; made with the weight that it has, or starts from."""
-
-    def __init__(self, weight: float) -> None:
-        super().__init__()
-
-    def start_from(self, weight: float) -> None:
-        """Begins anew with another weight; where nothing is learned there is nothing to do."""
-
-    @abstractmethod
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The distribution of both, over the positions of each.
-
-        Args:
-            below: Of the head below.
-            found: What was retrieved.
-            name: Of the component.
-            weight: Share of what was retrieved, where it is fixed.
-        """
-
-
-class FixedWeight(Mixing):
-    """``(1 - weight) P_below + weight P_retrieved``."""
-
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        shares = found.scores.new_tensor([1 - weight, weight]).log().expand(len(found.scores), 2)
-        return PointerMixture(below, found, shares[:, 0], shares[:, 1], name)
-
-
-class ConfidenceGate(Mixing):
+class ConfidenceGate(nn.Module):
     """A weight at each position, from how near the nearest key is and how much what was found agrees.
 
-    It starts as the fixed weight and has three numbers to learn.
+    Three numbers are learned; they begin as one weight everywhere.
     """
 
     def __init__(self, weight: float) -> None:
-        super().__init__(weight)
+        super().__init__()
         self.linear = nn.Linear(2, 1)
         self.start_from(weight)
 
@@ -370,9 +347,9 @@ class ConfidenceGate(Mixing):
         nn.init.zeros_(self.linear.weight)
         nn.init.constant_(self.linear.bias, self._begin)
 
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        logit = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0].to(found.scores.dtype)
-        return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), name)
+    def forward(self, found: Retrieved) -> Float[Tensor, "N"]:
+        """The weight's logit."""
+        return self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0].to(found.scores.dtype)
 
     @staticmethod
     @torch.no_grad()
@@ -384,14 +361,3 @@ class ConfidenceGate(Mixing):
         agreed = (same @ share[:, :, None])[:, :, 0].amax(1) / share.sum(1).clamp_min(1e-30)
         columns = torch.stack([peak.sign() * peak.abs().log1p(), agreed], 1)
         return columns.masked_fill(~seen[:, None], 0.0)
-
-
-class Joint(Mixing):
-    """One normaliser over the vocabulary's scores and those of what was retrieved (TRIME's external memory)."""
-
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        return normalised_jointly(below, {name: found}, f"{name}: mix=joint")
-
-
-MIXINGS: dict[str, type[Mixing]] = {"fixed": FixedWeight, "gate": ConfidenceGate, "joint": Joint}
-"""By the name that a setting gives them."""

@@ -133,15 +133,12 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
 
 
 def past_places(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
-    """Which places of its text each of N positions sees, of S remembered ones.
+    """Which places of its text each of N positions sees, of S remembered ones: those before it, and its own if asked.
 
     Args:
-        context: Of a head that remembers.
-        include_current: Whether a position sees its own place; it always sees those before.
+        context: Of a head that remembers; for any other it raises ValueError.
+        include_current: Whether a position sees its own place.
         last: How many of these tokens it sees, the nearest ones; padding between them does not count. None: all.
-
-    Raises:
-        ValueError: The head does not remember, or ``last`` is less than 1.
     """
     memory = _memory(context)
     place = torch.arange(memory.ids.shape[1], device=memory.ids.device)

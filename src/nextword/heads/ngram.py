@@ -119,15 +119,10 @@ Parts = Callable[[Context], tuple[NextToken, Found]]
 
 
 class LevelCalibration(Calibration):
-    """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``.
-
-    Args:
-        parts: What is mixed.
-        memory: The corpus; its weights say no more than which levels there are.
-    """
+    """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``."""
 
     def __init__(self, parts: Parts, memory: TextMemory) -> None:
-        self._parts, self._memory = parts, memory
+        self._parts, self._memory = parts, memory  # its weights say no more than which levels there are
         self._log_head: list[Float[np.ndarray, "N"]] = []
         self._levels: list[Float[np.ndarray, "N J"]] = []
         self._found: list[Found] = []

@@ -140,12 +140,7 @@ class WrapperHead(DelegatingHead):
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """A distribution with further entries under its own normaliser.
-
-    Args:
-        distribution: Of the head below.
-        stored: The entries, by name.
-        place: Which setting asks for it, for the message.
+    """A distribution with further entries under its own normaliser; ``place`` is the setting that asks for it.
 
     Raises:
         ValueError: It is not one softmax.

@@ -40,12 +40,7 @@ class FrequencyClasses:
 
     @classmethod
     def of(cls, counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[int]) -> FrequencyClasses:
-        """Classes that end there.
-
-        Args:
-            counts: How often each token id occurs.
-            boundaries: Exclusive ends in the order of decreasing count.
-        """
+        """Classes that end at these exclusive ends in the order of decreasing count."""
         return cls(by_frequency(counts), tuple(int(end) for end in boundaries))
 
     @property
@@ -76,11 +71,7 @@ class FrequencyClasses:
 
 
 def by_frequency(counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray, "V"]:
-    """Token ids by decreasing count; of equal counts, the lower id first.
-
-    Raises:
-        ValueError: These are no counts.
-    """
+    """Token ids by decreasing count; of equal counts, the lower id first."""
     return np.argsort(-checked(np.asarray(counts), "counts"), kind="stable")
 
 
@@ -139,12 +130,7 @@ DIVISIONS: dict[str, Callable[[Counts, Any], FrequencyClasses]] = {
 
 
 def divide(counts: Counts, division: str, classes: int | None = None) -> FrequencyClasses:
-    """The classes of a named division.
-
-    Args:
-        counts: How often each token id occurs.
-        division: A name of ``DIVISIONS``.
-        classes: Their number, for all divisions but ``mefmax``.
+    """The classes of a division of ``DIVISIONS``; all but ``mefmax`` are given their number.
 
     Raises:
         ValueError: No such division, a number that is not possible, given where it must not be or missing.
@@ -204,11 +190,9 @@ class MefMaxCurve:
 
 
 def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
-    """The classes of the best K. Tokens never counted are in the last class.
+    """The classes of the best K, at most ``most`` (None: while no token exceeds 1/K).
 
-    Args:
-        counts: How often each token id occurs.
-        most: Largest K to try; None: no limit but the one that no token exceeds 1/K.
+    Tokens never counted are in the last class.
 
     >>> mefmax([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1]).boundaries
     (2, 4, 7, 12)

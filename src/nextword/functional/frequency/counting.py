@@ -307,7 +307,6 @@ class Tally:
     """What is counted so far.
 
     Attributes:
-        counts: Of each token id.
         items: Texts that were read.
         state: Where to go on: the number of a row, or a stream's own state.
     """
@@ -330,11 +329,7 @@ def partial_path(out: Path) -> Path:
 
 @contextlib.contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Keeps other processes of this machine from counting into ``out`` inside the ``with`` block.
-
-    Raises:
-        ValueError: Another one is at it, or nothing can be written there.
-    """
+    """Keeps other processes of this machine from counting into ``out`` in the block; refuses where one does already."""
     from filelock import FileLock, Timeout
 
     path = out.with_name(f"{out.name}.lock")
@@ -359,11 +354,7 @@ def save(tally: Tally, out: Path, settings: Mapping[str, Any]) -> None:
 
 
 def load(out: Path, settings: Mapping[str, Any]) -> Tally | None:
-    """The tally beside ``out``; None where there is none.
-
-    Raises:
-        ValueError: It was begun with other settings, or is broken.
-    """
+    """The tally beside ``out``, refused where it was begun with other settings or is broken; None: there is none."""
     path = partial_path(out)
     if not path.exists():
         return None

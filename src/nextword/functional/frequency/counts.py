@@ -122,11 +122,7 @@ class TokenCounts:
         return TokenCounts(counts, self.tokenizer, self.source)
 
     def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
-        """Passes where the counts are this tokenizer's, or do not say whose they are.
-
-        Raises:
-            ValueError: They are another's.
-        """
+        """Raises ValueError where the counts are another tokenizer's; they may not say whose they are."""
         if self.tokenizer is None:
             return
         found = tokenizer_fingerprint(tokenizer)
@@ -169,11 +165,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
-    """The arrays of a .npz file by name, or the one array of a .npy file.
-
-    Raises:
-        UNREADABLE: One of those.
-    """
+    """The arrays of a .npz file by name, or the one array of a .npy file; raises one of ``UNREADABLE``."""
     found = np.load(path, allow_pickle=False)
     if isinstance(found, np.ndarray):
         return found
