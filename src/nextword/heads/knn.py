@@ -127,6 +127,7 @@ class KnnHead(WrapperHead):
 
     def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
         """Refuses a store that was made with another model, and warns of one that was made with weights like these."""
+        super().prove(context_of, weights_of)
         opened = self._store()
         own = weights_of()
         self._weights = set() if own is None else {own}
@@ -148,6 +149,7 @@ class KnnHead(WrapperHead):
 
     def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
         """Refuses a store that was made with another tokenizer, now and when another store is set."""
+        super().expect_tokenizer(fingerprint_of)
         self._tokenizer = fingerprint_of() or self._tokenizer
         opened = self._store()
         if opened is not None:

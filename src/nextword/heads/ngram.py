@@ -75,9 +75,6 @@ class RecallingHead(DelegatingHead):
     def calibration(self) -> Calibration:
         return LevelCalibration(lambda context: (self.below(context), self._found(context)), self.memory)
 
-    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
-        self.below.expect_tokenizer(fingerprint_of)
-
     def stored_texts(self) -> Mapping[str, StoredTexts]:
         return {**self.below.stored_texts(), SOURCE: self.memory.index}
 

@@ -86,8 +86,14 @@ class DelegatingHead(Head):
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
         return self.below.source_streams(states)
 
+    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
+        self.below.prove(context_of, weights_of)
+
     def open_stored(self) -> None:
         self.below.open_stored()
+
+    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
+        self.below.expect_tokenizer(fingerprint_of)
 
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         self.below.begin(context_of)
