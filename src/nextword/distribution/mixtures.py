@@ -242,7 +242,7 @@ class CacheDistribution(NextToken):
         return self._choose(stored, self.fallback._log_prob(ids, single_pass))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        seen, _ = self._total()
+        seen = self.entries.any_visible()[:, None]
         of_fallback = self.fallback._log_sources(ids).items()
         shares = {source: share.masked_fill(seen, -torch.inf) for source, share in of_fallback}
         return shares | {self.name: self._log_prob(ids).masked_fill(~seen, -torch.inf)}

@@ -76,12 +76,7 @@ class Vocabulary(Protocol):
 class Shifted:
     """``vocabulary(states) + shift[row]``: the same vector of V numbers is added at every position of a sequence.
 
-    For what is known of a whole sequence: B vectors are kept, not N.
-
-    Args:
-        vocabulary: Turns states into scores.
-        shift: What each sequence adds to them.
-        row: Which sequence each of the N rows belongs to.
+    For what is known of a whole sequence: B vectors are kept, not N, and which sequence each row belongs to.
     """
 
     vocabulary: Vocabulary

@@ -211,13 +211,9 @@ class Retrieved(CopyScores):
         visible: Bool[Tensor, "N K"],
         stands: Int[Tensor, "N K 2"],
     ) -> Retrieved:
-        """Entries for N positions.
+        """Entries for N positions, of which several may hold one token; not visible where fewer than K were found.
 
-        Args:
-            ids: The tokens; several entries of a position may hold one token.
-            scores: Log of the mass of each; any constant may be added to a row where they are not normalised jointly.
-            visible: False where fewer than K were found.
-            stands: Document, and place within it, of each.
+        Scores are the log of the mass of each; a constant may be added to a row where they are not normalised jointly.
         """
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
 
@@ -301,14 +297,7 @@ class UniqueTokens:
 
 @dataclass(frozen=True)
 class WordScores:
-    """For each of N positions, scores of the distinct words of its sequence.
-
-    Args:
-        words: The words.
-        row: Which sequence each position belongs to.
-        scores: Score of each word as seen from each position.
-        present: Which words each position sees; the scores of the others count nowhere.
-    """
+    """For each of N positions, scores of the distinct words of its sequence; those not ``present`` count nowhere."""
 
     words: UniqueTokens
     row: Int[Tensor, "N"]

@@ -119,12 +119,8 @@ class CopyCalibration(Calibration):
     """Chooses the temperature of stored tokens and how they meet another distribution.
 
     The weight is exact: a mixture's likelihood is concave in it. The temperature is continuous: the best computed one,
-    and then the best between its neighbours.
-
-    Args:
-        parts: What the head mixes.
-        interpolated: Whether it may mix by a weight (setting ``weight``).
-        joint: Whether it may use one normaliser; where both may be, ``weight`` None is that.
+    and then the best between its neighbours. The head may mix by a weight (``interpolated``) or use one normaliser
+    (``joint``); where it may do both, ``weight`` None is the latter.
     """
 
     def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:

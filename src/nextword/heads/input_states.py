@@ -110,10 +110,6 @@ class InputBlock(LastState):
     is read after the final norm, the others before it. Padding counts as lying before the start, so a left-padded
     sequence gives what the sequence alone gives.
 
-    Args:
-        config: Which layers and positions.
-        dimensions: Sizes of the model.
-
     Raises:
         ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
     """

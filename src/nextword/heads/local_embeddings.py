@@ -39,7 +39,7 @@ class LocalEmbeddings(CachedModule):
         width: Width of ``q_t``.
         dimensions: Sizes of the model.
         source: Whether the places are those of the source.
-        bias: Whether the projections have biases; LE has none (published).
+        bias: Of the projections; LE has none (published).
         include_current: Whether a position sees its own token.
         activation: Applied to the local embeddings.
     """

@@ -31,10 +31,6 @@ class RecallingHead(DelegatingHead):
     Expresses: what stands in a corpus, word for word; no states and no gradient of the corpus are needed. Costs: a
     bisection of the corpus for each position, on the CPU. It adds no parameter, and all else is as the head below.
 
-    Args:
-        below: The head.
-        memory: The corpus and its weights.
-
     Raises:
         ValueError: The model has fewer tokens than may be stored, or is an encoder-decoder model.
     """

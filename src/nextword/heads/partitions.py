@@ -48,12 +48,6 @@ class Partition(CachedModule):
 
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
 
-    Args:
-        config: Which partitions.
-        width: Width of ``q_t``.
-        dimensions: Sizes of the model.
-        bias: Whether the projections have biases.
-
     Raises:
         ValueError: A partition over the source without an encoder, or more candidates than tokens.
     """

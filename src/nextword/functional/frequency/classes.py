@@ -250,15 +250,10 @@ def _curve(ranked: Int[np.ndarray, "V"], most: int | None) -> MefMaxCurve:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """The entropy of any class is a difference of two sums.
+    """The entropy of any class is a difference of two sums: of counts, and of count times log count."""
 
-    Attributes:
-        counts: Of the first tokens, from none to all.
-        logs: Count times log count, of the last tokens, from all to none: a rare class is then no small difference of
-            large sums.
-    """
-
-    counts: Int[np.ndarray, "S"]
+    counts: Int[np.ndarray, "S"]  # of the first tokens, from none to all
+    # of the last tokens, from all to none: a rare class is then no small difference of large sums
     logs: Shaped[np.ndarray, "S"]  # long doubles are no Float of jaxtyping
 
     @classmethod

@@ -135,11 +135,7 @@ class TokenCounts:
 
 
 def checked(counts: Int[np.ndarray, "V"], what: str) -> Int[np.ndarray, "V"]:
-    """The counts as int64.
-
-    Raises:
-        ValueError: They are no list of whole numbers, one is negative, all are zero, or they add up to too much.
-    """
+    """The counts as int64; ValueError where that cannot be, one is negative, all are zero or the sum is too much."""
     counts = np.asarray(counts)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
         kind = f"{counts.dtype} of shape {counts.shape}"
