@@ -18,7 +18,7 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class EditMode(ABC):
-    """How a value meets the score that stands: ``Replace`` or ``Add``."""
+    """How a value meets the score that stands: ``Replace`` or ``Add``; shapes are the same for both."""
 
     @abstractmethod
     def scores_of(
@@ -58,32 +58,19 @@ class Replace(EditMode):
     """The value takes the score's place ("assign")."""
 
     def scores_of(
-        self,
-        vocabulary: Vocabulary,
-        states: Float[Tensor, "B Q D"],
-        ids: Int[Tensor, "B K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "B Q K"]:
+        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         return vocabulary.scores_of(states, ids, single_pass)
 
     def write_(
-        self,
-        scores: Float[Tensor, "N V"],
-        ids: Int[Tensor, "N K"],
-        values: Float[Tensor, "N K"],
-        present: Bool[Tensor, "N K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "N V"]:
+        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         return overwrite_(scores, ids, values, present, single_pass)
 
-    def gather(
-        self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
-    ) -> Float[Tensor, "N K"]:
+    def gather(self, values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
         return values.scatter(1, columns, new)
 
-    def standing(
-        self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
-    ) -> Float[Tensor, "N K"]:
+    def standing(self, initial: Tensor, values: Tensor, present: Tensor) -> Tensor:
         return torch.where(present, values, initial)
 
 
@@ -91,35 +78,22 @@ class Add(EditMode):
     """The value is added to the score ("add")."""
 
     def scores_of(
-        self,
-        vocabulary: Vocabulary,
-        states: Float[Tensor, "B Q D"],
-        ids: Int[Tensor, "B K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "B Q K"]:
+        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
         of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, single_pass)
         # a token that the vocabulary rules out stays out
         return (vocabulary.scores_of(states, ids, single_pass) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
 
     def write_(
-        self,
-        scores: Float[Tensor, "N V"],
-        ids: Int[Tensor, "N K"],
-        values: Float[Tensor, "N K"],
-        present: Bool[Tensor, "N K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "N V"]:
+        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         return scores.scatter_add_(1, ids, values.masked_fill(~present, 0.0).to(scores.dtype))
 
-    def gather(
-        self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
-    ) -> Float[Tensor, "N K"]:
+    def gather(self, values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
         return values.scatter_add(1, columns, new)
 
-    def standing(
-        self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
-    ) -> Float[Tensor, "N K"]:
+    def standing(self, initial: Tensor, values: Tensor, present: Tensor) -> Tensor:
         return initial + values
 
 

@@ -97,26 +97,22 @@ class Shifted:
     def shared(self) -> list[Tensor]:
         return [*self.vocabulary.shared(), self.shift]
 
-    def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
+    def __call__(self, states: Tensor, single_pass: FusedBackward | None = None) -> Tensor:
         return self.each([states], single_pass)[0]
 
-    def each(
-        self, states: Sequence[Float[Tensor, "N D"]], single_pass: FusedBackward | None = None
-    ) -> list[Float[Tensor, "N V"]]:
+    def each(self, states: Sequence[Tensor], single_pass: FusedBackward | None = None) -> list[Tensor]:
         return [scores + self.shift[self.row] for scores in self.vocabulary.each(states, single_pass)]
 
-    def scores_of(
-        self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None
-    ) -> Float[Tensor, "N Q K"]:
+    def scores_of(self, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None) -> Tensor:
         return self.vocabulary.scores_of(states, ids, single_pass) + self.shift[self.row[:, None], ids][:, None]
 
     def scores_of_groups(
         self,
-        states: Sequence[Float[Tensor, "_R D"]],
-        ids: Sequence[Int[Tensor, "_K"]],
-        rows: Sequence[Int[Tensor, "_R"]],
+        states: Sequence[Tensor],
+        ids: Sequence[Tensor],
+        rows: Sequence[Tensor],
         single_pass: FusedBackward | None = None,
-    ) -> list[Float[Tensor, "_R _K"]]:
+    ) -> list[Tensor]:
         products = self.vocabulary.scores_of_groups(states, ids, rows, single_pass)
         # the group's columns first: they are few, and the rows are many
         return [

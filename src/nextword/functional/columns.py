@@ -132,24 +132,18 @@ class SharedColumns(VocabShard):
         columns, here = self._here(ids)
         return self.total(scores.gather(1, columns).masked_fill(~here, 0.0))
 
-    def from_holders(
-        self, ids: Int[Tensor, "B K"], compute: Callable[[Int[Tensor, "B K"]], Float[Tensor, "B Q K"]]
-    ) -> Float[Tensor, "B Q K"]:
+    def from_holders(self, ids: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
         """Every process computes its own; what it makes of the others' does not count."""
         columns, here = self._here(ids)
         return self.total(compute(columns).masked_fill(~here[:, None], 0.0))
 
-    def scatter_add_(
-        self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"]
-    ) -> Float[Tensor, "N _"]:
+    def scatter_add_(self, scores: Tensor, ids: Tensor, values: Tensor) -> Tensor:
         if not scores.shape[1]:
             return scores
         columns, here = self._here(ids)
         return scores.scatter_add_(1, columns, values.masked_fill(~here, 0.0))
 
-    def writable(
-        self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
-    ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
+    def writable(self, ids: Tensor, values: Tensor, present: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         columns, here = self._here(ids)
         return columns, self.read_by_all(values), present & here
 

@@ -134,12 +134,8 @@ class InputBlock(LastState):
         self.width += hidden
 
     def forward(
-        self,
-        states: Float[Tensor, "B T D"],
-        layers: tuple[Tensor, ...],
-        valid: Bool[Tensor, "B T"],
-        history: HeadCacheView | None,
-    ) -> Float[Tensor, "B T Q"]:
+        self, states: Tensor, layers: tuple[Tensor, ...], valid: Tensor, history: HeadCacheView | None
+    ) -> Tensor:
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
         if self.before:
             assert history is not None
