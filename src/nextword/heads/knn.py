@@ -351,7 +351,8 @@ class ConfidenceGate(nn.Module):
 
     def forward(self, found: Retrieved) -> Float[Tensor, "N"]:
         """The weight's logit."""
-        return self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0].to(found.scores.dtype)
+        logit: Tensor = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0]
+        return logit.to(found.scores.dtype)
 
     @staticmethod
     @torch.no_grad()
