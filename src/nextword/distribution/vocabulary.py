@@ -27,28 +27,23 @@ class Vocabulary(Protocol):
     @property
     def size(self) -> int:
         """V."""
-        ...
 
     @property
     def columns(self) -> VocabShard:
         """Which columns dense scores have."""
-        ...
 
     def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """A score for every token, in a new tensor that the caller may change."""
-        ...
 
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], single_pass: FusedBackward | None = None
     ) -> Sequence[Float[Tensor, "_R V"]]:
         """The same for several sets of states that belong to the same rows, in one pass over the embedding."""
-        ...
 
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same for the Q states of a row, without those of all others."""
-        ...
 
     def scores_of_groups(
         self,
@@ -58,15 +53,12 @@ class Vocabulary(Protocol):
         single_pass: FusedBackward | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
         """For each group of states, of some of the N rows, the scores of its own tokens; no token is in two groups."""
-        ...
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Vocabulary:
         """The same with ``change`` made to what has a row for each position (or sequence); most have no such thing."""
-        ...
 
     def shared(self) -> Sequence[Tensor]:
         """What may have a gradient and is the same for all rows: the embedding itself."""
-        ...
 
 
 # -- Shifted: a vocabulary whose scores each sequence shifts in a way of its own.

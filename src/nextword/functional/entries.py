@@ -30,24 +30,19 @@ class Stored(Protocol):
     @property
     def text(self) -> TextRead:
         """Which text the tokens stand in."""
-        ...
 
     @property
     def visible(self) -> Bool[Tensor, "N S"]:
         """Which entries each position may see."""
-        ...
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
         """With ``change`` made to every tensor that has a row for each position."""
-        ...
 
     def shared(self) -> Sequence[Tensor]:
         """What may have a gradient and is the same for all positions."""
-        ...
 
     def scored(self) -> CopyScores:
         """The entries."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -245,15 +245,12 @@ class Draw(Protocol):
 
     def __call__(self, distribution: Any) -> Float[Tensor, "N V"]:
         """Log-probabilities of the tokens after a choice."""
-        ...
 
     def token(self, distribution: Any, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
         """The token itself, where nothing acts on those log-probabilities: drawn by a number in [0, 1), or the best."""
-        ...
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """The same after another choice at some positions, whose first one left nothing allowed; None: none is left."""
-        ...
 
 
 @runtime_checkable
@@ -265,7 +262,6 @@ class StoredTexts(Protocol):
 
         ``first`` may be before the document's beginning, ``last`` beyond its end.
         """
-        ...
 
 
 @runtime_checkable
@@ -274,7 +270,6 @@ class RemembersTokens(Protocol):
 
     def entries(self, context: Context) -> CopyScores:
         """The stored tokens with the similarity of each as seen from every position."""
-        ...
 
 
 registry: Registry[type[Head]] = Registry("head", Head)
