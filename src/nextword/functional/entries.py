@@ -206,9 +206,9 @@ class Retrieved(CopyScores):
         visible: Bool[Tensor, "N K"],
         stands: Int[Tensor, "N K 2"],
     ) -> Retrieved:
-        """Entries for N positions, of which several may hold one token; not visible where fewer than K were found.
+        """Entries for N positions; several of one may hold the same token, and where fewer were found some are hidden.
 
-        Scores are the log of the mass of each; a constant may be added to a row where they are not normalised jointly.
+        A constant may be added to a row of scores where they are not normalised jointly with others.
         """
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
 

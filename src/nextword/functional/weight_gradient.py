@@ -76,9 +76,9 @@ class GradientCollector:
 
     @torch.no_grad()
     def compact(self, fraction_done: float) -> None:
-        """Multiplies the factors, unless those of all rows, of which so many are here, take less memory than that.
+        """Multiplies the factors, unless those of all rows together will take less memory than the gradient.
 
-        Once all are here, a gradient that is multiplied takes the precision of the weight.
+        Once all rows are here (1), a gradient that is multiplied takes the precision of the weight.
         """
         if self._total is None and sum(part.numel for part in self._factors) <= self._shape.numel() * fraction_done:
             return

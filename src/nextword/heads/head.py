@@ -140,12 +140,12 @@ class Head(nn.Module, ABC):
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
 
-        Made of what the backbone feeds its output layer and of ``q_t``.
+        It is made of what the output layer reads and of what ``inputs`` makes, ``q_t``.
         """
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """What to keep for all steps of each source position, the encoder's last state, by name, (B, E, ...) each."""
+        """What to keep of each source position for all steps, of the encoder's last states: (B, E, ...) by name."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:

@@ -122,7 +122,7 @@ class TokenCounts:
         return TokenCounts(counts, self.tokenizer, self.source)
 
     def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
-        """Raises ValueError where the counts are another tokenizer's; they may not say whose they are."""
+        """Raises ValueError where the counts are another tokenizer's; those that do not say whose they are pass."""
         if self.tokenizer is None:
             return
         found = tokenizer_fingerprint(tokenizer)
