@@ -27,14 +27,13 @@ from texts import repeating
 from torch import Tensor
 from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 
-from nextword.model.head_cache.kv_cache import LongMemory, put_history_on
+from nextword.model.head_cache.kv_cache import LongMemory, put_head_cache_on
 
 
 def remembering(model: Any, places: int) -> LongMemory:
     """A memory of so many places."""
     config, generator = model.config.get_text_config(), torch.Generator().manual_seed(0)
     memory = LongMemory()
-    memory.looked_back = places
     ids = repeating(config.vocab_size, 1, places)
     states = torch.randn(1, places, config.hidden_size, generator=generator)
     streams = {name: stream.to(model.device, model.dtype) for name, stream in (("keys", states),)}
@@ -81,7 +80,7 @@ def written(model: Any, prompt: Tensor, new: int, kept: dict[str, Tensor] | None
     if kept is not None:
         cache, memory = DynamicCache(config=model.config.get_text_config()), _memory(kept)["memory"]
         memory.before_cache()
-        put_history_on(cache, memory)
+        put_head_cache_on(cache, memory)
         further = {"past_key_values": cache}
     model.eval().generate(
         prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, min_new_tokens=new, do_sample=False,

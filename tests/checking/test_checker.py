@@ -20,7 +20,7 @@ from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.functional.entries import CopyScores
 from nextword.heads import Head, HeadConfig, registry
 from nextword.heads.context import Context
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 from tests.helpers import planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
@@ -195,8 +195,8 @@ def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckRep
 def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     append = DynamicHeadCache.append
 
-    def forgetful(self: DynamicHeadCache, ids: Tensor, valid: Tensor, streams: Any) -> Any:
-        memory, past = append(self, ids, valid, streams)
+    def forgetful(self: DynamicHeadCache, *new: Any) -> Any:
+        memory, past = append(self, *new)
         kept = memory.valid.clone()
         kept[:, :past] = False
         return replace(memory, valid=kept), past

@@ -27,7 +27,7 @@ from nextword.functional.entries import CopyScores
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
 from nextword.heads.context import Context
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 from tests.helpers import planted_conditioners
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
@@ -295,8 +295,8 @@ def test_history_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 def test_history_that_forgets_the_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     of_source = DynamicHeadCache.of_source
 
-    def forgetful(self: DynamicHeadCache, make: Any) -> dict[str, Tensor]:
-        again, kept = self.knows_source, of_source(self, make)
+    def forgetful(self: DynamicHeadCache, make: Any, virtual: int = 0) -> dict[str, Tensor]:
+        again, kept = self.knows_source, of_source(self, make, virtual)
         return {name: torch.zeros_like(thing) if again else thing for name, thing in kept.items()}
 
     model = conditioned({"conditioner": "lmh", "start": "random"})

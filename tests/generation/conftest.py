@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 
 
 @pytest.fixture
 def crops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many places each crop of a history took back."""
+    """How many places each crop of a head cache took back."""
     taken: list[int] = []
     crop = DynamicHeadCache.crop
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from nextword.model.head_cache.kv_cache import history_of
+from nextword.model.head_cache.kv_cache import head_cache_of
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, headed, pairs, prompt
 from tests.helpers.piecewise import Reader
 from tests.helpers.recomputation import TOLERANCE
@@ -91,9 +91,9 @@ def test_cache_keeps_its_class_and_length() -> None:
 def test_history_counts_places() -> None:
     reader = Reader(headed("mistral", "cache"))
     reader.read(prompt())
-    history = history_of(reader.cache)
-    assert history is not None
-    assert history.length == 9  # all of them, though the keys are those of the window
+    head_cache = head_cache_of(reader.cache)
+    assert head_cache is not None
+    assert head_cache.length == 9  # all of them, though the keys are those of the window
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -102,5 +102,5 @@ def test_cropped_behind_the_models_back(rows: int) -> None:
     reader.read(prompt(rows))
     for layer in reader.cache.layers:
         layer.crop(-2)
-    with pytest.raises(ValueError, match=r"holds 7 places and the head's history 9.*behind the model's back"):
+    with pytest.raises(ValueError, match=r"holds 7 places and the head's cache 9.*behind the model's back"):
         reader.read(prompt(rows, 1))

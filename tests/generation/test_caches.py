@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.history import StaticHeadCache
-from nextword.model.head_cache.kv_cache import history_of
+from nextword.model.head_cache.head_cache import StaticHeadCache
+from nextword.model.head_cache.kv_cache import head_cache_of
 from tests.helpers.generating_models import (
     DECODERS,
     ENCODER_DECODERS,
@@ -69,7 +69,7 @@ def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
     static = generated(model, ids, max_new_tokens=NEW, cache_implementation="static", **mode)
     plain = generated(model, ids, max_new_tokens=NEW, **mode)
     if model.next_word_head.remembers:
-        assert isinstance(history_of(static.past_key_values), StaticHeadCache)
+        assert isinstance(head_cache_of(static.past_key_values), StaticHeadCache)
     assert static.sequences.tolist() == plain.sequences.tolist()
     assert_as_recomputed(model, static, {"input_ids": ids})
 
@@ -194,7 +194,7 @@ def test_prompt_cache_used_twice(family: str, head: str, copied: Any) -> None:
         out = generated(model, text, past_key_values=copied(cache), max_new_tokens=NEW)
         assert out.sequences.tolist() == model.generate(text, max_new_tokens=NEW).tolist()
         assert_as_recomputed(model, out, {"input_ids": text})
-    assert cache.get_seq_length() == history_of(cache).length == ids.shape[1]
+    assert cache.get_seq_length() == head_cache_of(cache).length == ids.shape[1]
 
 
 def test_copied_cache_shares_nothing() -> None:
@@ -203,8 +203,8 @@ def test_copied_cache_shares_nothing() -> None:
         cache = model(ids, use_cache=True).past_key_values
         twin = copy.deepcopy(cache)
         model(ids, past_key_values=twin)
-    assert history_of(cache).length == ids.shape[1]
-    assert history_of(twin).length == 2 * ids.shape[1]
+    assert head_cache_of(cache).length == ids.shape[1]
+    assert head_cache_of(twin).length == 2 * ids.shape[1]
 
 
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
@@ -214,7 +214,7 @@ def test_what_the_bare_backbone_read_is_unknown(family: str, head: str) -> None:
     cache = DynamicCache(config=decoder_config(model))
     with torch.no_grad():
         model.backbone(ids, past_key_values=cache)
-    assert history_of(cache) is None
+    assert head_cache_of(cache) is None
     text = torch.cat([ids, prompt(2, 5, seed=8)], 1)
     out = generated(model, text, past_key_values=cache, max_new_tokens=NEW)
     total = step_log_probs(out).exp().sum(-1)

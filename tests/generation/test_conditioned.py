@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.history import DynamicHeadCache, StaticHeadCache
-from nextword.model.head_cache.kv_cache import history_of
+from nextword.model.head_cache.head_cache import DynamicHeadCache, StaticHeadCache
+from nextword.model.head_cache.kv_cache import head_cache_of
 from tests.helpers.conditioned_generating_models import AUX_ROWS, FEW, auxiliary, model_of
 from tests.helpers.conditioned_models import COPYING, rows_of
 from tests.helpers.generating_models import MODES, NEW, left_padded, prompt
@@ -82,7 +82,7 @@ def test_static_cache(family: str, conditioner: str, head: str, mode: dict[str, 
     model = model_of(family, conditioner, head)
     inputs = {"input_ids": prompt(), **auxiliary(model)}
     out = generated(model, **inputs, max_new_tokens=NEW, cache_implementation="static", **mode)
-    assert isinstance(history_of(out.past_key_values), StaticHeadCache)
+    assert isinstance(head_cache_of(out.past_key_values), StaticHeadCache)
     assert_as_recomputed(model, out, inputs)
 
 
@@ -252,7 +252,7 @@ def test_steps_ask_the_text_nothing(family: str, conditioner: str, head: str, mo
 def test_rows_that_move_across_rows_take_their_text_along(
     family: str, conditioner: str, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of a cache in another order, and repeated; without the history moving along it is noticed."""
+    """Rows of a cache in another order, and repeated; without the head cache moving along it is noticed."""
     model, ids = model_of(family, conditioner, head), prompt(3)
     aux = auxiliary(model, 3)
     order = torch.tensor([2, 2, 0])

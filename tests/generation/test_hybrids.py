@@ -66,7 +66,7 @@ def test_left_padded_row_is_as_alone(family: str) -> None:
 @pytest.mark.few(3)
 @pytest.mark.parametrize("family", HYBRIDS)
 def test_goes_on_from_a_returned_cache(family: str) -> None:
-    """Where a cache keeps no count of its places the history knows it, so that nothing is read twice."""
+    """Where a cache keeps no count of its places the head cache knows it, so that nothing is read twice."""
     model, ids = headed(family, "cache"), prompt()
     first = generated(model, ids, max_new_tokens=4)
     kept = deepcopy(first.past_key_values)

@@ -1,4 +1,4 @@
-"""The comparisons of this folder fail where a history does not move along: each operation, switched off, is noticed."""
+"""The comparisons of this folder fail where a head cache does not move along: each operation, switched off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.history import DynamicHeadCache, StaticHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache, StaticHeadCache
 from nextword.model.modeling import NextWordModel
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, assistant, headed, pairs, prompt
 from tests.helpers.piecewise import Reader
@@ -23,7 +23,7 @@ NOTICED = 1e-2
 
 
 def nothing(*_: Any) -> None:
-    """A history that stays where it is."""
+    """A head cache that stays where it is."""
 
 
 def history_pairs() -> list[Any]:
@@ -98,15 +98,15 @@ def test_static_cache_without_reset(family: str, head: str, monkeypatch: pytest.
 @pytest.mark.few(6)
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a head in a forward pass without history does: it sees the new token only."""
+    """What a head in a forward pass without head cache does: it sees the new token only."""
 
     extend = DynamicHeadCache.write
 
-    def forgetful(self: DynamicHeadCache, new: dict[str, Tensor]) -> int:
+    def forgetful(self: DynamicHeadCache, new: dict[str, Tensor], looks_back: int | None = None) -> int:
         past = self.length
         for stream in self._streams.values():
             stream._hold(torch.zeros_like(stream.places))
-        extend(self, new)
+        extend(self, new, looks_back)
         return int(past)
 
     def alone(self: DynamicHeadCache, name: str, new: Tensor, places: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from nextword.functional.columns import ALL_COLUMNS, VocabShard
 from nextword.heads import Dimensions, Head, parse_head, registry
 from nextword.heads.context import Context, Layout, Source
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 
 
 @dataclass
@@ -75,9 +75,9 @@ def decoder_context(
     counted = torch.ones_like(ids, dtype=torch.bool) if counted is None else counted
     valid = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
     row, place = counted.nonzero(as_tuple=True)
-    history = DynamicHeadCache()
-    inputs = head.inputs(states, layers[: head.layers], valid, history)
-    memory, _ = history.append(ids, valid, head.streams(states, inputs))
+    head_cache = DynamicHeadCache()
+    inputs = head.inputs(states, layers[: head.layers], valid, head_cache)
+    memory, _ = head_cache.append(ids, valid, head.streams(states, inputs))
     memory = replace(memory, labels=labels) if head.remembers else None
     if source is not None:
         source = replace(source, streams=head.source_streams(source.states))

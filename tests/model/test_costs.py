@@ -123,7 +123,7 @@ def test_the_source_is_embedded_once(head: str, name: str, beams: int) -> None:
 def test_multiple_inputs_keep_a_window_and_not_the_text() -> None:
     model, ids = nw.attach(gpt2(), "softmax+mi"), torch.randint(3, V, (1, 150))
     out = model.generate(ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
-    history = out.past_key_values.history
-    assert history.length == 152
-    kept = {name: stream.places.shape[1] for name, stream in (history._streams | history._windows).items()}
+    head_cache = out.past_key_values.head_cache
+    assert head_cache.length == 152
+    kept = {name: stream.places.shape[1] for name, stream in (head_cache._streams | head_cache._windows).items()}
     assert kept == {"ids": 152, "valid": 152, "inputs": 66}  # two places before the newest, and 64 that may be cropped

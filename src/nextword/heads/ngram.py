@@ -99,7 +99,7 @@ def recalling(model: Any, memory: TextMemory) -> Iterator[Any]:
     below = model.next_word_head
     model.next_word_head = RecallingHead(below, memory)
     try:
-        model._refuse_history_without_cache()
+        model._refuse_head_cache_without_kv_cache()
         yield model
     finally:
         model.next_word_head = below

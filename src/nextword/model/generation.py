@@ -1,4 +1,4 @@
-"""What generation must hand to a head: the source's words, the mask of new tokens, and a cache that carries history."""
+"""What generation must hand to a head: the source's words, the mask of new tokens, a KV cache that carries its."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nextword.model.drafting.word_choice import RedrawProcessor
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone import too_long
 from nextword.model.forward.batch import AUXILIARY_ARGUMENTS, step_mask
-from nextword.model.head_cache.kv_cache import attach_history, decoder_cache, history_of, kv_length
+from nextword.model.head_cache.kv_cache import attach_head_cache, decoder_cache, head_cache_of, kv_length
 from nextword.runtime.pretrained import encoder_config
 from nextword.settings.config import validated
 
@@ -34,10 +34,10 @@ class HeadGeneration(Conditioned):
     _previous_max_cache_length: int = -1
     """Places of the static cache of the call before, by which transformers makes the next one."""
 
-    def _refuse_history_without_cache(self) -> None:
-        if self.next_word_head.remembers and self._why_no_history:
+    def _refuse_head_cache_without_kv_cache(self) -> None:
+        if self.next_word_head.remembers and self._why_no_head_cache:
             raise ValueError(
-                f"{type(self.backbone).__name__} {self._why_no_history}, so it cannot carry what head "
+                f"{type(self.backbone).__name__} {self._why_no_head_cache}, so it cannot carry what head "
                 f"'{head_spec(self.next_word_head.config)}' remembers; use one without memory (softmax, mos)"
             )
 
@@ -76,8 +76,8 @@ class HeadGeneration(Conditioned):
             prepared["step_mask"] = input_ids.new_ones(input_ids.shape[0], new)
         if ids is None and input_ids.shape[1] == new:
             prepared["step_ids"] = input_ids
-        history = history_of(past_key_values)
-        if not is_first_iteration and history is not None and history.knows_source:
+        head_cache = head_cache_of(past_key_values)
+        if not is_first_iteration and head_cache is not None and head_cache.knows_source:
             # what was made of an auxiliary text rides in the cache: later steps need not compare it again
             prepared = {name: given for name, given in prepared.items() if name not in AUXILIARY_ARGUMENTS}
         return prepared
@@ -104,13 +104,13 @@ class HeadGeneration(Conditioned):
         )
         self._previous_max_cache_length = preparing._previous_max_cache_length
         kv_cache = model_kwargs.get(self._cache_argument)
-        if kv_cache is None or not self.carries_history:
+        if kv_cache is None or not self.carries_head_cache:
             return
-        history = history_of(kv_cache) or attach_history(kv_cache)
+        head_cache = head_cache_of(kv_cache) or attach_head_cache(kv_cache)
         if all(decoder_cache(kv_cache).is_sliding):
             # windows slide on for ever and do not tell how many places will come
-            longest = max(int(history.length) + max_cache_length, self._previous_max_cache_length)
-            history.reserve(longest)
+            longest = max(int(head_cache.length) + max_cache_length, self._previous_max_cache_length)
+            head_cache.reserve(longest)
 
     # some classes know better than transformers' default where their tokens stand (Qwen2-VL, Reformer), what comes back
     # from a step (Mllama) and what is repeated for beams
@@ -132,15 +132,15 @@ class HeadGeneration(Conditioned):
     ) -> Any:
         # transformers takes the places of a soft prefix for words of the text, so what is read already is cut off here
         kv_cache: Any = model_kwargs.get(self._cache_argument)
-        history = history_of(kv_cache)
+        head_cache = head_cache_of(kv_cache)
         # nor does it know how much a cache holds that keeps no count
-        uncounted = history is not None and kv_cache is not None and kv_length(kv_cache) is None
-        if history is not None and (uncounted or (history.virtual and kv_length(kv_cache))):
+        uncounted = head_cache is not None and kv_cache is not None and kv_length(kv_cache) is None
+        if head_cache is not None and (uncounted or (head_cache.virtual and kv_length(kv_cache))):
             mask = model_kwargs.get("attention_mask")
             whole = getattr(generation_config, "_mask_length", -1) if mask is None else mask.shape[1]
             if whole == input_ids.shape[1]:
-                input_ids = input_ids[:, int(history.length) :]
-            if history.virtual and generation_config.prefill_chunk_size is not None:
+                input_ids = input_ids[:, int(head_cache.length) :]
+            if head_cache.virtual and generation_config.prefill_chunk_size is not None:
                 raise ValueError("prefill_chunk_size: conditioner 'prefix' goes on from a cache in one piece only")
         return super()._prefill(  # type: ignore[misc]
             input_ids, generation_config, model_kwargs, *args, **kwargs

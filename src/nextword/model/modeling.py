@@ -27,7 +27,7 @@ from nextword.model.forward.head_inputs import HeadInputs, PackedInputs, head_in
 from nextword.model.forward.output_layer import expect_layers, prove_output_layer, state_width, vocabulary_size
 from nextword.model.forward.packing import LOSS, SEQUENCE_UPDATE, outside_graph
 from nextword.model.generation import HeadGeneration
-from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_history
+from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_head_cache
 from nextword.model.registration import list_by_name, name_in_transformers
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
@@ -75,7 +75,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
             # some models take these through **kwargs only (GraniteMoe and use_cache)
             self._accepts |= {"use_cache", "inputs_embeds", "attention_mask"}
         self._cache_argument = cache_argument(self.backbone) or "past_key_values"
-        self._why_no_history = why_no_history(self.backbone)
+        self._why_no_head_cache = why_no_head_cache(self.backbone)
         self._parts_texts: dict[str, bool] = {}
         self._wordless = wordless_tokens(config.text_config)
         self._is_stateful = self.backbone._is_stateful
@@ -83,7 +83,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
         self.post_init()
         if getattr(self.backbone, "generation_config", None) is not None:
             self.generation_config = copy.deepcopy(self.backbone.generation_config)
-        self._refuse_history_without_cache()
+        self._refuse_head_cache_without_kv_cache()
         if backbone is not None:
             expect_layers(self.backbone, self.next_word_head.layers)
 

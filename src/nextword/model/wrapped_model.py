@@ -35,15 +35,15 @@ class WrappedModel(PreTrainedModel):
 
     _cache_argument: str
     """Name under which the backbone takes its cache."""
-    _why_no_history: str
+    _why_no_head_cache: str
     """Why nothing of ours may ride in that cache; empty where it may."""
 
     @property
-    def carries_history(self) -> bool:
+    def carries_head_cache(self) -> bool:
         """Whether something rides in the KV cache: what the head remembers, or what was made of an auxiliary text."""
         if self.conditioner is None:
             return bool(self.next_word_head.remembers)
-        return not self._why_no_history
+        return not self._why_no_head_cache
 
     def get_input_embeddings(self) -> Any:
         """The backbone's."""

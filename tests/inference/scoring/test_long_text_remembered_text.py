@@ -12,7 +12,7 @@ from transformers.cache_utils import StaticCache
 
 import nextword as nw
 from nextword.inference.scoring.long_text import remember
-from nextword.model.head_cache.kv_cache import LongMemory, history_of
+from nextword.model.head_cache.kv_cache import LongMemory, head_cache_of
 
 V = 40
 IDS = torch.randint(1, V, (120,), generator=torch.Generator().manual_seed(2))
@@ -60,9 +60,9 @@ def test_no_more_is_kept_than_is_looked_back_over() -> None:
     out = model.generate(
         IDS[None, :20], max_new_tokens=230, do_sample=False, pad_token_id=0, return_dict_in_generate=True
     )
-    history: Any = history_of(out.past_key_values)
-    assert history.length == 249
-    assert history.recall().ids.shape[1] <= 30 + 64
+    head_cache: Any = head_cache_of(out.past_key_values)
+    assert head_cache.length == 249
+    assert head_cache.recall().ids.shape[1] <= 30 + 64
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_a_model_of_few_positions_remembers_a_text_that_is_longer() -> None:
     cache = remember(model, IDS)
     written = model.generate(IDS[None, :4], past_key_values=cache, max_new_tokens=8, pad_token_id=0)
     assert written.shape == (1, 12)
-    assert history_of(cache).recall().ids.shape[1] > 100
+    assert head_cache_of(cache).recall().ids.shape[1] > 100
 
 
 def test_a_long_memory_goes_with_dynamic_caches() -> None:
@@ -108,7 +108,7 @@ def test_a_long_memory_goes_with_dynamic_caches() -> None:
 
 
 def test_a_text_of_one_token_and_bad_input() -> None:
-    assert history_of(remember(gpt2(), IDS[:1])).recall().ids.tolist() == [[int(IDS[0])]]
+    assert head_cache_of(remember(gpt2(), IDS[:1])).recall().ids.tolist() == [[int(IDS[0])]]
     with pytest.raises(ValueError, match=r"model: must have a head that looks back beyond its window.*cache:long"):
         remember(gpt2("cache"), IDS)
     with pytest.raises(ValueError, match="window: must be at most 400"):

@@ -21,7 +21,7 @@ def test_a_source_longer_than_the_decoders_window_is_read_whole(source_length: i
     backbone = T5GemmaForConditionalGeneration(T5GemmaConfig(encoder=dict(SIZES), decoder=dict(SIZES), **marks))
     assert "sliding_attention" in backbone.config.decoder.layer_types
     model = nw.attach(backbone, "softmax+cpr:3,5").eval()
-    assert model.carries_history
+    assert model.carries_head_cache
     source, text = torch.randint(3, 48, (2, source_length)), torch.randint(3, 48, (2, 5))
     with torch.no_grad():
         whole = model(input_ids=source, decoder_input_ids=text, return_logits=True).logits

@@ -1,4 +1,4 @@
-"""Every KV cache of transformers carries a history, stays what it was, and moves the history with its keys."""
+"""Every KV cache of transformers carries a head cache, stays what it was, and moves the head cache with its keys."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache, GPT2Config, MistralConfig
 from transformers.cache_utils import Cache, QuantizedCache, StaticCache
 
-from nextword.model.head_cache.history import DynamicHeadCache, StaticHeadCache
-from nextword.model.head_cache.kv_cache import attach_history, decoder_cache, history_of, kv_length, new_cache
+from nextword.model.head_cache.head_cache import DynamicHeadCache, StaticHeadCache
+from nextword.model.head_cache.kv_cache import attach_head_cache, decoder_cache, head_cache_of, kv_length, new_cache
 from tests.helpers.generating_models import NEW, headed, prompt
 from tests.helpers.recomputation import assert_as_recomputed, generated
 
@@ -59,21 +59,21 @@ def numbered(rows: int, places: range) -> Tensor:
 
 
 def fill(cache: Cache, places: range = range(3), rows: int = 2) -> None:
-    """Writes the same numbers as keys, as values and as the history's tokens."""
+    """Writes the same numbers as keys, as values and as the head cache's tokens."""
     ids = numbered(rows, places)
     keys = ids[:, None, :, None].expand(-1, 2, -1, 2).float().contiguous()
     for layer in range(2):
         decoder_cache(cache).update(keys, keys, layer)
-    history = history_of(cache)
-    assert history is not None
-    history.append(ids, torch.ones_like(ids, dtype=torch.bool), {})
+    head_cache = head_cache_of(cache)
+    assert head_cache is not None
+    head_cache.append(ids, torch.ones_like(ids, dtype=torch.bool), {})
 
 
 def tokens(cache: Cache) -> list[list[int]]:
-    """What the history holds, known places only."""
-    history = history_of(cache)
-    assert history is not None
-    return [row[row >= 0].tolist() for row in history.read()["ids"]]
+    """What the head cache holds, known places only."""
+    head_cache = head_cache_of(cache)
+    assert head_cache is not None
+    return [row[row >= 0].tolist() for row in head_cache.read()["ids"]]
 
 
 def keys_of(cache: Cache) -> list[list[int]]:
@@ -86,40 +86,40 @@ def test_a_cache_stays_what_it_was(make: Callable[[], Cache]) -> None:
     """Of the same class, as long, as croppable and compileable, with the same layers; and no other one is touched."""
     cache, untouched = make(), make()
     kinds, layers = type(cache), list(decoder_cache(cache).layers)
-    attach_history(cache)
+    attach_head_cache(cache)
     assert type(cache) is kinds
     assert type(decoder_cache(cache)) is type(decoder_cache(untouched))
     assert decoder_cache(cache).layers == layers
     assert len(cache) == len(untouched)
     assert cache.is_compileable == untouched.is_compileable
     assert cache.is_croppable == untouched.is_croppable
-    assert history_of(untouched) is None
+    assert head_cache_of(untouched) is None
     assert "crop" not in vars(decoder_cache(untouched))
 
 
 @pytest.mark.parametrize("make", DYNAMIC.values(), ids=DYNAMIC)
 def test_dynamic_caches_get_a_history_that_grows(make: Callable[[], Cache]) -> None:
-    assert isinstance(attach_history(make()), DynamicHeadCache)
+    assert isinstance(attach_head_cache(make()), DynamicHeadCache)
 
 
 @pytest.mark.parametrize("make", STATIC.values(), ids=STATIC)
 def test_static_caches_get_a_history_of_fixed_size(make: Callable[[], Cache]) -> None:
     cache = make()
-    assert isinstance(attach_history(cache), StaticHeadCache)
-    assert not cache.is_croppable  # transformers asks this before it crops, and a static history cannot be
+    assert isinstance(attach_head_cache(cache), StaticHeadCache)
+    assert not cache.is_croppable  # transformers asks this before it crops, and a static head cache cannot be
 
 
 def test_only_what_stands_in_windows_needs_the_length() -> None:
     cache = StaticCache(config=WINDOWS, max_cache_len=12)
     ids = numbered(1, range(10))
-    memory, _ = attach_history(cache, max_length=10).append(ids, torch.ones_like(ids, dtype=torch.bool), {})
+    memory, _ = attach_head_cache(cache, max_length=10).append(ids, torch.ones_like(ids, dtype=torch.bool), {})
     assert memory.ids.shape[1] >= 10
 
 
 @pytest.mark.parametrize("name", [name for name in DYNAMIC if name != "windows"])
 def test_every_move_moves_both(name: str) -> None:
     cache = DYNAMIC[name]()
-    attach_history(cache)
+    attach_head_cache(cache)
     fill(cache)
     if isinstance(cache, EncoderDecoderCache):
         for layer in range(2):
@@ -138,20 +138,20 @@ def test_every_move_moves_both(name: str) -> None:
     if not isinstance(cache, QuantizedCache):  # reordered when they are read next
         assert keys_of(cache) == tokens(cache)
     cache.reset()
-    assert history_of(cache).length == kv_length(cache) == 0  # type: ignore[union-attr]
+    assert head_cache_of(cache).length == kv_length(cache) == 0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", [name for name in STATIC if name != "static windows"])
 def test_static_moves_move_both(name: str) -> None:
     cache = STATIC[name]()
-    attach_history(cache)
+    attach_head_cache(cache)
     fill(cache)
     cache.reorder_cache(torch.tensor([1, 1]))
     assert tokens(cache) == [[10, 11, 12]] * 2
     assert [row[:3] for row in keys_of(cache)] == [[10, 11, 12]] * 2
     cache.reset()
     assert tokens(cache) == [[], []]
-    assert history_of(cache).length == 0  # type: ignore[union-attr]
+    assert head_cache_of(cache).length == 0  # type: ignore[union-attr]
 
 
 def pickled(cache: Any) -> Any:
@@ -171,11 +171,11 @@ def saved(cache: Any) -> Any:
 def test_a_copy_moves_its_own_history(name: str, copied: Callable[[Any], Any]) -> None:
     """Also the copy of a copy, and when what was copied is gone."""
     cache = (DYNAMIC | STATIC)[name]()
-    attach_history(cache)
+    attach_head_cache(cache)
     fill(cache)
     twin = copied(copied(cache))
     assert type(twin) is type(cache)
-    assert history_of(twin) is not history_of(cache)
+    assert head_cache_of(twin) is not head_cache_of(cache)
     keys = decoder_cache(cache).layers[0].keys
     before = keys.clone()
     swap = torch.tensor([1, 0])
@@ -190,9 +190,9 @@ def test_a_copy_moves_its_own_history(name: str, copied: Callable[[Any], Any]) -
 
 
 def test_a_shallow_copy_shares_keys_and_history() -> None:
-    """As it does without a history: its layers are those of the original."""
+    """As it does without a head cache: its layers are those of the original."""
     cache = DynamicCache()
-    attach_history(cache)
+    attach_head_cache(cache)
     fill(cache)
     twin = copy.copy(cache)
     twin.crop(-1)
@@ -219,9 +219,9 @@ def test_keys_are_freed_when_the_cache_is() -> None:
 def test_what_a_cache_held_before_is_unknown() -> None:
     cache = DynamicCache()
     cache.update(torch.zeros(2, 2, 5, 2), torch.zeros(2, 2, 5, 2), 0)
-    history = attach_history(cache)
-    assert history.length == 5
-    memory, first = history.append(numbered(2, range(2)), torch.ones(2, 2, dtype=torch.bool), {})
+    head_cache = attach_head_cache(cache)
+    assert head_cache.length == 5
+    memory, first = head_cache.append(numbered(2, range(2)), torch.ones(2, 2, dtype=torch.bool), {})
     assert first == 5
     assert memory.ids.tolist() == [[-1] * 5 + [0, 1], [-1] * 5 + [10, 11]]
     assert memory.valid.sum(1).tolist() == [2, 2]
@@ -237,13 +237,13 @@ def test_linear_and_full_attention_in_one_cache() -> None:
     """The linear layers have neither places nor a way to be repeated; the moves that they have go through."""
     cache = DynamicCache(config=HYBRID)
     kind = type(cache)
-    attach_history(cache)
+    attach_head_cache(cache)
     keys = numbered(2, range(3))[:, None, :, None].expand(-1, 2, -1, 2).float().contiguous()
     for layer in (1, 2):
         cache.update(keys, keys, layer)
-    history = history_of(cache)
-    assert history is not None
-    history.append(numbered(2, range(3)), torch.ones(2, 3, dtype=torch.bool), {})
+    head_cache = head_cache_of(cache)
+    assert head_cache is not None
+    head_cache.append(numbered(2, range(3)), torch.ones(2, 3, dtype=torch.bool), {})
     cache.reorder_cache(torch.tensor([1, 1]))
     assert tokens(cache) == [[10, 11, 12]] * 2
     assert cache.layers[1].keys[:, 0, :, 0].tolist() == tokens(cache)
@@ -278,10 +278,10 @@ def test_a_method_of_its_owner_is_still_called() -> None:
         of_class(change)
 
     places.crop = counted  # type: ignore[method-assign]
-    attach_history(places)
-    attach_history(places)  # a second time: ours are not taken for its owner's
+    attach_head_cache(places)
+    attach_head_cache(places)  # a second time: ours are not taken for its owner's
     places.crop(-2)
-    assert (cropped, places.get_seq_length(), history_of(places).length) == ([-2], 3, 3)
+    assert (cropped, places.get_seq_length(), head_cache_of(places).length) == ([-2], 3, 3)
     crop = cache.crop
     del cache
     with pytest.raises(RuntimeError, match="the KV cache that this method moves is gone"):

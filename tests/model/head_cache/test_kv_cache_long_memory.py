@@ -1,54 +1,54 @@
-"""What outlives the KV cache, and a history that forgets what nothing looks back to."""
+"""What outlives the KV cache, and a head cache that forgets what nothing looks back to."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 from nextword.model.head_cache.kv_cache import LongMemory
 
 
 def passed(
-    history: DynamicHeadCache, ids: list[int], state: torch.Tensor | None = None, looks_back: int | None = None
+    head_cache: DynamicHeadCache, ids: list[int], state: torch.Tensor | None = None, looks_back: int | None = None
 ) -> tuple[list[int], int]:
     tokens = torch.tensor([ids])
     streams = {"keys": tokens[..., None].float() if state is None else state.expand(1, len(ids), 1)}
-    memory, first = history.append(tokens, torch.ones_like(tokens, dtype=torch.bool), streams, looks_back)
+    memory, first = head_cache.append(tokens, torch.ones_like(tokens, dtype=torch.bool), streams, looks_back)
     assert memory.streams["keys"].shape[1] == memory.ids.shape[1]
     return memory.ids[0].tolist(), int(first)
 
 
 @torch.no_grad()
 def test_so_much_is_kept_as_is_looked_back_over_and_no_more() -> None:
-    history, length = DynamicHeadCache(), 0
+    head_cache, length = DynamicHeadCache(), 0
     for count in (1, 50, 300, 1, 1, 200, *[1] * 400, 70):
-        kept, first = passed(history, list(range(length, length + count)), looks_back=100)
+        kept, first = passed(head_cache, list(range(length, length + count)), looks_back=100)
         assert kept == list(range(length + count - len(kept), length + count))
         assert kept[first] == length
         assert first >= min(length, 100)
         length += count
-        assert history.length == length
+        assert head_cache.length == length
         assert len(kept) <= max(100 + max(64, count), 50)
-    history.crop(-64)
-    passed(history, [0], looks_back=100)
-    history.crop(-65)
+    head_cache.crop(-64)
+    passed(head_cache, [0], looks_back=100)
+    head_cache.crop(-65)
     with pytest.raises(ValueError, match=r"cropped by more than 64 places.*forgotten"):
-        passed(history, [0], looks_back=100)
-    history.reset()
-    assert passed(history, [3], looks_back=100) == ([3], 0)
+        passed(head_cache, [0], looks_back=100)
+    head_cache.reset()
+    assert passed(head_cache, [3], looks_back=100) == ([3], 0)
 
 
 @torch.no_grad()
 def test_sequences_of_a_history_that_forgets_are_cut_by_their_own_numbers() -> None:
-    history = DynamicHeadCache()
+    head_cache = DynamicHeadCache()
     ids = torch.arange(200).repeat(2, 1)
     valid = torch.ones_like(ids, dtype=torch.bool)
     for rows in ids.split(20, 1):
-        history.append(rows, valid[:, :20], {}, looks_back=10)
-    history.align(torch.tensor([0, 3]), 200)
-    memory = history.recall()
-    assert history.length == 200
+        head_cache.append(rows, valid[:, :20], {}, looks_back=10)
+    head_cache.align(torch.tensor([0, 3]), 200)
+    memory = head_cache.recall()
+    assert head_cache.length == 200
     assert memory.ids[0, -10:].tolist() == list(range(190, 200))
     assert memory.ids[1, -10:].tolist() == list(range(187, 197))
     assert memory.valid[:, -60:].all()

@@ -15,7 +15,7 @@ from transformers import DynamicCache
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.inference.scoring.opened_model import Progress, batches, longest_of
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id
-from nextword.model.head_cache.kv_cache import LongMemory, put_history_on
+from nextword.model.head_cache.kv_cache import LongMemory, put_head_cache_on
 from nextword.model.training_modes import inference_mode_of
 
 if TYPE_CHECKING:
@@ -268,5 +268,5 @@ def remember(
             pass
     kv_cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     memory.before_cache()
-    put_history_on(kv_cache, memory)
+    put_head_cache_on(kv_cache, memory)
     return kv_cache

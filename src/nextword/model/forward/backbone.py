@@ -14,7 +14,7 @@ from nextword.heads import head_spec
 from nextword.heads.context import Source
 from nextword.model.forward.batch import AuxiliaryText, ForwardBatch
 from nextword.model.forward.output_layer import OutputLayer, run_with_output_tap
-from nextword.model.head_cache.kv_cache import put_history_on
+from nextword.model.head_cache.kv_cache import put_head_cache_on
 from nextword.runtime.pretrained import encoder_config
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: Auxiliary
         raise ValueError(message) from fault
     made, past = outputs.get(model._cache_argument), batch.past
     if past.head_cache is not None and past.kv_cache is None and made is not None:
-        put_history_on(made, past.head_cache)  # a cache of the backbone's own class (MiniMax, xLSTM)
+        put_head_cache_on(made, past.head_cache)  # a cache of the backbone's own class (MiniMax, xLSTM)
     states = states[:, batch.virtual :]
     shown = {name: value for name, value in outputs.items() if name != "logits"}
     if head.layers:

@@ -20,8 +20,8 @@ from nextword.heads import head_spec
 from nextword.model.forward.argument_checks import check_arguments, expect_known_ids
 from nextword.model.forward.output_layer import vocabulary_size
 from nextword.model.forward.packing import TextRows, text_rows_of
-from nextword.model.head_cache.history import DynamicHeadCache, HeadCache
-from nextword.model.head_cache.kv_cache import LongMemory, attach_history, history_of, kv_length, new_cache
+from nextword.model.head_cache.head_cache import DynamicHeadCache, HeadCache
+from nextword.model.head_cache.kv_cache import LongMemory, attach_head_cache, head_cache_of, kv_length, new_cache
 from nextword.model.head_cache.slots import PagedHeadCache, is_paged, paged_memory
 
 if TYPE_CHECKING:
@@ -265,38 +265,38 @@ def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | N
         return Past(held=None, of_text=None, paged=paged_memory(given, given["input_ids"].shape[1]))
     if kv_cache is None:
         return _new_past(model, use_cache)
-    history, held = history_of(kv_cache), kv_length(kv_cache)
+    head_cache, held = head_cache_of(kv_cache), kv_length(kv_cache)
     of_text: int | None = None
     if isinstance(held, int) and not getattr(kv_cache, "is_compileable", True):
-        of_text = held - (0 if history is None else history.virtual)
-    if not model.carries_history:
+        of_text = held - (0 if head_cache is None else head_cache.virtual)
+    if not model.carries_head_cache:
         return Past(kv_cache, None, held, of_text)
-    if history is None:
+    if head_cache is None:
         limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-        return Past(kv_cache, attach_history(kv_cache, limit), held, of_text)
-    if isinstance(history.length, int) and held is not None and held != history.length + history.virtual:
+        return Past(kv_cache, attach_head_cache(kv_cache, limit), held, of_text)
+    if isinstance(head_cache.length, int) and held is not None and held != head_cache.length + head_cache.virtual:
         raise ValueError(
-            f"the KV cache holds {held} places and the head's history {history.length}: the cache was "
+            f"the KV cache holds {held} places and the head's cache {head_cache.length}: the cache was "
             "changed behind the model's back, or filled by the bare backbone after the head had seen it"
         )
-    return Past(kv_cache, history, held, of_text)
+    return Past(kv_cache, head_cache, held, of_text)
 
 
 def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
     """Nothing came before; a cache is made where a head cache is to live on after this pass."""
     config = model.config.get_text_config(decoder=True)
     wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
-    if not (model.carries_history and wanted) or model.training:
+    if not (model.carries_head_cache and wanted) or model.training:
         return Past()
     if not model._supports_default_dynamic_cache():
         return Past(head_cache=DynamicHeadCache())
     if not model.config.is_encoder_decoder:
         kv_cache = new_cache(config)
-        return Past(kv_cache, history_of(kv_cache))
+        return Past(kv_cache, head_cache_of(kv_cache))
     config = model.get_decoder().config  # the model's own counts the encoder's layers
     # cross-attention reads every place of the source, also where the decoder's own layers have windows (T5Gemma)
     both = EncoderDecoderCache(new_cache(config), DynamicCache())
-    return Past(both, history_of(both))
+    return Past(both, head_cache_of(both))
 
 
 # -- Padding, and what each position is to predict.

@@ -16,7 +16,7 @@ from nextword.heads.head import Head
 from nextword.model.forward.backbone import AuxiliaryStates, BackboneOutput
 from nextword.model.forward.batch import ForwardBatch
 from nextword.model.forward.packing import PACKED, TextRows, outside_graph
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 from nextword.model.head_cache.slots import PagedHeadCache
 from nextword.runtime.devices import is_offloaded, vocabulary_mesh, weight_of
 
@@ -142,7 +142,7 @@ def _of_rows(
     if texts is not None:  # a row for each text
         run, ids, valid = _laid_out(run, texts.laid_out), texts.laid_out(ids), texts.laid_out(valid)
         labels = None if labels is None else texts.laid_out(labels)
-    if head_cache is None and model.carries_history:
+    if head_cache is None and model.carries_head_cache:
         head_cache = DynamicHeadCache()  # for this pass alone: what it holds is not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, valid, head_cache)
     past: int | Tensor = 0

@@ -1,16 +1,16 @@
-"""How a history rides in a KV cache of transformers.
+"""How a head cache rides in a KV cache of transformers.
 
 transformers hands one object through all of generation, the KV cache, and calls its methods: ``reorder_cache`` for
 beams, ``crop`` after rejected candidates, ``batch_repeat_interleave`` for several continuations, ``reset`` for another
-text. The history must go through all of them too. So it lies on that object, as its attribute ``history``, and beside
-it lie these methods once more (``Moves``): each moves keys and values as the cache's class does, then the history.
-They belong to this one object. Its class, its layers and every other cache stay as they are.
+text. The head cache must go through all of them too. So it lies on that object, as its attribute ``head_cache``, and
+beside it lie these methods once more (``Moves``): each moves keys and values as the cache's class does, then the head
+cache. They belong to this one object. Its class, its layers and every other cache stay as they are.
 
 Other ways, and what each breaks:
 
 - A class of ours in place of the object's: ``type(cache)`` changes, by which transformers decides whether to compile
   (``type(cache) is not DynamicCache``) and ``torch.export`` finds out how to flatten a cache.
-- One more layer that holds the history: the cache's length changes, and dynamic caches number their layers by it.
+- One more layer that holds the head cache: the cache's length changes, and dynamic caches number their layers by it.
 - A method on a layer: caches without a configuration have no layer before the first pass.
 - A cache of ours around the given one: ``generate`` returns ours, and a crop of the caller's own passes us by.
 - The model's ``_reorder_cache``: transformers asks it for beams only; all other moves go to the cache.
@@ -28,29 +28,29 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 
 from nextword.functional.padding import aligned_at_end
 from nextword.heads.context import DOCUMENT, IDS
-from nextword.model.head_cache.history import DynamicHeadCache, GrowingTensor, HeadCache, StaticHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache, GrowingTensor, HeadCache, StaticHeadCache
 
 MOVES = ("reorder_cache", "crop", "batch_repeat_interleave", "batch_select_indices", "reset")
 """Methods by which transformers moves the keys and values of a cache."""
 
 
 class Moves:
-    """The methods of a KV cache that move its keys and values, each followed by the same move of the history.
+    """The methods of a KV cache that move its keys and values, each followed by the same move of the head cache.
 
     The cache is held weakly, since it holds these methods: a cycle would keep keys and values in memory until the
-    garbage collector runs. Copies and pickles of the cache have moves of their own, with their own history.
+    garbage collector runs. Copies and pickles of the cache have moves of their own, with their own head cache.
     """
 
-    def __init__(self, kv_cache: Cache, history: HeadCache) -> None:
-        self._kv_cache, self._history = ref(kv_cache), history
+    def __init__(self, kv_cache: Cache, head_cache: HeadCache) -> None:
+        self._kv_cache, self._head_cache = ref(kv_cache), head_cache
         self._owners = {name: _owners_method(kv_cache, name) for name in MOVES}
         """By name, what the cache's owner put on this very object; it is called in place of the class's method."""
 
     def __getstate__(self) -> tuple[Cache, HeadCache, dict[str, Any]]:
-        return self._cache, self._history, self._owners
+        return self._cache, self._head_cache, self._owners
 
     def __setstate__(self, state: tuple[Cache, HeadCache, dict[str, Any]]) -> None:
-        self._kv_cache, self._history, self._owners = ref(state[0]), state[1], state[2]
+        self._kv_cache, self._head_cache, self._owners = ref(state[0]), state[1], state[2]
 
     def _move(self, name: str, argument: Any = None) -> None:
         """The move of keys and values, as the owner of the cache or its class makes it."""
@@ -71,49 +71,49 @@ class Moves:
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Beam search chose other hypotheses."""
         self._move("reorder_cache", beam_idx)
-        self._history.reorder(beam_idx)
+        self._head_cache.reorder(beam_idx)
 
     def crop(self, tokens_to_remove: int) -> None:
         """Candidates were rejected."""
         self._move("crop", tokens_to_remove)
-        self._history.crop(tokens_to_remove)
+        self._head_cache.crop(tokens_to_remove)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Several continuations of each sequence."""
         self._move("batch_repeat_interleave", repeats)
-        self._history.repeat(repeats)
+        self._head_cache.repeat(repeats)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Some of the sequences."""
         self._move("batch_select_indices", indices)
-        self._history.reorder(indices)
+        self._head_cache.reorder(indices)
 
     def reset(self) -> None:
         """Another text."""
         self._move("reset")
-        self._history.reset()
+        self._head_cache.reset()
 
 
 def _owners_method(kv_cache: Cache, name: str) -> Any:
-    """What the owner of a cache put on it under this name, before any history was attached; None: nothing."""
+    """What the owner of a cache put on it under this name, before any head cache was attached; None: nothing."""
     method = vars(kv_cache).get(name)
     earlier = getattr(method, "__self__", None)
     return earlier._owners[name] if isinstance(earlier, Moves) else method
 
 
-def put_history_on(kv_cache: Any, history: HeadCache) -> None:
-    """Lets a cache, not one of an encoder and a decoder, carry a history; moves that it lacks it keeps lacking."""
-    moves = Moves(kv_cache, history)
-    kv_cache.history = history
+def put_head_cache_on(kv_cache: Any, head_cache: HeadCache) -> None:
+    """Lets a cache, not one of an encoder and a decoder, carry a head cache; moves that it lacks it keeps lacking."""
+    moves = Moves(kv_cache, head_cache)
+    kv_cache.head_cache = head_cache
     for name in MOVES:
         if hasattr(kv_cache, name):
             setattr(kv_cache, name, getattr(moves, name))
 
 
 def new_cache(config: Any) -> DynamicCache:
-    """A dynamic KV cache with an empty history, for a forward pass that was given none."""
+    """A dynamic KV cache with an empty head cache, for a forward pass that was given none."""
     kv_cache = DynamicCache(config=config)
-    put_history_on(kv_cache, DynamicHeadCache())
+    put_head_cache_on(kv_cache, DynamicHeadCache())
     return kv_cache
 
 
@@ -123,8 +123,8 @@ def cache_argument(backbone: Any) -> str | None:
     return next((name for name in ("past_key_values", "cache_params") if name in taken), None)
 
 
-def why_no_history(backbone: Any) -> str:
-    """Why no history can ride in what a model keeps between steps; empty where one can."""
+def why_no_head_cache(backbone: Any) -> str:
+    """Why no head cache can ride in what a model keeps between steps; empty where one can."""
     if cache_argument(backbone) is None:
         return "keeps no cache of transformers between steps"
     if hasattr(backbone, "_setup_cache"):
@@ -137,9 +137,9 @@ def decoder_cache(kv_cache: Cache) -> Cache:
     return kv_cache.self_attention_cache if isinstance(kv_cache, EncoderDecoderCache) else kv_cache
 
 
-def history_of(kv_cache: Cache | None) -> HeadCache | None:
-    """The history that rides in a cache, None where none was attached."""
-    return None if kv_cache is None else getattr(decoder_cache(kv_cache), "history", None)
+def head_cache_of(kv_cache: Cache | None) -> HeadCache | None:
+    """The head cache that rides in a cache, None where none was attached."""
+    return None if kv_cache is None else getattr(decoder_cache(kv_cache), "head_cache", None)
 
 
 def kv_length(kv_cache: Cache) -> int | Tensor | None:
@@ -158,16 +158,16 @@ def kv_length(kv_cache: Cache) -> int | Tensor | None:
     return length
 
 
-def attach_history(kv_cache: Cache, max_length: int | None = None) -> HeadCache:
-    """Makes a cache carry a history from now on.
+def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCache:
+    """Makes a cache carry a head cache from now on.
 
     Args:
-        kv_cache: Any cache of transformers; what it already holds counts as unknown to the history.
+        kv_cache: Any cache of transformers; what it already holds counts as unknown to the head cache.
         max_length: For a static cache whose layers are all windows and do not tell the full length.
     """
-    history = _home(kv_cache, max_length or 0)
-    put_history_on(decoder_cache(kv_cache), history)
-    return history
+    head_cache = _home(kv_cache, max_length or 0)
+    put_head_cache_on(decoder_cache(kv_cache), head_cache)
+    return head_cache
 
 
 def _home(kv_cache: Cache, max_length: int) -> HeadCache:
@@ -199,9 +199,9 @@ def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
         if layer.is_initialized:
             layer.keys = aligned_at_end(layer.keys.transpose(1, 2), dropped, length).transpose(1, 2)
             layer.values = aligned_at_end(layer.values.transpose(1, 2), dropped, length).transpose(1, 2)
-    history = history_of(kv_cache)
-    if history is not None:
-        history.align(dropped, length)
+    head_cache = head_cache_of(kv_cache)
+    if head_cache is not None:
+        head_cache.align(dropped, length)
 
 
 # -- What is remembered of a text longer than the window in which a model reads it.

@@ -128,7 +128,7 @@ def unknown(like: Tensor, places: int) -> Tensor:
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
 
 
-# -- A history whose streams grow with the text, for dynamic KV caches and for a single pass.
+# -- A head cache whose streams grow with the text, for dynamic KV caches and for a single pass.
 
 _CROPPABLE = 64
 """Places beyond its width that a window keeps, so that rejected candidates can be taken back; streams that forget their
@@ -139,7 +139,7 @@ class DynamicHeadCache(HeadCache):
     """Grows by itself, and every move is possible. What lies before all that a head looks back at, it forgets.
 
     Args:
-        unseen: Places that were in the KV cache before this history was attached; nothing is known of them.
+        unseen: Places that were in the KV cache before this head cache was attached; nothing is known of them.
     """
 
     def __init__(self, unseen: int = 0) -> None:
@@ -361,7 +361,7 @@ class GrowingTensor:
         self._hold(self.places.repeat_interleave(repeats, 0))
 
 
-# -- A history of fixed size, for static KV caches: the same addresses in every step, so that a step can be compiled.
+# -- A head cache of fixed size, for static KV caches: the same addresses in every step, so that a step can be compiled.
 
 
 class StaticHeadCache(HeadCache):

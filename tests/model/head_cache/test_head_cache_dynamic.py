@@ -1,11 +1,11 @@
-"""What only a growing history can do: be cropped, repeated, and begin behind places that it never saw."""
+"""What only a growing head cache can do: be cropped, repeated, and begin behind places that it never saw."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from nextword.model.head_cache.history import DynamicHeadCache
+from nextword.model.head_cache.head_cache import DynamicHeadCache
 from tests.helpers.remembered_text import BEFORE, Text
 
 
@@ -14,7 +14,7 @@ def test_cropped_places_are_forgotten() -> None:
     text = Text(DynamicHeadCache())
     text.read(80)
     for places in (1, 5, 30):
-        text.history.crop(-places)
+        text.head_cache.crop(-places)
         text.ids, text.keys = text.ids[:, :-places], text.keys[:, :-places]
         text.read(2)
 
@@ -24,46 +24,46 @@ def test_a_crop_of_everything_begins_anew_with_the_same_source() -> None:
     text = Text(DynamicHeadCache())
     for _ in range(80):  # more than the window keeps
         text.read(1)
-    text.history.of_source(lambda: {"local": torch.ones(3, 1)})
-    text.history.crop(-80)
+    text.head_cache.of_source(lambda: {"local": torch.ones(3, 1)})
+    text.head_cache.crop(-80)
     text.ids, text.keys = text.ids[:, :0], text.keys[:, :0]
-    assert text.history.length == 0
+    assert text.head_cache.length == 0
     text.read(2)
-    assert text.history.of_source(lambda: {"local": torch.zeros(3, 1)})["local"].all()
+    assert text.head_cache.of_source(lambda: {"local": torch.zeros(3, 1)})["local"].all()
 
 
 @torch.no_grad()
 def test_more_than_a_window_keeps_cannot_be_taken_back() -> None:
-    history, new = DynamicHeadCache(), torch.ones(1, 100, 4)
-    history.preceded("window", new, BEFORE)
-    history.append(torch.ones(1, 100, dtype=torch.long), torch.ones(1, 100, dtype=torch.bool), {})
+    head_cache, new = DynamicHeadCache(), torch.ones(1, 100, 4)
+    head_cache.preceded("window", new, BEFORE)
+    head_cache.append(torch.ones(1, 100, dtype=torch.long), torch.ones(1, 100, dtype=torch.bool), {})
     for _ in range(70):  # one by one, since a long pass keeps as much as it brought
-        history.preceded("window", new[:, :1], BEFORE)
-        history.append(torch.ones(1, 1, dtype=torch.long), torch.ones(1, 1, dtype=torch.bool), {})
-    history.crop(-64)
-    assert history.preceded("window", new[:, :1], BEFORE).shape == (1, 3, 4)
-    history.crop(-64)
+        head_cache.preceded("window", new[:, :1], BEFORE)
+        head_cache.append(torch.ones(1, 1, dtype=torch.long), torch.ones(1, 1, dtype=torch.bool), {})
+    head_cache.crop(-64)
+    assert head_cache.preceded("window", new[:, :1], BEFORE).shape == (1, 3, 4)
+    head_cache.crop(-64)
     with pytest.raises(ValueError, match=r"cropped by more than 64 places.*num_assistant_tokens"):
-        history.preceded("window", new[:, :1], BEFORE)
+        head_cache.preceded("window", new[:, :1], BEFORE)
 
 
 @torch.no_grad()
 def test_repeated_sequences_stand_side_by_side() -> None:
     text = Text(DynamicHeadCache())
     text.read(4)
-    text.history.of_source(lambda: {"local": torch.arange(3)})
-    text.history.repeat(2)
+    text.head_cache.of_source(lambda: {"local": torch.arange(3)})
+    text.head_cache.repeat(2)
     text.ids, text.keys = text.ids.repeat_interleave(2, 0), text.keys.repeat_interleave(2, 0)
     text.read(3)
-    assert text.history.of_source(dict)["local"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert text.head_cache.of_source(dict)["local"].tolist() == [0, 0, 1, 1, 2, 2]
 
 
 @torch.no_grad()
 def test_of_places_that_were_never_seen_nothing_is_known() -> None:
-    history = DynamicHeadCache(unseen=6)
-    history.crop(-2)
-    assert history.length == 4
-    memory, first = history.append(
+    head_cache = DynamicHeadCache(unseen=6)
+    head_cache.crop(-2)
+    assert head_cache.length == 4
+    memory, first = head_cache.append(
         torch.tensor([[7, 8]]), torch.ones(1, 2, dtype=torch.bool), {"keys": torch.ones(1, 2)}
     )
     assert first == 4
@@ -73,15 +73,15 @@ def test_of_places_that_were_never_seen_nothing_is_known() -> None:
 
 
 def test_sequences_are_cut_by_their_own_numbers_and_end_together() -> None:
-    history = DynamicHeadCache()
+    head_cache = DynamicHeadCache()
     ids = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
-    history.preceded("window", ids[..., None].float(), 1)
-    history.append(ids, torch.ones_like(ids, dtype=torch.bool), {"kept": ids[..., None].float()})
-    history.align(torch.tensor([0, 2]), 4)
-    memory = history.recall()
+    head_cache.preceded("window", ids[..., None].float(), 1)
+    head_cache.append(ids, torch.ones_like(ids, dtype=torch.bool), {"kept": ids[..., None].float()})
+    head_cache.align(torch.tensor([0, 2]), 4)
+    memory = head_cache.recall()
     assert memory.ids[0].tolist() == [1, 2, 3, 4]
     assert memory.ids[1, 2:].tolist() == [5, 6]
     assert memory.valid.tolist() == [[True] * 4, [False, False, True, True]]
     assert memory.streams["kept"][1, 2:, 0].tolist() == [5, 6]
-    window = history.preceded("window", torch.tensor([[[9.0]], [[10.0]]]), 1)
+    window = head_cache.preceded("window", torch.tensor([[[9.0]], [[10.0]]]), 1)
     assert window[..., 0].tolist() == [[4, 9], [6, 10]]

@@ -5,30 +5,35 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.model.head_cache.history import StaticHeadCache
+from nextword.model.head_cache.head_cache import StaticHeadCache
 from tests.helpers.remembered_text import Text
 
 
-def addresses(history: StaticHeadCache) -> set[int]:
+def addresses(head_cache: StaticHeadCache) -> set[int]:
     """Of everything that is kept."""
-    stored = [*history._streams.values(), *history._windows.values(), *history._source.values(), history.length]
+    stored = [
+        *head_cache._streams.values(),
+        *head_cache._windows.values(),
+        *head_cache._source.values(),
+        head_cache.length,
+    ]
     return {stream.data_ptr() for stream in stored}
 
 
 @torch.no_grad()
 def test_addresses_stay() -> None:
-    history = StaticHeadCache(40)
-    text = Text(history)
+    head_cache = StaticHeadCache(40)
+    text = Text(head_cache)
     text.read(5)
-    history.of_source(lambda: {"local": torch.ones(3, 2)})
-    before = addresses(history)
+    head_cache.of_source(lambda: {"local": torch.ones(3, 2)})
+    before = addresses(head_cache)
     text.read(1)
     text.reorder(torch.tensor([1, 1, 0]))
-    history.reset()
-    history.of_source(lambda: {"local": torch.zeros(3, 2)})
+    head_cache.reset()
+    head_cache.of_source(lambda: {"local": torch.zeros(3, 2)})
     text.ids, text.keys = text.ids[:, :0], text.keys[:, :0]
     text.read(4)
-    assert addresses(history) == before
+    assert addresses(head_cache) == before
     assert len(before) == 6  # ids, valid, keys, window, source, length
 
 
@@ -36,10 +41,10 @@ def test_what_cannot_be_done_in_place_is_refused() -> None:
     text = Text(StaticHeadCache(40))
     text.read(5)
     with pytest.raises(ValueError, match="static cache cannot be cropped; use the dynamic cache"):
-        text.history.crop(-1)
+        text.head_cache.crop(-1)
     with pytest.raises(ValueError, match="cannot change its number of sequences"):
-        text.history.repeat(2)
+        text.head_cache.repeat(2)
     with pytest.raises(ValueError, match="cannot change its number of sequences"):
-        text.history.reorder(torch.tensor([0]))
-    text.history.repeat(1)
+        text.head_cache.reorder(torch.tensor([0]))
+    text.head_cache.repeat(1)
     text.read(1)

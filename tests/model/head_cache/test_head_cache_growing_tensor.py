@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.model.head_cache.history import GrowingTensor
+from nextword.model.head_cache.head_cache import GrowingTensor
 
 
 def new(places: int, rows: int = 2, seed: int = 0) -> Tensor:
