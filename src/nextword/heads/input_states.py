@@ -85,7 +85,7 @@ class LastState(nn.Module):
         states: Float[Tensor, "B T D"],
         layers: tuple[Tensor, ...],
         valid: Bool[Tensor, "B T"],
-        history: HeadCacheView | None,
+        head_cache: HeadCacheView | None,
     ) -> Float[Tensor, "B T Q"]:
         """``q_t`` at every new place.
 
@@ -93,7 +93,7 @@ class LastState(nn.Module):
             states: What the backbone feeds its output layer.
             layers: The last ``self.layers`` decoder hidden states, the very last one first.
             valid: False at padding.
-            history: Gives the places just before the new ones; None where none are read.
+            head_cache: Gives the places just before the new ones; None where none are read.
         """
         return states
 
@@ -134,12 +134,12 @@ class InputBlock(LastState):
         self.width += hidden
 
     def forward(
-        self, states: Tensor, layers: tuple[Tensor, ...], valid: Tensor, history: HeadCacheView | None
+        self, states: Tensor, layers: tuple[Tensor, ...], valid: Tensor, head_cache: HeadCacheView | None
     ) -> Tensor:
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
         if self.before:
-            assert history is not None
-            read = history.preceded("inputs", read, self.before)
+            assert head_cache is not None
+            read = head_cache.preceded("inputs", read, self.before)
         length = states.shape[1]
         # offset j of the first new place stands j places before place ``before``
         at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
