@@ -205,6 +205,7 @@ class CacheDistribution(NextToken):
         self.fallback = fallback
         self.device = fallback.device
         self.vocab_size = fallback.vocab_size
+        self.columns = fallback.columns
         self.name = name
 
     def __len__(self) -> int:
