@@ -25,6 +25,7 @@ from nextword.distribution import (
     WordScores,
 )
 from nextword.distribution.scores import in_one_product
+from nextword.functional.columns import VocabShard
 from nextword.functional.entries import CopyScores
 from tests.helpers.contexts import LinearVocabulary
 from tests.helpers.small_distributions import D, N, S, V, cached_entries, randn, small_scores
@@ -208,6 +209,14 @@ def test_tiny_probabilities_survive_beside_huge_ones() -> None:
     log_probs = SoftmaxDistribution(vocabulary, states, stored={"cache": entry}).log_probs()
     # exp(-800) is zero in float32, its logarithm is not
     torch.testing.assert_close(log_probs, torch.tensor([[-500.0, 0.0, -800.0]]))
+
+
+@pytest.mark.parametrize("kind", ["interpolated", "on memory", "mixture of kinds"])
+def test_columns_are_those_of_what_is_asked(kind: str, base: SoftmaxDistribution, entries: CopyScores) -> None:
+    """Processes that share columns must cut the rows alike, whatever asks them."""
+    base.columns = VocabShard()
+    base.columns.processes = 2
+    assert kinds(base, entries)[kind].columns is base.columns
 
 
 @pytest.mark.parametrize("level", [0.0, 1e4, -1e4, 1e6])

@@ -278,6 +278,8 @@ def test_what_does_not_fit_is_refused(made: tuple[Path, Path], tmp_path: Path) -
     other = saved_model(tmp_path / "other", seed=1)
     with pytest.raises(ValueError, match="store: must be made with this very model"):
         nw.attach(nw.load(other), f'knn:store="{store}",k=4')
+    with pytest.raises(ValueError, match="store: must be made with this very model"):
+        nw.attach(nw.load(other), {"head": "knn", "k": 4, "below": f'knn:store="{store}",k=4'})
     wide = nw.attach(word_model(n_embd=32), "softmax")
     with pytest.raises(ValueError, match="store: must have the model's width of 32"):
         nw.attach(wide, f'knn:store="{store}",k=4')

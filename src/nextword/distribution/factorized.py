@@ -52,20 +52,17 @@ class FactorizedDistribution(NextToken):
         return len(self.states)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> FactorizedDistribution:
-        """With ``change`` made to the states and the scores of the classes."""
         of_rows = change(self.states), change(self.class_scores)
         changed = FactorizedDistribution(self.vocabulary.map(change), *of_rows, self.classes)
         changed._computed = None if self._computed is None else change(self._computed)
         return changed
 
     def computed(self) -> FactorizedDistribution:
-        """With the log-probabilities of all tokens."""
         changed = copy(self)
         changed._computed = self._log_probs()
         return changed
 
     def shared(self) -> list[Tensor]:
-        """The output embedding."""
         return list(self.vocabulary.shared())
 
     def log_class_probs(self) -> Float[Tensor, "N C"]:
@@ -94,15 +91,10 @@ class FactorizedDistribution(NextToken):
         return self.columns.whole(at_least_float32(self.vocabulary(self.states)))
 
     def _split(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N _"], ...]:
-        """The scores of each class."""
         return torch.split(scores[:, self.classes.order], list(self.classes.sizes), dim=-1)
 
     def within(self, chosen: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Log-probability of every token, given the class at each position; ``-inf`` outside it (eq. 7).
-
-        Args:
-            chosen: A class for each position.
-        """
+        """Log-probability of every token, given the class at each position; ``-inf`` outside it (eq. 7)."""
         if torch.compiler.is_compiling():  # a graph cannot let shapes depend on the classes
             outside = self.classes.token_class != chosen[:, None]
             return self._dense().masked_fill(outside, -torch.inf).log_softmax(-1)
@@ -114,9 +106,7 @@ class FactorizedDistribution(NextToken):
     def token_within(self, chosen: Int[Tensor, "N"], uniform: Float[Tensor, "N"] | None = None) -> Int[Tensor, "N"]:
         """A token of the class at each position: what ``within`` would give, without the (N, V) tensor.
 
-        Args:
-            chosen: A class for each position.
-            uniform: A number in [0, 1) for each position that draws the token; None: the most probable one.
+        A number in [0, 1) for each position draws the token; None: the most probable one.
         """
         ids = torch.empty_like(chosen)
         for rows, members, scores in self._by_class(chosen):
@@ -141,25 +131,18 @@ class FactorizedDistribution(NextToken):
         """For every chosen class: its positions, its tokens, and the scores of these at those, in columns held here."""
         order = chosen.argsort(stable=True)
         counts = torch.bincount(chosen, minlength=self.classes.count).tolist()
-        groups = [
-            (rows, members)
-            for rows, members in zip(torch.split(order, counts), self.classes.members, strict=True)
-            if len(rows)
-        ]
+        by_class = zip(torch.split(order, counts), self.classes.members, strict=True)
+        groups = [(rows, ids) for rows, ids in by_class if len(rows)]
         positions, members = [rows for rows, _ in groups], [ids for _, ids in groups]
         states = [self.states[rows] for rows in positions]
         scores = self.vocabulary.scores_of_groups(states, members, positions, single_pass)
-        return [(rows, ids, at_least_float32(of_class)) for (rows, ids), of_class in zip(groups, scores, strict=True)]
+        return list(zip(positions, members, map(at_least_float32, scores), strict=True))
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         if self._computed is not None:
             return self._computed.clone()
         # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
-        by_class = zip(
-            self._split(self._dense()),
-            torch.split(self.log_class_probs(), 1, -1),
-            strict=True,
-        )
+        by_class = zip(self._split(self._dense()), torch.split(self.log_class_probs(), 1, -1), strict=True)
         log_probs = torch.cat([scores.log_softmax(-1) + of_class for scores, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
 
@@ -195,11 +178,6 @@ class ClassDraw:
 
     Greedy decoding takes the most probable class, sampling draws one from p1. Whatever comes after (argmax, top-k,
     top-p, temperature) then acts within the class.
-
-    Args:
-        sample: Whether classes are drawn at random.
-        top_k: Draw among the ``top_k`` most probable classes only.
-        top_p: Draw among the fewest classes that together have at least this probability.
     """
 
     def __init__(self, sample: bool, top_k: int | None = None, top_p: float | None = None) -> None:
@@ -210,18 +188,12 @@ class ClassDraw:
         self._tried: Tensor | None = None
 
     def __call__(self, distribution: FactorizedDistribution) -> Float[Tensor, "N V"]:
-        """Log-probability of every token within the class that was drawn; ``-inf`` outside it."""
         chosen = self._class(distribution)
         self._distribution, self._chosen, self._tried = distribution, chosen, None
         return distribution.within(chosen)
 
     def token(self, distribution: FactorizedDistribution, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """The token itself, where nothing acts within its class: only that class is scored.
-
-        Args:
-            distribution: Whose.
-            uniform: A number in [0, 1) for each position that draws the token; None: the most probable one.
-        """
+        """The token itself, where nothing acts within its class: only that class is scored."""
         return distribution.token_within(self._class(distribution), uniform)
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:

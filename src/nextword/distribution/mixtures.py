@@ -7,11 +7,11 @@ from copy import copy
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
-from nextword.distribution.scores import in_one_product
+from nextword.distribution.scores import add_share, in_one_product
 from nextword.functional.entries import CopyScores, TextRead, in_store
 from nextword.functional.probability import log_add_exp, log_add_exp_, logsumexp_finite, shift_rows_
 from nextword.functional.weight_gradient import FusedBackward
@@ -43,11 +43,9 @@ class Mixture(NextToken):
         return len(self.log_weights)
 
     def softmaxes(self) -> int:
-        """Those of all parts, which are made as one."""
         return sum(part.softmaxes() for part in self.parts)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Mixture:
-        """With ``change`` made to the parts and their weights."""
         return Mixture([part.map(change) for part in self.parts], change(self.log_weights))
 
     def shared(self) -> list[Tensor]:
@@ -55,15 +53,13 @@ class Mixture(NextToken):
         return list({id(tensor): tensor for part in self.parts for tensor in part.shared()}.values())
 
     def computed(self) -> Mixture:
-        """With its parts computed, their products made as one."""
         return Mixture([part.computed() for part in in_one_product(self.parts)], self.log_weights)
 
     def places_in(self) -> dict[str, TextRead]:
-        """Those of all parts."""
         return {name: text for part in self.parts for name, text in part.places_in().items()}
 
-    def _stands(self) -> dict[str, Tensor]:
-        return {name: stands for part in self.parts for name, stands in part._stands().items()}
+    def stands_in_store(self) -> dict[str, Tensor]:
+        return {name: stands for part in self.parts for name, stands in part.stands_in_store().items()}
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         total: Tensor | None = None
@@ -91,8 +87,7 @@ class Mixture(NextToken):
         shares: dict[str, Tensor] = {}
         for of_part, log_weight in zip(of_parts, self.log_weights.unbind(-1), strict=True):
             for name, share in of_part.items():
-                weighted = share + log_weight[:, None]
-                shares[name] = log_add_exp(shares[name], weighted) if name in shares else weighted
+                add_share(shares, name, share + log_weight[:, None])
         return shares
 
 
@@ -138,36 +133,30 @@ class PointerMixture(NextToken):
         return len(self.base)
 
     def softmaxes(self) -> int:
-        """Those of the generating distribution."""
         return self.base.softmaxes()
 
     def map(self, change: Callable[[Tensor], Tensor]) -> PointerMixture:
-        """With ``change`` made to the base, the attention and the gate."""
         changed = self._over(self.base.map(change))
         changed.attention = self.attention.map(change)
         changed.log_gate, changed.log_rest = change(self.log_gate), change(self.log_rest)
         return changed
 
     def _over(self, base: NextToken) -> PointerMixture:
-        """The same with another base; what was made of the attention is not made again."""
-        changed = copy(self)
+        changed = copy(self)  # what was made of the attention is not made again
         changed.base, changed.device = base, base.device
         return changed
 
     def shared(self) -> list[Tensor]:
-        """That of the generating distribution."""
         return self.base.shared()
 
     def computed(self) -> PointerMixture:
-        """With the generating distribution computed."""
         return self._over(self.base.computed())
 
     def places_in(self) -> dict[str, TextRead]:
-        """Those of the base, and that of the attention."""
         return self.base.places_in() | {self.name: self.attention.text}
 
-    def _stands(self) -> dict[str, Tensor]:
-        return self.base._stands() | in_store({self.name: self.attention})
+    def stands_in_store(self) -> dict[str, Tensor]:
+        return self.base.stands_in_store() | in_store({self.name: self.attention})
 
     def _attended(self) -> CopyScores:
         """The entries with their share of the probability as their mass."""
@@ -184,18 +173,16 @@ class PointerMixture(NextToken):
         return log_add_exp(generated, attended.to(generated.dtype))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        generated = self.base._log_sources(ids)
-        shares = {source: share + self.log_gate[:, None] for source, share in generated.items()}
-        return shares | {self.name: self._attended().log_mass_of(ids, self.vocab_size)}
+        return self._both(self.base._log_sources(ids), self._attended().log_mass_of(ids, self.vocab_size))
 
     def _log_places(self) -> dict[str, Tensor]:
-        generated = {name: shares + self.log_gate[:, None] for name, shares in self.base._log_places().items()}
-        return generated | {self.name: self._attended().by_place()}
+        return self._both(self.base._log_places(), self._attended().by_place())
 
     def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        of_base = self.base._log_token_places(ids)
-        generated = {name: shares + self.log_gate[:, None] for name, shares in of_base.items()}
-        return generated | {self.name: self._attended().holding(ids).by_place()}
+        return self._both(self.base._log_token_places(ids), self._attended().holding(ids).by_place())
+
+    def _both(self, of_base: dict[str, Tensor], attended: Tensor) -> dict[str, Tensor]:
+        return {name: share + self.log_gate[:, None] for name, share in of_base.items()} | {self.name: attended}
 
 
 # -- CacheDistribution: a distribution over what is stored only.
@@ -209,7 +196,7 @@ class CacheDistribution(NextToken):
 
     Args:
         entries: What is stored, with the log-mass of each entry.
-        fallback: The distribution where nothing is stored, over the same positions.
+        fallback: Over the same positions.
         name: Name of the stored part in ``sources``.
     """
 
@@ -218,35 +205,35 @@ class CacheDistribution(NextToken):
         self.fallback = fallback
         self.device = fallback.device
         self.vocab_size = fallback.vocab_size
+        self.columns = fallback.columns
         self.name = name
 
     def __len__(self) -> int:
         return len(self.fallback)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> CacheDistribution:
-        """With ``change`` made to what is stored and to the fallback."""
         return CacheDistribution(self.entries.map(change), self.fallback.map(change), self.name)
 
     def shared(self) -> list[Tensor]:
-        """That of the fallback."""
         return self.fallback.shared()
 
     def computed(self) -> CacheDistribution:
-        """With the fallback computed."""
         return CacheDistribution(self.entries, self.fallback.computed(), self.name)
 
     def places_in(self) -> dict[str, TextRead]:
-        """Those of the fallback, and that of what is stored."""
         return self.fallback.places_in() | {self.name: self.entries.text}
 
-    def _stands(self) -> dict[str, Tensor]:
-        return self.fallback._stands() | in_store({self.name: self.entries})
+    def stands_in_store(self) -> dict[str, Tensor]:
+        return self.fallback.stands_in_store() | in_store({self.name: self.entries})
+
+    def _total(self) -> tuple[Bool[Tensor, "N 1"], Float[Tensor, "N 1"]]:
+        """Whether anything is stored, and log of its mass; 0 keeps -inf - -inf, and its NaN gradient, out elsewhere."""
+        seen = self.entries.any_visible()
+        return seen[:, None], torch.where(seen, self.entries.log_mass(), 0.0)[:, None]
 
     def _choose(self, stored: Float[Tensor, "N K"], otherwise: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        seen = self.entries.any_visible()
-        # the inner where keeps -inf - -inf, and its NaN gradient, out of rows that are replaced anyway
-        total = torch.where(seen, self.entries.log_mass(), 0.0)
-        return torch.where(seen[:, None], stored - total[:, None], otherwise.to(stored.dtype))
+        seen, total = self._total()
+        return torch.where(seen, stored - total, otherwise.to(stored.dtype))
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return self._choose(self.entries.scatter(self.vocab_size), self.fallback._log_probs())
@@ -257,9 +244,8 @@ class CacheDistribution(NextToken):
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         seen = self.entries.any_visible()[:, None]
-        shares = {
-            source: share.masked_fill(seen, -torch.inf) for source, share in self.fallback._log_sources(ids).items()
-        }
+        of_fallback = self.fallback._log_sources(ids).items()
+        shares = {source: share.masked_fill(seen, -torch.inf) for source, share in of_fallback}
         return shares | {self.name: self._log_prob(ids).masked_fill(~seen, -torch.inf)}
 
     def _log_places(self) -> dict[str, Tensor]:
@@ -269,7 +255,6 @@ class CacheDistribution(NextToken):
         return self._by_place(self.entries.holding(ids), self.fallback._log_token_places(ids))
 
     def _by_place(self, entries: CopyScores, otherwise: dict[str, Tensor]) -> dict[str, Tensor]:
-        seen = self.entries.any_visible()
-        total = torch.where(seen, self.entries.log_mass(), 0.0)
-        fallback = {name: shares.masked_fill(seen[:, None], -torch.inf) for name, shares in otherwise.items()}
-        return fallback | {self.name: entries.by_place() - total[:, None]}
+        seen, total = self._total()
+        fallback = {name: shares.masked_fill(seen, -torch.inf) for name, shares in otherwise.items()}
+        return fallback | {self.name: entries.by_place() - total}

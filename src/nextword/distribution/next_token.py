@@ -17,105 +17,8 @@ from nextword.functional.inplace import concatenate_chunks
 from nextword.functional.probability import expect_truncation, logsumexp_finite, top_k, truncated
 from nextword.functional.weight_gradient import FusedBackward
 
-# -- Attribution: from which component, and from which place of the text, the probability of a token came.
 
-
-class Attribution(ABC):
-    """What a distribution answers about where its probabilities come from; each kind of distribution says it in logs.
-
-    Components have names, such as ``softmax`` and ``cache``. A kind implements ``_log_sources``, and ``_log_places``
-    where it points at places, for all its rows at once.
-    """
-
-    @abstractmethod
-    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        """By component, log of the part of each token's probability (N, K)."""
-
-    def _log_places(self) -> dict[str, Tensor]:
-        """By component that points at places, log of the probability that came from each (N, S)."""
-        return {}
-
-    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        """By component that points at places, log of the part of each token's probability from each place (N, S)."""
-        return {}
-
-    def places_in(self) -> dict[str, TextRead]:
-        """For each component in ``token_places``, which text its places are of.
-
-        ``"text"`` is the decoder's own sequence. ``"source"`` is what the head reads beside it: the source of an
-        encoder-decoder model, else the auxiliary text in the decoder's tokens. ``"store"``: the places are numbers of
-        the tokens that were retrieved for each position, and ``stands_in_store`` says where each of those stands.
-        """
-        return {}
-
-    def _stands(self) -> dict[str, Int[Tensor, "N K 2"]]:
-        """By component that retrieves, document and place of each retrieved token."""
-        return {}
-
-    def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
-        """For each component that retrieves tokens from a store, where they stand: document, and place within it.
-
-        In the order of the K places that ``places`` and ``token_places`` give such a component.
-        """
-        return self._stands()
-
-    @abstractmethod
-    def __getitem__(self, rows: slice) -> Attribution: ...
-
-    @abstractmethod
-    def _chunks(self) -> list[slice]: ...
-
-    @abstractmethod
-    def _expect_rows(self, ids: Tensor) -> None: ...
-
-    def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
-        """For each component of the distribution, the part of each asked token's probability that came from it.
-
-        The parts of a token add up to its probability.
-        """
-        self._expect_rows(ids)
-        return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
-
-    def places(self) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at places, the probability at each position that came from each place.
-
-        Places are those of the decoder's sequence (padding included), for an encoder-decoder model those of the source.
-        Over the places that hold a token they add up to what ``sources`` says of it; components that point at
-        nothing are not there.
-        """
-        return _joined([self[rows]._log_places() for rows in self._chunks()])
-
-    def token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at places, the part of one token's probability that came from each place.
-
-        ``places()`` is about all tokens, this about one token a position: the places that hold another are zero. Over
-        the places the parts add up to what ``sources`` says of the token. ``places_in`` says of which text the
-        places are.
-
-        A cache or a pointer gives each place a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one score
-        for all places where it stands. Its probability is divided among them: evenly, or with local embeddings (``p``)
-        in proportion to ``exp`` of each place's similarity. A component that no place explains is not there.
-
-        Raises:
-            ValueError: ``ids`` is not one token of the vocabulary for each position.
-        """
-        self._expect_rows(ids[:, None])
-        return _joined([self[rows]._log_token_places(ids[rows]) for rows in self._chunks()])
-
-
-def _joined(chunks: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Probabilities of all rows from the logs of each chunk."""
-    return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
-
-
-# -- NextToken.
-
-
-_NORMALISING = 2
-"""(N, V) tensors alive beside the scores while dense rows are normalised: a shifted copy and the exponentials."""
-
-
-class NextToken(Attribution):
+class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
     A question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that fit the memory
@@ -123,8 +26,8 @@ class NextToken(Attribution):
     but for a sum over positions (``log_likelihood``, what training asks) they are computed once.
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
-    ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once; cutting into chunks is done here,
-    once for all kinds.
+    ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and ``_log_places`` and
+    ``_log_token_places`` where it points at places; cutting into chunks is done here, once for all kinds.
     """
 
     vocab_size: int
@@ -174,6 +77,18 @@ class NextToken(Attribution):
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         """Of all rows at once; ``single_pass`` is handed on to products and to functions that work in place."""
 
+    @abstractmethod
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        """By component, log of the part of each token's probability (N, K)."""
+
+    def _log_places(self) -> dict[str, Tensor]:
+        """By component that points at places, log of the probability that came from each (N, S)."""
+        return {}
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        """By component that points at places, log of the part of each token's probability from each place (N, S)."""
+        return {}
+
     def log_probs(self) -> Float[Tensor, "N V"]:
         """Log-probability of every token at every position; ``-inf`` exactly where the probability is zero."""
         return concatenate_chunks(lambda rows: self[rows]._log_probs(), self._chunks(), recompute=False)
@@ -185,8 +100,7 @@ class NextToken(Attribution):
             ValueError: ``ids`` is not of shape (N, K).
         """
         self._expect_rows(ids)
-        row_bytes = max(1, int(self.row_bytes() * self.share_scored(ids)))
-        chunks = row_chunks(len(self), row_bytes, self.device, self.columns) or [slice(0, 0)]
+        chunks = self._chunks(int(self.row_bytes() * self.share_scored(ids)))
         return concatenate_chunks(lambda rows: self[rows]._log_prob(ids[rows]), chunks)
 
     def log_likelihood(self, ids: Tensor, weights: Tensor | None = None) -> Float[Tensor, ""]:
@@ -231,8 +145,7 @@ class NextToken(Attribution):
         """
         self._expect_rows(ids)
         # the sum over the others masks a copy of the dense row and takes its exponentials
-        row_bytes = self.row_bytes() + 2 * self.vocab_size * 4
-        chunks = row_chunks(len(self), row_bytes, self.device, self.columns) or [slice(0, 0)]
+        chunks = self._chunks(self.row_bytes() + 2 * self.vocab_size * 4)
         return concatenate_chunks(lambda rows: log_complement(self[rows]._log_probs(), ids[rows]), chunks)
 
     def probs(self) -> Float[Tensor, "N V"]:
@@ -249,12 +162,12 @@ class NextToken(Attribution):
     def entropy(self) -> Float[Tensor, "N"]:
         """Entropy at each position, in nats."""
 
-        def entropy_of(part: NextToken, rows: slice) -> Tensor:
-            log_probs = part._log_probs()
+        def entropy_of(rows: slice) -> Tensor:
+            log_probs = self[rows]._log_probs()
             # 0 log 0 = 0: a zero in place of -inf keeps the product and its gradient finite
             return -(log_probs.exp() * log_probs.masked_fill(log_probs == -torch.inf, 0.0)).sum(-1)
 
-        return self._in_chunks(entropy_of)
+        return concatenate_chunks(entropy_of, self._chunks())
 
     @torch.no_grad()
     def sample(
@@ -285,9 +198,62 @@ class NextToken(Attribution):
 
         return concatenate_chunks(draw, self._chunks())
 
+    # -- From which component, and from which place of the text, the probability of a token came. Components have
+    # names, such as ``softmax`` and ``cache``.
+
+    def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
+        """For each component of the distribution, the part of each asked token's probability that came from it.
+
+        The parts of a token add up to its probability.
+        """
+        self._expect_rows(ids)
+        return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
+
+    def places(self) -> dict[str, Float[Tensor, "N S"]]:
+        """For each component that points at places, the probability at each position that came from each place.
+
+        Places are those of the decoder's sequence (padding included), for an encoder-decoder model those of the source.
+        Over the places that hold a token they add up to what ``sources`` says of it; components that point at
+        nothing are not there.
+        """
+        return _joined([self[rows]._log_places() for rows in self._chunks()])
+
+    def token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
+        """For each component that points at places, the part of one token's probability that came from each place.
+
+        ``places()`` is about all tokens, this about one token a position: the places that hold another are zero. Over
+        the places the parts add up to what ``sources`` says of the token. ``places_in`` says of which text the
+        places are.
+
+        A cache or a pointer gives each place a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one score
+        for all places where it stands. Its probability is divided among them: evenly, or with local embeddings (``p``)
+        in proportion to ``exp`` of each place's similarity. A component that no place explains is not there.
+
+        Raises:
+            ValueError: ``ids`` is not one token of the vocabulary for each position.
+        """
+        self._expect_rows(ids[:, None])
+        return _joined([self[rows]._log_token_places(ids[rows]) for rows in self._chunks()])
+
+    def places_in(self) -> dict[str, TextRead]:
+        """For each component in ``token_places``, which text its places are of.
+
+        ``"text"`` is the decoder's own sequence. ``"source"`` is what the head reads beside it: the source of an
+        encoder-decoder model, else the auxiliary text in the decoder's tokens. ``"store"``: the places are numbers of
+        the tokens that were retrieved for each position, and ``stands_in_store`` says where each of those stands.
+        """
+        return {}
+
+    def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
+        """For each component that retrieves tokens from a store, where they stand: document, and place within it.
+
+        In the order of the K places that ``places`` and ``token_places`` give such a component.
+        """
+        return {}
+
     def row_bytes(self) -> int:
         """Bytes that one row needs while it is computed."""
-        return self._scores_bytes() + _NORMALISING * self.vocab_size * 4
+        return self._scores_bytes() + 2 * self.vocab_size * 4  # normalised: a shifted copy and the exponentials
 
     def _scores_bytes(self) -> int:
         return self.softmaxes() * self.vocab_size * 4
@@ -300,11 +266,9 @@ class NextToken(Attribution):
         """The part of a row, on average, that is scored where these tokens are asked for."""
         return 1.0
 
-    def _chunks(self) -> list[slice]:
-        return row_chunks(len(self), self.row_bytes(), self.device, self.columns) or [slice(0, 0)]
-
-    def _in_chunks(self, compute: Callable[[NextToken, slice], Tensor]) -> Tensor:
-        return concatenate_chunks(lambda rows: compute(self[rows], rows), self._chunks())
+    def _chunks(self, row_bytes: int | None = None) -> list[slice]:
+        row_bytes = self.row_bytes() if row_bytes is None else row_bytes
+        return row_chunks(len(self), row_bytes, self.device, self.columns) or [slice(0, 0)]
 
     def _expect_rows(self, ids: Tensor) -> None:
         shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
@@ -315,6 +279,11 @@ class NextToken(Attribution):
             if low < 0 or high >= self.vocab_size:
                 wrong = int(low if low < 0 else high)
                 raise ValueError(f"token id {wrong} is outside the vocabulary of {self.vocab_size} tokens")
+
+
+def _joined(chunks: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Probabilities of all rows from the logs of each chunk."""
+    return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
 
 
 def log_complement(log_probs: Float[Tensor, "N V"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:

@@ -18,7 +18,7 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class EditMode(ABC):
-    """How a value meets the score that stands: ``Replace`` or ``Add``."""
+    """How a value meets the score that stands: ``Replace`` or ``Add``; shapes are the same for both."""
 
     @abstractmethod
     def scores_of(
@@ -58,36 +58,19 @@ class Replace(EditMode):
     """The value takes the score's place ("assign")."""
 
     def scores_of(
-        self,
-        vocabulary: Vocabulary,
-        states: Float[Tensor, "B Q D"],
-        ids: Int[Tensor, "B K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "B Q K"]:
-        """Scores as the vocabulary gives them."""
+        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         return vocabulary.scores_of(states, ids, single_pass)
 
     def write_(
-        self,
-        scores: Float[Tensor, "N V"],
-        ids: Int[Tensor, "N K"],
-        values: Float[Tensor, "N K"],
-        present: Bool[Tensor, "N K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "N V"]:
-        """The scores with the values in place of the old ones, which get no gradient."""
+        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         return overwrite_(scores, ids, values, present, single_pass)
 
-    def gather(
-        self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
-    ) -> Float[Tensor, "N K"]:
-        """The later over the earlier."""
+    def gather(self, values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
         return values.scatter(1, columns, new)
 
-    def standing(
-        self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
-    ) -> Float[Tensor, "N K"]:
-        """Values where there are any."""
+    def standing(self, initial: Tensor, values: Tensor, present: Tensor) -> Tensor:
         return torch.where(present, values, initial)
 
 
@@ -95,38 +78,22 @@ class Add(EditMode):
     """The value is added to the score ("add")."""
 
     def scores_of(
-        self,
-        vocabulary: Vocabulary,
-        states: Float[Tensor, "B Q D"],
-        ids: Int[Tensor, "B K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "B Q K"]:
+        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
         of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, single_pass)
         # a token that the vocabulary rules out stays out
         return (vocabulary.scores_of(states, ids, single_pass) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
 
     def write_(
-        self,
-        scores: Float[Tensor, "N V"],
-        ids: Int[Tensor, "N K"],
-        values: Float[Tensor, "N K"],
-        present: Bool[Tensor, "N K"],
-        single_pass: FusedBackward | None = None,
-    ) -> Float[Tensor, "N V"]:
-        """The scores with the values added."""
+        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, single_pass: FusedBackward | None = None
+    ) -> Tensor:
         return scores.scatter_add_(1, ids, values.masked_fill(~present, 0.0).to(scores.dtype))
 
-    def gather(
-        self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
-    ) -> Float[Tensor, "N K"]:
-        """The sum."""
+    def gather(self, values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
         return values.scatter_add(1, columns, new)
 
-    def standing(
-        self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
-    ) -> Float[Tensor, "N K"]:
-        """The sums."""
+    def standing(self, initial: Tensor, values: Tensor, present: Tensor) -> Tensor:
         return initial + values
 
 
@@ -136,7 +103,6 @@ class EditedTokens:
 
     Args:
         source: Name under which ``sources`` reports their probability.
-        ids: Tokens.
         present: Which of them were changed.
         places: Where they stand, as in ``TokenLogitEdit``.
     """
@@ -147,7 +113,6 @@ class EditedTokens:
     places: CopyScores | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> EditedTokens:
-        """With ``change`` made to every tensor that has a row for each position."""
         places = None if self.places is None else self.places.map(change)
         return EditedTokens(self.source, change(self.ids), change(self.present), places)
 
@@ -208,18 +173,15 @@ class TokenLogitEdit(LogitEdit):
             )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TokenLogitEdit:
-        """With ``change`` made to the words as seen from each position."""
         places = None if self.places is None else self.places.map(change)
         return TokenLogitEdit(self.source, self.words.map(change), self.change, places)
 
     def places_in(self) -> dict[str, TextRead]:
-        """The text of its places."""
         return {} if self.places is None else {self.source: self.places.text}
 
     def apply_(
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
-        """All words at once."""
         ids, present = self.words.ids, self.words.present
         written = vocabulary.columns.writable(ids, self.words.scores, present)
         changed = self.change.write_(scores, *written, single_pass)
@@ -247,13 +209,11 @@ class Rerank(LogitEdit):
     from_initial: bool = False
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rerank:
-        """With ``change`` made to the queries."""
         return Rerank(change(self.queries), self.sizes, self.change, self.from_initial)
 
     def apply_(
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
-        """All steps, and one write."""
         columns, size = vocabulary.columns, vocabulary.size
         if self.sizes[0] > size:
             raise ValueError(f"reranker: must have at most {size} candidates, the vocabulary ({self.sizes[0]} given)")

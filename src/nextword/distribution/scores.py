@@ -62,7 +62,6 @@ class SoftmaxDistribution(NextToken):
         return len(self.states)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> SoftmaxDistribution:
-        """With ``change`` made to the states, the edits and the stored entries."""
         return SoftmaxDistribution(
             self.vocabulary.map(change),
             change(self.states),
@@ -76,7 +75,6 @@ class SoftmaxDistribution(NextToken):
         return super()._scores_bytes() + 4 * sum(stored.visible.shape[1] for stored in self.stored.values())
 
     def shared(self) -> list[Tensor]:
-        """The output embedding, and what stored entries are made of."""
         return [*self.vocabulary.shared(), *(tensor for stored in self.stored.values() for tensor in stored.shared())]
 
     def dense(self, single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
@@ -96,12 +94,11 @@ class SoftmaxDistribution(NextToken):
         return changed
 
     def _whole(self, single_pass: FusedBackward | None = None) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
-        """The dense scores after the edits, and which tokens each edit changed."""
         scores, touched = self._edited(single_pass)
         return self.columns.whole(scores), touched
 
     def _edited(self, single_pass: FusedBackward | None = None) -> tuple[Float[Tensor, "N _"], list[EditedTokens]]:
-        """The same, in those columns that are held here."""
+        """Scores after the edits, in the columns that are held here, and which tokens each edit changed."""
         # the answer to a question is written over the product, so the next question makes a new one
         product, self._product = self._product, None
         scores = at_least_float32(self.vocabulary(self.states, single_pass) if product is None else product)
@@ -118,18 +115,12 @@ class SoftmaxDistribution(NextToken):
         return {name: stored.scored() for name, stored in self.stored.items()}
 
     def _normalised_(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], dict[str, CopyScores]]:
-        """Dense scores and entries as log-probabilities. Destroys ``scores``.
-
-        Relative to the largest of each row, the normaliser is a small number; a difference of two large ones would lose
-        digits.
-        """
+        """Dense scores and entries as log-probabilities. Destroys ``scores``."""
         dense_peak, stored = scores.amax(-1), self._entries()
         log_probs = log_softmax_(scores)
         if not stored:
             return log_probs, {}
-        peak = dense_peak.detach()
-        for entries in stored.values():
-            peak = torch.maximum(peak, entries.peak().to(peak.dtype))
+        peak = _common_peak(dense_peak.detach(), stored)
         stored = {name: entries.lowered(peak) for name, entries in stored.items()}
         # the largest log-probability is that of the peak, so it has the normaliser of the dense scores
         total = of_dense = (dense_peak - peak) - log_probs.amax(-1)
@@ -139,10 +130,7 @@ class SoftmaxDistribution(NextToken):
         return shift_rows_(log_probs, of_dense - total), lowered
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        log_probs, stored = self._normalised_(self.dense())
-        for entries in stored.values():
-            log_probs = entries.add_to_(log_probs)
-        return log_probs
+        return _added_(*self._normalised_(self.dense()))
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         at_ids, total, _ = self._at(ids, single_pass)
@@ -151,10 +139,8 @@ class SoftmaxDistribution(NextToken):
     def _at(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Log-mass of tokens, log of the normaliser, both less the peak; and the peak."""
         at_ids, total, dense_peak = softmax_at_(self._edited(single_pass)[0], ids, single_pass, self.columns)
-        # all relative to the largest of all, for the same reason as above
-        peak, stored = dense_peak, self._entries()
-        for entries in stored.values():
-            peak = torch.maximum(peak, entries.peak().to(peak.dtype))
+        stored = self._entries()
+        peak = _common_peak(dense_peak, stored)
         total, at_ids = total + (dense_peak - peak), at_ids + (dense_peak - peak)[:, None]
         for entries in stored.values():
             lowered = entries.lowered(peak)
@@ -178,17 +164,15 @@ class SoftmaxDistribution(NextToken):
         return ComputedScores(*self._whole(), self._entries(), self.name)
 
     def computed(self) -> ComputedScores:
-        """The scores as log-probabilities, before the stored entries are added, which stay beside them."""
         scores, touched = self._whole()
         log_probs, stored = self._normalised_(scores)
         return ComputedScores(log_probs, touched, stored, self.name)
 
     def places_in(self) -> dict[str, TextRead]:
-        """The texts that edits and stored entries point into."""
         edited = {name: text for edit in self.edits for name, text in edit.places_in().items()}
         return edited | {name: stored.text for name, stored in self.stored.items()}
 
-    def _stands(self) -> dict[str, Tensor]:
+    def stands_in_store(self) -> dict[str, Tensor]:
         return in_store(self.stored)
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
@@ -199,6 +183,19 @@ class SoftmaxDistribution(NextToken):
 
     def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
         return self.computed()._log_token_places(ids) if self.places_in() else {}
+
+
+def _common_peak(peak: Float[Tensor, "N"], stored: Mapping[str, CopyScores]) -> Float[Tensor, "N"]:
+    # relative to the largest of all, the normaliser is a small number; a difference of two large ones would lose digits
+    for entries in stored.values():
+        peak = torch.maximum(peak, entries.peak().to(peak.dtype))
+    return peak
+
+
+def _added_(log_probs: Float[Tensor, "N V"], stored: Mapping[str, CopyScores]) -> Float[Tensor, "N V"]:
+    for entries in stored.values():
+        log_probs = entries.add_to_(log_probs)
+    return log_probs
 
 
 def in_one_product(parts: Sequence[NextToken], single_pass: FusedBackward | None = None) -> list[NextToken]:
@@ -226,7 +223,7 @@ class ComputedScores(NextToken):
         dense: What comes from the scores of the vocabulary, after the edits.
         touched: What edits changed, the latest change last.
         stored: Entries beside the scores, on the same scale.
-        name: Name of what no edit changed.
+        name: Of what no edit changed.
     """
 
     def __init__(
@@ -243,7 +240,6 @@ class ComputedScores(NextToken):
         return len(self.dense)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> ComputedScores:
-        """With ``change`` made to the scores, the edits and the stored entries."""
         return ComputedScores(
             change(self.dense),
             [touched.map(change) for touched in self.touched],
@@ -252,22 +248,17 @@ class ComputedScores(NextToken):
         )
 
     def shared(self) -> list[Tensor]:
-        """Nothing: every position has numbers of its own."""
         return []
 
     def places_in(self) -> dict[str, TextRead]:
-        """The texts that edits and stored entries point into."""
         edited = {touched.source: touched.places.text for touched in self.touched if touched.places is not None}
         return edited | {name: entries.text for name, entries in self.stored.items()}
 
-    def _stands(self) -> dict[str, Tensor]:
+    def stands_in_store(self) -> dict[str, Tensor]:
         return in_store(self.stored)
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        log_probs = self.dense.clone()
-        for entries in self.stored.values():
-            log_probs = entries.add_to_(log_probs)
-        return log_probs
+        return _added_(self.dense.clone(), self.stored)
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         log_prob = self.dense.gather(1, ids)
@@ -287,8 +278,7 @@ class ComputedScores(NextToken):
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         shares: dict[str, Tensor] = {}
         for touched, share in reversed(list(self._by_edit(ids))):
-            earlier = shares.get(touched.source)
-            shares[touched.source] = share if earlier is None else log_add_exp(earlier, share)
+            add_share(shares, touched.source, share)
         for name, entries in self.stored.items():
             shares[name] = entries.log_mass_of(ids, self.vocab_size).to(self.dense.dtype)
         return shares
@@ -300,9 +290,13 @@ class ComputedScores(NextToken):
         places: dict[str, Tensor] = {}
         for touched, share in self._by_edit(ids[:, None]):
             if touched.places is not None:
-                at, earlier = touched.places.dividing(share, ids), places.get(touched.source)
-                places[touched.source] = at if earlier is None else log_add_exp(earlier, at)
+                add_share(places, touched.source, touched.places.dividing(share, ids))
         return places | {name: entries.holding(ids).by_place() for name, entries in self.stored.items()}
+
+
+def add_share(shares: dict[str, Tensor], name: str, share: Tensor) -> None:
+    """Adds to what a component has already, all in logs."""
+    shares[name] = log_add_exp(shares[name], share) if name in shares else share
 
 
 # -- KnownScores: a softmax over scores that are there already, such as the logits of a pass.
@@ -332,15 +326,12 @@ class KnownScores(NextToken):
         return len(self.row)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> KnownScores:
-        """With ``change`` made to which rows they are."""
         return KnownScores(self.scores, change(self.row))
 
     def shared(self) -> list[Tensor]:
-        """The scores."""
         return [self.scores]
 
     def _blocks(self) -> Iterator[tuple[slice, Float[Tensor, "_R V"]]]:
-        """Log-probabilities of some positions after others."""
         block_bytes = _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES_ELSEWHERE)
         size = max(1, block_bytes // (4 * max(1, self.vocab_size)))
         for start in range(0, max(1, len(self)), size):

@@ -27,28 +27,23 @@ class Vocabulary(Protocol):
     @property
     def size(self) -> int:
         """V."""
-        ...
 
     @property
     def columns(self) -> VocabShard:
         """Which columns dense scores have."""
-        ...
 
     def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """A score for every token, in a new tensor that the caller may change."""
-        ...
 
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], single_pass: FusedBackward | None = None
     ) -> Sequence[Float[Tensor, "_R V"]]:
         """The same for several sets of states that belong to the same rows, in one pass over the embedding."""
-        ...
 
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same for the Q states of a row, without those of all others."""
-        ...
 
     def scores_of_groups(
         self,
@@ -57,23 +52,13 @@ class Vocabulary(Protocol):
         rows: Sequence[Int[Tensor, "_R"]],
         single_pass: FusedBackward | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
-        """For each group of states, the scores of its own group of tokens (R, K); no token is in two groups.
-
-        Args:
-            states: States of each group.
-            ids: Tokens of each group.
-            rows: Which of the N rows the states are of.
-            single_pass: As above.
-        """
-        ...
+        """For each group of states, of some of the N rows, the scores of its own tokens; no token is in two groups."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Vocabulary:
         """The same with ``change`` made to what has a row for each position (or sequence); most have no such thing."""
-        ...
 
     def shared(self) -> Sequence[Tensor]:
         """What may have a gradient and is the same for all rows: the embedding itself."""
-        ...
 
 
 # -- Shifted: a vocabulary whose scores each sequence shifts in a way of its own.
@@ -83,12 +68,7 @@ class Vocabulary(Protocol):
 class Shifted:
     """``vocabulary(states) + shift[row]``: the same vector of V numbers is added at every position of a sequence.
 
-    For what is known of a whole sequence: B vectors are kept, not N.
-
-    Args:
-        vocabulary: Turns states into scores.
-        shift: What each sequence adds to them.
-        row: Which sequence each of the N rows belongs to.
+    For what is known of a whole sequence: B vectors are kept, not N, and which sequence each row belongs to.
     """
 
     vocabulary: Vocabulary
@@ -97,46 +77,34 @@ class Shifted:
 
     @property
     def size(self) -> int:
-        """V."""
         return self.vocabulary.size
 
     @property
     def columns(self) -> VocabShard:
-        """Those of the vocabulary."""
         return self.vocabulary.columns
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Shifted:
-        """With ``change`` made to the sequence of each row."""
         return replace(self, vocabulary=self.vocabulary.map(change), row=change(self.row))
 
     def shared(self) -> list[Tensor]:
-        """The embedding and the shift."""
         return [*self.vocabulary.shared(), self.shift]
 
-    def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
-        """Shifted scores of every token."""
+    def __call__(self, states: Tensor, single_pass: FusedBackward | None = None) -> Tensor:
         return self.each([states], single_pass)[0]
 
-    def each(
-        self, states: Sequence[Float[Tensor, "N D"]], single_pass: FusedBackward | None = None
-    ) -> list[Float[Tensor, "N V"]]:
-        """Shifted scores of every token, for several states of each row."""
+    def each(self, states: Sequence[Tensor], single_pass: FusedBackward | None = None) -> list[Tensor]:
         return [scores + self.shift[self.row] for scores in self.vocabulary.each(states, single_pass)]
 
-    def scores_of(
-        self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None
-    ) -> Float[Tensor, "N Q K"]:
-        """Shifted scores of few tokens."""
+    def scores_of(self, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None) -> Tensor:
         return self.vocabulary.scores_of(states, ids, single_pass) + self.shift[self.row[:, None], ids][:, None]
 
     def scores_of_groups(
         self,
-        states: Sequence[Float[Tensor, "_R D"]],
-        ids: Sequence[Int[Tensor, "_K"]],
-        rows: Sequence[Int[Tensor, "_R"]],
+        states: Sequence[Tensor],
+        ids: Sequence[Tensor],
+        rows: Sequence[Tensor],
         single_pass: FusedBackward | None = None,
-    ) -> list[Float[Tensor, "_R _K"]]:
-        """Shifted scores of each group's own tokens."""
+    ) -> list[Tensor]:
         products = self.vocabulary.scores_of_groups(states, ids, rows, single_pass)
         # the group's columns first: they are few, and the rows are many
         return [

@@ -105,12 +105,11 @@ class _Gradients(NamedTuple):
 def _forward_and_backward(
     compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
 ) -> tuple[Tensor, _Gradients]:
-    """The sum and its gradients, chunk by chunk."""
     of_rows = [torch.zeros_like(row) if row.requires_grad else None for row in rows]
     weights = [tensor for tensor in shared if tensor.requires_grad]
     single_pass, totals = FusedBackward(weights), []
     # a caller that checkpoints the whole model need not keep or recompute what is saved and read within this function
-    no_outer_hooks = saved_tensors_hooks(_unchanged, _unchanged)
+    no_outer_hooks = saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with torch.enable_grad(), no_outer_hooks:
         for chunk in chunks:
             leaves = [row.detach()[chunk].requires_grad_(row.requires_grad) for row in rows]
@@ -132,10 +131,6 @@ def _forward_and_backward(
     collectors = iter(single_pass.collectors)
     of_shared = [next(collectors) if tensor.requires_grad else None for tensor in shared]
     return torch.stack(totals).sum(), _Gradients(of_rows, of_shared)
-
-
-def _unchanged(tensor: Tensor) -> Tensor:
-    return tensor
 
 
 def _address(tensor: Tensor) -> int:
@@ -191,7 +186,10 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabSh
     if torch.compiler.is_compiling():
         # a graph can neither read the budget nor ask how much memory is free; a compiled step has few rows
         return [slice(0, rows)] if rows else []
-    limit = _bytes_at_once(device) // max(1, row_bytes)
+    budget = _budget.get()
+    if budget is None:
+        budget = int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE) if device.type == "cuda" else _CPU_BUDGET
+    limit = budget // max(1, row_bytes)
     # what memory is free differs between accelerators
     return _equal_slices(rows, limit if device.type == "cpu" else columns.rows_at_once(limit))
 
@@ -208,16 +206,6 @@ def sum_chunks(
         return row_chunks(rows, row_bytes, device, columns)
     budget = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUM_BUDGET, 2 * weight_bytes // 3)
     return _equal_slices(rows, budget // max(1, row_bytes))
-
-
-def _bytes_at_once(device: torch.device) -> int:
-    budget = _budget.get()
-    if budget is not None:
-        return budget
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free * _GPU_SHARE)
-    return _CPU_BUDGET
 
 
 def _equal_slices(rows: int, limit: int) -> list[slice]:

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class VocabShard:
-    """All columns, V of V: every answer is there.
-
-    ``SharedColumns`` answers the same for a share of them, together with the processes that hold the others.
+    """All columns, V of V. ``SharedColumns`` answers the same for a share of them, with the processes that hold others.
 
     >>> import torch
     >>> scores = torch.tensor([[1.0, 3.0, 2.0]])
@@ -110,11 +108,7 @@ ALL_COLUMNS = VocabShard()
 
 
 class SharedColumns(VocabShard):
-    """A share of the columns. Every question is asked by all processes of the mesh, of the same rows and tokens.
-
-    Args:
-        mesh: The processes, in one dimension.
-    """
+    """A share of the columns. Every question is asked by all processes of the mesh, of the same rows and tokens."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         self.mesh = mesh
@@ -125,7 +119,6 @@ class SharedColumns(VocabShard):
         """The column of each token, any for one that is not held here, and which are."""
 
     def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
-        """The largest of all processes' largest scores."""
         empty = scores.new_full((len(scores), 1), -torch.inf)  # of a group of tokens a process may hold none
         return self._reduced(scores.amax(-1, keepdim=True) if scores.shape[1] else empty, "max")
 
@@ -134,37 +127,27 @@ class SharedColumns(VocabShard):
         return self._reduced(part, "sum")
 
     def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Each score from the process that holds it."""
         if not scores.shape[1]:
             return self.total(scores.new_zeros(ids.shape))
         columns, here = self._here(ids)
         return self.total(scores.gather(1, columns).masked_fill(~here, 0.0))
 
-    def from_holders(
-        self, ids: Int[Tensor, "B K"], compute: Callable[[Int[Tensor, "B K"]], Float[Tensor, "B Q K"]]
-    ) -> Float[Tensor, "B Q K"]:
+    def from_holders(self, ids: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
         """Every process computes its own; what it makes of the others' does not count."""
         columns, here = self._here(ids)
         return self.total(compute(columns).masked_fill(~here[:, None], 0.0))
 
-    def scatter_add_(
-        self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"]
-    ) -> Float[Tensor, "N _"]:
-        """To those that are held here."""
+    def scatter_add_(self, scores: Tensor, ids: Tensor, values: Tensor) -> Tensor:
         if not scores.shape[1]:
             return scores
         columns, here = self._here(ids)
         return scores.scatter_add_(1, columns, values.masked_fill(~here, 0.0))
 
-    def writable(
-        self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
-    ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
-        """Every process writes those that it holds."""
+    def writable(self, ids: Tensor, values: Tensor, present: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         columns, here = self._here(ids)
         return columns, self.read_by_all(values), present & here
 
     def read_by_all(self, tensor: Tensor) -> Tensor:
-        """The same tensor; in the backward pass gradients are summed over processes."""
         from torch.distributed.tensor import DTensor, Partial, Replicate
 
         same = DTensor.from_local(tensor, self.mesh, [Replicate()], run_check=False)
@@ -181,12 +164,7 @@ class SharedColumns(VocabShard):
 
 
 class ColumnRange(SharedColumns):
-    """A range of tokens in each process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter.
-
-    Args:
-        mesh: The processes.
-        size: V.
-    """
+    """A range of tokens in each process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter."""
 
     def __init__(self, mesh: DeviceMesh, size: int) -> None:
         super().__init__(mesh)
@@ -201,7 +179,6 @@ class ColumnRange(SharedColumns):
         return columns, (ids >= self._begin) & (ids < self._end)
 
     def top_k(self, scores: Float[Tensor, "N _"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
-        """The best of the best of each process."""
         sizes = [min(k, end - begin) for begin, end in map(self._range, range(self.processes))]
         values, columns = top_k(scores, min(k, scores.shape[1]))
         best = self._from_all(values, sizes).topk(k)
@@ -217,7 +194,6 @@ class ColumnRange(SharedColumns):
         return torch.cat([every[:, rank * width : rank * width + size] for rank, size in enumerate(sizes)], 1)
 
     def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N V"]:
-        """The ranges side by side, in every process."""
         from torch.distributed.tensor import DTensor, Shard
 
         shape: dict[str, Any] = {"shape": torch.Size([len(scores), self._size]), "stride": (self._size, 1)}
@@ -226,32 +202,22 @@ class ColumnRange(SharedColumns):
 
     @property
     def tokens(self) -> Int[Tensor, "_"]:
-        """The range."""
         return torch.arange(self._begin, self._end, device=self.mesh.device_type)
 
     def held(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "_"]:
-        """Those in the range."""
         return ids[self._here(ids)[1]]
 
     def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
-        """Counted from the beginning of the range."""
         return ids - self._begin
 
     def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
-        """Those of the group in the range."""
-        return PickedColumns(self.mesh, ids, self._here(ids)[1])
+        return PickedColumns(self.mesh, self._here(ids)[1])
 
 
 class PickedColumns(SharedColumns):
-    """The columns of a group of tokens, which are numbered by their place in it.
+    """The columns of a group of tokens, which are numbered by their place in it; some of them are held here."""
 
-    Args:
-        mesh: The processes.
-        ids: Tokens of the group.
-        here: Which of them are held here, in this order.
-    """
-
-    def __init__(self, mesh: DeviceMesh, ids: Int[Tensor, "K"], here: Bool[Tensor, "K"]) -> None:
+    def __init__(self, mesh: DeviceMesh, here: Bool[Tensor, "K"]) -> None:
         super().__init__(mesh)
         self._present = here
         self._column = (here.cumsum(0) - 1).clamp_min(0)
@@ -260,6 +226,5 @@ class PickedColumns(SharedColumns):
         return self._column[ids], self._present[ids]
 
     def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N K"]:
-        """Every process puts its columns where they belong."""
         every = scores.new_zeros(len(scores), len(self._present))
         return self.total(every.index_copy(1, self._present.nonzero()[:, 0], scores))

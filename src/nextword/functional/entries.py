@@ -16,10 +16,8 @@ from nextword.functional.probability import log_add_exp, masked_logsumexp
 _FEW_IDS = 8
 """Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
 
-
 _SHARE_LOOKED_UP = 0.25
 """From so many entries for each word of the vocabulary on, sorting them costs more than a pass over the vocabulary."""
-
 
 TextRead = Literal["text", "source", "store"]
 """Which text places are of: the decoder's own sequence, the source that a head reads, or a store of other texts."""
@@ -32,24 +30,19 @@ class Stored(Protocol):
     @property
     def text(self) -> TextRead:
         """Which text the tokens stand in."""
-        ...
 
     @property
     def visible(self) -> Bool[Tensor, "N S"]:
         """Which entries each position may see."""
-        ...
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
         """With ``change`` made to every tensor that has a row for each position."""
-        ...
 
     def shared(self) -> Sequence[Tensor]:
         """What may have a gradient and is the same for all positions."""
-        ...
 
     def scored(self) -> CopyScores:
         """The entries."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -78,15 +71,12 @@ class CopyScores:
     text: TextRead = "text"
 
     def map(self, change: Callable[[Tensor], Tensor]) -> CopyScores:
-        """With ``change`` made to every tensor that has a row for each position."""
         return replace(self, row=change(self.row), scores=change(self.scores), visible=change(self.visible))
 
     def shared(self) -> Sequence[Tensor]:
-        """Nothing: every position has scores of its own."""
         return ()
 
     def scored(self) -> CopyScores:
-        """These entries."""
         return self
 
     def any_visible(self) -> Bool[Tensor, "N"]:
@@ -186,10 +176,7 @@ class CopyScores:
         return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
 
     def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
-        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it.
-
-        The sum is taken relative to each token's own largest entry, so nothing underflows to zero.
-        """
+        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it."""
         stored = self.ids[self.row]
         counted = self.visible & (stored >= 0) & (stored < vocab_size)
         return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)
@@ -219,18 +206,13 @@ class Retrieved(CopyScores):
         visible: Bool[Tensor, "N K"],
         stands: Int[Tensor, "N K 2"],
     ) -> Retrieved:
-        """Entries for N positions.
+        """Entries for N positions; several of one may hold the same token, and where fewer were found some are hidden.
 
-        Args:
-            ids: The tokens; several entries of a position may hold one token.
-            scores: Log of the mass of each; any constant may be added to a row where they are not normalised jointly.
-            visible: False where fewer than K were found.
-            stands: Document, and place within it, of each.
+        A constant may be added to a row of scores where they are not normalised jointly with others.
         """
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Retrieved:
-        """With ``change`` made to every tensor; all have a row for each position."""
         ids = change(self.ids)
         row = torch.arange(len(ids), device=ids.device)
         scores, visible, stands = change(self.scores), change(self.visible), change(self.stands)
@@ -310,14 +292,7 @@ class UniqueTokens:
 
 @dataclass(frozen=True)
 class WordScores:
-    """For each of N positions, scores of the distinct words of its sequence.
-
-    Args:
-        words: The words.
-        row: Which sequence each position belongs to.
-        scores: Score of each word as seen from each position.
-        present: Which words each position sees; the scores of the others count nowhere.
-    """
+    """For each of N positions, scores of the distinct words of its sequence; those not ``present`` count nowhere."""
 
     words: UniqueTokens
     row: Int[Tensor, "N"]
@@ -330,10 +305,8 @@ class WordScores:
         return self.words.ids[self.row]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> WordScores:
-        """With ``change`` made to every tensor that has a row for each position."""
         return WordScores(self.words, change(self.row), change(self.scores), change(self.present))
 
 
 def _column_count(rank: Tensor, counted: Tensor) -> int:
-    """Columns that are needed, at least one."""
     return int(rank.masked_fill(~counted, 0).max()) + 1 if rank.numel() else 1

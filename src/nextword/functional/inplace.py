@@ -30,7 +30,7 @@ def softmax_at_(
         ids: Tokens.
         single_pass: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes one
             more (N, V) tensor.
-        columns: Which columns ``scores`` has. The results are those of whole rows.
+        columns: Which columns ``scores`` has.
 
     Returns:
         Scores of the tokens less the peak; log-sum-exp less the peak; the peak, which counts as a constant: whatever is

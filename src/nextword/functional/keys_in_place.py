@@ -56,10 +56,7 @@ class KeysInPlace:
         return torch.index_select(self.table, 0, self.index.flatten(), out=out.flatten(0, 1)).view(self.shape)
 
     def scored(self, queries: Float[Tensor, "B Q D"], score: Callable[[Tensor, KeysInPlace], Tensor]) -> Tensor:
-        """What ``score`` makes of queries and keys (B, Q, S).
-
-        Each sequence is scored apart where its count is known: nothing is read behind its end.
-        """
+        """What ``score`` makes of queries and keys (B, Q, S); nothing is read behind the end of a sequence."""
         if self.counts is None:
             return score(queries, self)
         scores = queries.new_zeros(*queries.shape[:2], self.index.shape[1])
@@ -93,13 +90,7 @@ def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "
 
 
 class StreamsInPlace(Mapping[str, Tensor]):
-    """Streams (B, S, ...) by name, copied from their rows when they are asked for.
-
-    Args:
-        tables: All rows of each stream.
-        index: Which row each place is (B, S).
-        counts: As in ``KeysInPlace``.
-    """
+    """Streams (B, S, ...) by name, copied when they are asked for from the rows of a table for each."""
 
     def __init__(
         self, tables: Mapping[str, Tensor], index: Int[Tensor, "B S"], counts: tuple[int, ...] | None = None

@@ -161,10 +161,6 @@ def fitted_softmax(states: Float[Tensor, "N D"], log_targets: Float[Tensor, "N C
 
     Convex, so where it starts does not matter: least squares on the log-probabilities is near already, L-BFGS on
     whitened states does the rest.
-
-    Args:
-        states: The states h.
-        log_targets: Log-probabilities of C classes at each.
     """
     inputs = at_least_float32(states.detach())
     targets = at_least_float32(log_targets.detach()).to(inputs.dtype)

@@ -151,16 +151,7 @@ def grouped_product(
     ids: Sequence[Int[Tensor, "_K"]],
     single_pass: FusedBackward | None = None,
 ) -> tuple[Float[Tensor, "_R _K"], ...]:
-    """``states[g] @ weight[ids[g]].T`` for every group g, with gradients of both.
-
-    Args:
-        weight: One row a token.
-        states: R_g states for each group; the groups may differ in size.
-        ids: K_g rows of the weight for each group; no row belongs to two groups.
-        single_pass: Collects the gradient of the weight, where it has a collector for it.
-
-    Returns:
-        Scores (R_g, K_g) for each group.
+    """``states[g] @ weight[ids[g]].T`` for every group g, with gradients of both; no row belongs to two groups.
 
     >>> weight = torch.arange(6.0).reshape(3, 2)
     >>> [scores.tolist() for scores in grouped_product(weight, [torch.ones(1, 2)], [torch.tensor([2, 0])])]
@@ -345,16 +336,12 @@ _LEAST_BYTES_IN_PLACE = 2**20
 
 
 def reads_in_place(table: Float[Tensor, "R D"], queries: Float[Tensor, "B Q D"], rows: int) -> bool:
-    """Whether ``products_in_place`` can be taken for so many rows, and pays.
-
-    Several queries share the rows that are picked for them, so it pays for one. On a CPU alone: torch has no such
-    product in half precision, and on a GPU picking costs little.
-    """
+    """Whether ``products_in_place`` can be taken for so many rows, and pays."""
     return (
-        queries.shape[1] == 1
-        and table.device.type == "cpu"
+        queries.shape[1] == 1  # several would share the rows that are picked for them
+        and table.device.type == "cpu"  # on a GPU picking costs little
         and table.is_contiguous()  # any other is copied whole
-        and table.dtype in (torch.float32, torch.float64)
+        and table.dtype in (torch.float32, torch.float64)  # torch has no such product in half precision
         and table.dtype == queries.dtype
         and rows * table.shape[1] * table.element_size() >= _LEAST_BYTES_IN_PLACE
         and not (torch.is_grad_enabled() and (table.requires_grad or queries.requires_grad))
@@ -375,14 +362,11 @@ def products_in_place(
     tensor([[[9., 1.]]])
 
     Args:
-        table: The matrix.
+        table: The matrix; where it has no row that is asked for, IndexError.
         queries: A query of each text.
         ids: Rows that it is multiplied with.
         counts: How many of its first ids each text needs; products behind them are 0, and their rows are not read.
             None: all.
-
-    Raises:
-        IndexError: The matrix has no such row.
     """
     _without_warning()
     counts = [ids.shape[1]] * len(ids) if counts is None else counts

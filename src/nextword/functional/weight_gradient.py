@@ -50,12 +50,9 @@ class Factors(NamedTuple):
 
 
 class GradientCollector:
-    """Adds up the gradient of one weight, in single precision at least.
+    """Adds up the gradient of one weight (V, D), in single precision at least.
 
     Factors are kept as they are while they take less memory than the gradient itself.
-
-    Args:
-        weight: The weight (V, D).
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -64,12 +61,7 @@ class GradientCollector:
         self._factors: list[Factors] = []
 
     def add(self, gradient: Tensor, *, shared: bool = False) -> None:
-        """Adds a gradient that autograd made.
-
-        Args:
-            gradient: Of the weight's shape.
-            shared: Whether it is read elsewhere too, so that nothing may be added to it in place.
-        """
+        """Adds a gradient that autograd made; nothing is added in place to one that is read elsewhere (``shared``)."""
         if self._total is not None:
             self._total.add_(gradient)
         else:
@@ -84,11 +76,9 @@ class GradientCollector:
 
     @torch.no_grad()
     def compact(self, fraction_done: float) -> None:
-        """Multiplies the factors, unless all of them together will take less memory than the gradient.
+        """Multiplies the factors, unless those of all rows together will take less memory than the gradient.
 
-        Args:
-            fraction_done: Fraction of all rows whose parts are here; at 1 a gradient that is multiplied takes the
-                precision of the weight.
+        Once all rows are here (1), a gradient that is multiplied takes the precision of the weight.
         """
         if self._total is None and sum(part.numel for part in self._factors) <= self._shape.numel() * fraction_done:
             return
@@ -114,9 +104,6 @@ class FusedBackward:
     - add the gradient of a weight to its collector, and return none to autograd.
 
     A function that is not handed one gives its gradients to autograd as usual, and the caller adds them.
-
-    Args:
-        weights: Those whose gradients are collected.
     """
 
     def __init__(self, weights: Sequence[Tensor] = ()) -> None:

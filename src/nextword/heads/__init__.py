@@ -1,7 +1,6 @@
 """Heads: from hidden states and memory to a distribution. Importing this package registers all.
 
-``head.py`` is the contract, and the way from a spec to a head; ``context.py`` is what a head is given. What
-heads are made of, such as gates and partitions, is in files of its own; the others hold a family of heads each.
+``head.py`` is the contract, ``context.py`` what a head is given.
 """
 
 import importlib

@@ -108,19 +108,15 @@ class CacheHead(Head):
 
     @property
     def remembers(self) -> bool:
-        """A decoder-only model's memory is its own past."""
         return not self.dimensions.is_encoder_decoder
 
     @property
     def reads_source(self) -> bool:
-        """An encoder-decoder model's memory is its source."""
         return self.dimensions.is_encoder_decoder
 
     @property
     def looks_back(self) -> int | None:
-        """As far as it is set to."""
-        long: int | None = self.config.long
-        return long
+        return self.config.long  # type: ignore[no-any-return]
 
     @property
     def _temperature(self) -> float:
@@ -140,17 +136,14 @@ class CacheHead(Head):
             self.config = self.config.model_copy(update={"weight": share})
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """Every state is a key once the token after it is known."""
-        return {_STREAM: states}
+        return {_STREAM: states}  # every state is a key once the token after it is known
 
     def entries(self, context: Context) -> CopyScores:
-        """The stored tokens with their similarities."""
         stored = self._stored(context, self._temperature)
         return stored.with_scores(context.similarities(stored.queries, stored.keys))
 
     def calibration(self) -> Calibration | None:
-        """Temperature and weight, or one normaliser; None where one part alone is used, which neither changes."""
-        if self.config.mode != "joint":
+        if self.config.mode != "joint":  # of one part alone neither changes anything
             return None
         return CopyCalibration(
             lambda context: (SoftmaxDistribution(context.vocabulary, context.states), self._stored(context, 1.0)),
@@ -180,7 +173,6 @@ class CacheHead(Head):
         return LazyCopyScores(ids, context.row, queries, keys, visible, first_place, stored, text)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """The joint distribution, or one of its parts."""
         mode = mode or self.config.mode
         softmax = SoftmaxDistribution(context.vocabulary, context.states)
         if mode == "lm_only":
@@ -212,9 +204,6 @@ class LazyCopyScores:
         queries: What each position looks for.
         keys: What each entry is found by.
         visible: Which entries each position may see.
-        first_place: As in ``CopyScores``.
-        stored: Likewise.
-        text: Likewise.
     """
 
     ids: Int[Tensor, "B S"]
@@ -227,16 +216,13 @@ class LazyCopyScores:
     text: TextRead = "text"
 
     def map(self, change: Callable[[Tensor], Tensor]) -> LazyCopyScores:
-        """With ``change`` made to every tensor that has a row for each position."""
         queries, visible = change(self.queries), change(self.visible)
         return replace(self, row=change(self.row), queries=queries, visible=visible)
 
     def shared(self) -> Sequence[Tensor]:
-        """The keys; those of a serving engine have no gradient."""
         return [self.keys] if isinstance(self.keys, Tensor) else []
 
     def with_scores(self, scores: Float[Tensor, "N S"]) -> CopyScores:
-        """Entries with these scores."""
         return CopyScores(self.ids, self.row, scores, self.visible, self.first_place, self.stored, self.text)
 
     def scored(self) -> CopyScores:

@@ -35,7 +35,6 @@ class Optimum:
     """The settings under which held-out tokens are most likely.
 
     Attributes:
-        settings: They.
         log_probs: Log-probability of each token under them, in nats.
         alone: The same under the distribution that the head adds to, such as the softmax.
         silent: Settings under which the head adds nothing; None where it has none.
@@ -58,11 +57,7 @@ class Calibration(ABC):
 
     @abstractmethod
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Keeps what is needed of K tokens at each position.
-
-        Returns:
-            Their log-probabilities under the distribution that the head adds to.
-        """
+        """Keeps what is needed of K tokens at each position; returns their log-probabilities without what is stored."""
 
     @abstractmethod
     def optimum(self) -> Optimum:
@@ -119,22 +114,13 @@ class Copies:
     hits: Float[np.ndarray, "N G"]
     mass: Float[np.ndarray, "N G"]
 
-    @classmethod
-    def joined(cls, parts: list[Copies]) -> Copies:
-        """Those of several chunks, one after the other."""
-        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
-
 
 class CopyCalibration(Calibration):
     """Chooses the temperature of stored tokens and how they meet another distribution.
 
     The weight is exact: a mixture's likelihood is concave in it. The temperature is continuous: the best computed one,
-    and then the best between its neighbours.
-
-    Args:
-        parts: What the head mixes.
-        interpolated: Whether it may mix by a weight (setting ``weight``).
-        joint: Whether it may use one normaliser; where both may be, ``weight`` None is that.
+    and then the best between its neighbours. The head may mix by a weight (``interpolated``) or use one normaliser
+    (``joint``); where it may do both, ``weight`` None is the latter.
     """
 
     def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:
@@ -145,7 +131,6 @@ class CopyCalibration(Calibration):
         self._copies: Copies | None = None
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """As in the contract."""
         base, stored = self._parts(context)
         if self._joint:
             assert isinstance(base, SoftmaxDistribution), "a head with one normaliser refuses others"
@@ -179,13 +164,11 @@ class CopyCalibration(Calibration):
 
     @property
     def copies(self) -> Copies:
-        """All that was read.
-
-        Raises:
-            ValueError: Nothing was.
-        """
+        """All that was read; raises ValueError where nothing was."""
         if self._read:
-            self._copies = Copies.joined([*([self._copies] if self._copies else []), *self._read])
+            parts = [*([self._copies] if self._copies else []), *self._read]
+            columns = ([getattr(part, column.name) for part in parts] for column in fields(Copies))
+            self._copies = Copies(*map(np.concatenate, columns))
             self._read = []
         if self._copies is None or not len(self._copies.alone):
             raise ValueError("texts: must have at least one token (none given); give some text")
@@ -193,18 +176,14 @@ class CopyCalibration(Calibration):
 
     @property
     def temperatures(self) -> Float[np.ndarray, "G"]:
-        """Those that were computed."""
         return _around(1.0) if self._temperatures is None else self._temperatures
 
     def log_probs(self, temperature: float, weight: float | None) -> Float[np.ndarray, "N"]:
         """Log-probability of each token that was read.
 
         Args:
-            temperature: From the first to the last of ``temperatures``.
+            temperature: From the first to the last of ``temperatures``, or it raises ValueError.
             weight: Share of what is stored; None: one normaliser.
-
-        Raises:
-            ValueError: The temperature is outside.
         """
         copies = self.copies
         hits, mass = self._log_masses(temperature)
@@ -223,6 +202,8 @@ class CopyCalibration(Calibration):
         return best_weight(self.copies.alone[seen], (hits - mass)[seen])
 
     def _log_masses(self, temperature: float) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        from scipy.interpolate import make_interp_spline
+
         copies, known = self.copies, self.temperatures
         low, high = float(known[0]), float(known[-1])
         if not low * (1 - _ROUNDED) <= temperature <= high * (1 + _ROUNDED):
@@ -230,20 +211,12 @@ class CopyCalibration(Calibration):
                 f"temperature: must be from {low:.3g} to {high:.3g}, where it matters for these states "
                 f"({temperature:.3g} given)"
             )
-        share = self._between(math.log2(temperature))
+        # how much each computed temperature counts at this one: interpolation is linear in what it interpolates
+        share = make_interp_spline(np.log2(known), np.eye(len(known)), k=5)(math.log2(temperature))
         hits = copies.hits @ share + (copies.peak - copies.gap) / temperature
         return hits, copies.mass @ share + copies.peak / temperature
 
-    def _between(self, octave: float) -> Float[np.ndarray, "G"]:
-        """How much each computed temperature counts at one: interpolation is linear in what it interpolates."""
-        from scipy.interpolate import make_interp_spline
-
-        known = np.log2(self.temperatures)
-        shares: Float[np.ndarray, "G"] = make_interp_spline(known, np.eye(len(known)), k=5)(octave)
-        return shares
-
     def optimum(self) -> Optimum:
-        """As in the contract."""
         forms = [self.best_weight] * self._interpolated + [_no_weight] * self._joint
         curves = [[(float(one), form(one)) for one in self.temperatures] for form in forms]
         nats = [[self._nats(*tried) for tried in curve] for curve in curves]
@@ -311,14 +284,11 @@ def _rounded(number: float) -> float:
 def best_weight(alone: Float[np.ndarray, "N"], copied: Float[np.ndarray, "N"]) -> float:
     """The weight that makes ``sum log((1 - w) exp(alone) + w exp(copied))`` largest.
 
-    That is concave in the weight; where its slope is zero, or at the end that it rises to.
+    That is concave in the weight; where its slope is zero, or at the end that it rises to. Both are log-probabilities
+    of each token.
 
     >>> round(best_weight(np.log([0.1, 0.4]), np.log([0.3, 1e-300])), 3)
     0.25
-
-    Args:
-        alone: Log-probability of each token under one distribution.
-        copied: Under the other.
     """
     from scipy.optimize import brentq
 

@@ -48,7 +48,6 @@ class Memory:
         return streams.in_place(name) if isinstance(streams, StreamsInPlace) else at_least_float32(streams[name])
 
     def of(self, rows: slice) -> Memory:
-        """That of some of the sequences."""
         streams = {name: stream[rows] for name, stream in self.streams.items()}
         labels = None if self.labels is None else self.labels[rows]
         document = None if self.document is None else self.document[rows]
@@ -57,14 +56,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Source:
-    """The encoder's side of an encoder-decoder model.
-
-    Args:
-        ids: Source tokens.
-        valid: False at padding.
-        states: Last hidden state of the encoder.
-        streams: What the head keeps of each position, by name: (B, E, ...) each.
-    """
+    """The encoder's side of an encoder-decoder model: tokens, last hidden states, and what the head keeps by name."""
 
     ids: Int[Tensor, "B E"]
     valid: Bool[Tensor, "B E"]
@@ -72,18 +64,12 @@ class Source:
     streams: Mapping[str, Tensor] = field(default_factory=dict)
 
     def of(self, rows: slice) -> Source:
-        """That of some of the sequences."""
         streams = {name: stream[rows] for name, stream in self.streams.items()}
         return Source(self.ids[rows], self.valid[rows], self.states[rows], streams)
 
 
 class Layout:
-    """Which sequence each of the N positions belongs to, and how to lay them out as (B, Q) for batched products.
-
-    Args:
-        row: Sequence of each position, ascending.
-        batch_size: B.
-    """
+    """Which sequence each of the N positions belongs to, ascending, and how to lay them out as (B, Q) for products."""
 
     def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
         self.row = row
@@ -118,11 +104,8 @@ class Layout:
         return packed.flatten(0, 1) if self.is_full else packed[self.row, self.slot]
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Keys) -> Float[Tensor, "N S"]:
-        """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.
-
-        Autocast would round it to half precision again, too coarse for exponents and ranks.
-        """
-        with torch.autocast(queries.device.type, enabled=False):
+        """Dot product of each position's query with every key of its own sequence, in the precision of its inputs."""
+        with torch.autocast(queries.device.type, enabled=False):  # half precision is too coarse for exponents and ranks
             return self.unpack(key_products(self.pack(queries), keys))
 
 
@@ -179,7 +162,6 @@ class Context:
         )
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Keys) -> Float[Tensor, "N S"]:
-        """Those of ``Layout.similarities``."""
         return self.layout.similarities(queries, keys)
 
     def word_scores(
@@ -209,10 +191,9 @@ class Context:
 # Every place of a text has a slot, and what a head keeps of the place (its token, its streams) lies there. Who says
 # which slot that is differs:
 #
-# - A ``HeadCache`` rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one
-#   behind the other.
-# - ``PagedHeadCache`` (``slots.py``) belongs to a serving engine, which packs the new places of many requests side by
-#   side and keeps the past of each in blocks. A row of the pass is one new place.
+# - A ``HeadCache`` rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one behind the other.
+# - ``PagedHeadCache`` belongs to a serving engine, which packs the new places of many requests side by side and keeps
+#   the past of each in blocks. A row of the pass is one new place.
 #
 # A head is asked in the same way with either, and does not know which it has.
 
@@ -226,23 +207,20 @@ DOCUMENT = "document"
 class HeadCacheView(ABC):
     """What one forward pass does with the memory of a head.
 
-    In each pass ``preceded`` is called for every window of the head, then ``remember`` once; after it ``recall`` gives
-    the texts with the new places in them.
+    ``preceded`` is called for every window of the head, then ``remember`` once; after it ``recall`` gives the texts
+    with the new places in them.
     """
 
     def remember(
         self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
     ) -> int | Tensor:
-        """Writes the new places of this pass.
+        """Writes the new places (B, T) of this pass; returns the place of each row's first one: a number, or (B,).
 
         Args:
-            ids: Tokens (B, T), negative where unknown.
-            valid: False at padding (B, T).
+            ids: Tokens, negative where unknown.
+            valid: False at padding.
             streams: What the head keeps of each place, (B, T, ...) by name; the same names in every pass.
             looks_back: How many places before the new ones the head reads again; None: all.
-
-        Returns:
-            The place of each row's first new token in its text: one number, or (B,).
         """
         # a copy: the caller may write the next tokens where these are
         return self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams}, looks_back)
@@ -260,15 +238,12 @@ class HeadCacheView(ABC):
 
     @abstractmethod
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
-        """New places of a window with those just before them, zeros before the start.
+        """New places (B, T, ...) of a window behind earlier ones (B, places + T, ...); zeros before the start.
 
         Args:
             name: Of the window.
-            new: What the head computes from each new place (B, T, ...).
-            places: How many earlier places come back in front of them; the same in every pass.
-
-        Returns:
-            (B, places + T, ...).
+            new: What the head computes from each new place.
+            places: How many earlier places come back; the same in every pass.
 
         Raises:
             ValueError: What is kept of this window does not reach back so far.

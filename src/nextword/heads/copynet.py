@@ -73,7 +73,6 @@ class CopyNetHead(Head):
         self.bias = nn.Parameter(torch.full((1,), config.as_published().initial_bias))
 
     def reset_parameters(self) -> None:
-        """The bias where the config puts it."""
         nn.init.constant_(self.bias, self.config.as_published().initial_bias)
 
     @torch.no_grad()
@@ -90,7 +89,6 @@ class CopyNetHead(Head):
         self.bias.fill_(min(0.0, low - math.log(self.dimensions.longest) - closed_gate(share)))
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """Softmax and places, normalised together."""
         entries = self.local.entries(context)
         biased = replace(entries, scores=entries.scores + self.bias.to(entries.scores.dtype))
         softmax = self._softmax(context)

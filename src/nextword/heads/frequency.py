@@ -76,7 +76,6 @@ class FrequencyConfig(HeadConfig):
         return {"classes": int(arguments[0]), "division": arguments[1] if len(arguments) == 2 else _BY_HAND}
 
     def arguments(self) -> list[str]:
-        """K, and the division where it is not by mass."""
         if self.classes is None:
             return []
         return [str(self.classes)] + ([self.division] if self.division != _BY_HAND else [])
@@ -92,7 +91,6 @@ class FrequencyConfig(HeadConfig):
     @model_validator(mode="before")
     @classmethod
     def _by_mass(cls, given: Any) -> Any:
-        """A number of classes without a division is that of a division by mass."""
         if isinstance(given, dict) and given.get("classes") is not None and "division" not in given:
             return {**given, "division": _BY_HAND}
         return given
@@ -102,23 +100,14 @@ class FrequencyConfig(HeadConfig):
         if self.tokenizer is not None and self.boundaries is None:
             raise ValueError("tokenizer: leave it out; it is filled in from the counts file")
         if (self.division == "mefmax") != (self.classes is None):
-            said = (
-                "chooses the number of classes itself; with a number take 'eq-freq'"
-                if self.classes
-                else "needs a number of classes, as in f2:8"
-            )
+            itself = "chooses the number of classes itself; with a number take 'eq-freq'"
+            said = itself if self.classes else "needs a number of classes, as in f2:8"
             raise ValueError(f"division '{self.division}' {said}")
         return self
 
 
 class ClassTable(nn.Module):
-    """Which tokens each class holds, with the counts it was made from; saved with the model.
-
-    Args:
-        counts: How often each token was counted.
-        order: Token ids by falling count.
-        boundaries: Exclusive ends of the classes.
-    """
+    """Which tokens each class holds, by falling count, with the counts it was made from; saved with the model."""
 
     counts: Tensor
     order: Tensor
@@ -128,15 +117,13 @@ class ClassTable(nn.Module):
     def __init__(self, counts: Int[np.ndarray, "V"], order: Int[np.ndarray, "V"], boundaries: list[int]) -> None:
         super().__init__()
         self.sizes = tuple(end - begin for begin, end in pairwise([0, *boundaries]))
-        self._made_from = counts, order
-        """No buffers: still there where buffers lose their numbers (meta device, ``to_empty``)."""
+        self._made_from = counts, order  # no buffers: still there where those lose their numbers (meta, ``to_empty``)
         for name in ("counts", "order", "token_class", "place"):
             self.register_buffer(name, torch.zeros(len(counts), dtype=torch.long))
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """The classes that it was made with."""
         counts, order = map(torch.from_numpy, self._made_from)
         classes = TokenClasses.ordered(order, self.sizes)
         self.counts.copy_(counts)
@@ -146,7 +133,6 @@ class ClassTable(nn.Module):
 
     @property
     def boundaries(self) -> list[int]:
-        """Exclusive ends of the classes."""
         return list(accumulate(self.sizes))
 
     def resize(self, vocab_size: int) -> None:
@@ -173,7 +159,6 @@ class ClassTable(nn.Module):
             setattr(self, name, buffer)
 
     def classes(self) -> TokenClasses:
-        """The classes as a distribution needs them."""
         return TokenClasses(self.order, self.sizes, self.token_class, self.place)
 
 
@@ -181,7 +166,6 @@ class ClassEmbedding(nn.Linear):
     """Scores of the classes, without bias."""
 
     def reset_parameters(self) -> None:
-        """Small random vectors."""
         nn.init.normal_(self.weight, std=_INITIAL_SPREAD)
 
 
@@ -234,7 +218,6 @@ class FrequencyHead(Head):
         self.classes = ClassEmbedding(dimensions.hidden, len(config.boundaries), bias=False)
 
     def forward(self, context: Context, mode: str | None = None) -> FactorizedDistribution:
-        """Class times token within the class."""
         states = self.project(context.inputs)
         factorized = FactorizedDistribution(context.vocabulary, states, self.classes(states), self.table.classes())
         if self.config.prior != "softmax":
@@ -255,12 +238,10 @@ class FrequencyHead(Head):
         self.classes.weight.copy_(fitted_softmax(seen.states, seen.log_softmax_class_mass()))
 
     def resized(self, vocab_size: int) -> None:
-        """New tokens join the last class."""
         self.table.resize(vocab_size)
         self.config = self.config.model_copy(update={"boundaries": self.table.boundaries})
 
     def draw(self, config: FrequencyConfig, *, sample: bool) -> Draw | None:
-        """A class at every step, where decoding is decoupled."""
         if (config.class_top_k or config.class_top_p) and not (sample and config.decoupled):
             logger.warning(
                 "class_top_k and class_top_p have no effect here: a class is drawn with do_sample=True, decoupled=True"
@@ -268,7 +249,6 @@ class FrequencyHead(Head):
         return ClassDraw(sample, config.class_top_k, config.class_top_p) if config.decoupled else None
 
     def facts(self) -> dict[str, Any]:
-        """Number of classes, how they were made, their ends."""
         boundaries = self.config.boundaries
         return {"classes": len(boundaries), "division": self.config.division, "boundaries": boundaries}
 

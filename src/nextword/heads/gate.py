@@ -12,12 +12,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Gate(nn.Module, ABC):
-    """Weights of K parts at each position, in log space.
-
-    Args:
-        width: Width of what the gate reads.
-        parts: K.
-    """
+    """Weights of K parts at each position, in log space."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()
@@ -36,7 +31,6 @@ class DynamicGate(Gate):
         self.linear = nn.Linear(width, parts)
 
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Log-weights of each position."""
         return at_least_float32(self.linear(inputs)).log_softmax(-1)
 
 
@@ -48,11 +42,9 @@ class StaticGate(Gate):
         self.scores = nn.Parameter(torch.ones(parts))
 
     def reset_parameters(self) -> None:
-        """Equal weights."""
         nn.init.ones_(self.scores)
 
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """The same log-weights at each position."""
         return at_least_float32(self.scores).log_softmax(-1).expand(len(inputs), -1)
 
 
@@ -60,24 +52,17 @@ class UniformGate(Gate):
     """``1 / K``."""
 
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Equal log-weights."""
         return at_least_float32(inputs.new_zeros(len(inputs), self.parts)).log_softmax(-1)
 
 
 class ScalarGate(nn.Linear):
-    """``w_g . h_t + b_g``: one number a position.
-
-    Args:
-        width: Width of ``h_t``.
-        initial_bias: Where ``b_g`` starts.
-    """
+    """``w_g . h_t + b_g``: one number a position; ``b_g`` starts at ``initial_bias``."""
 
     def __init__(self, width: int, initial_bias: float = 0.0) -> None:
         self.initial_bias = initial_bias  # before the base class, which starts the weights
         super().__init__(width, 1)
 
     def reset_parameters(self) -> None:
-        """Weights as torch starts them, the bias where it was asked for."""
         super().reset_parameters()
         nn.init.constant_(self.bias, self.initial_bias)
 
@@ -88,5 +73,4 @@ class ScalarGate(nn.Linear):
         self.bias.fill_(bias)
 
     def forward(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
-        """The gate's score at each position."""
         return at_least_float32(super().forward(states)[:, 0])

@@ -59,7 +59,8 @@ class HeadConfig(SpecSettings):
 class CachedModule(nn.Module):
     """A part of a head that looks at earlier places or at the source, and says what to keep of them.
 
-    Whatever depends on one place alone is computed once, when the place is new, and kept until the end.
+    Whatever depends on one place alone is computed once, when the place is new, and kept until the end. A part that is
+    made of others keeps what they do.
     """
 
     remembers: bool = False
@@ -69,11 +70,15 @@ class CachedModule(nn.Module):
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place, by name, (B, T, ...) each."""
-        return {}
+        return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
         """What to keep of each source position, by name, (B, E, ...) each."""
-        return {}
+        return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
+
+
+def _cached_parts(module: nn.Module) -> list[CachedModule]:
+    return [part for part in module.children() if isinstance(part, CachedModule)]
 
 
 class Head(nn.Module, ABC):
@@ -107,10 +112,6 @@ class Head(nn.Module, ABC):
         self.inputs = input_states_of(getattr(config, "mi", None), dimensions)
 
     @property
-    def _keepers(self) -> list[CachedModule]:
-        return [part for part in self.children() if isinstance(part, CachedModule)]
-
-    @property
     def layers(self) -> int:
         """How many of the last decoder hidden states ``inputs`` reads."""
         return self.inputs.layers
@@ -118,17 +119,17 @@ class Head(nn.Module, ABC):
     @property
     def remembers(self) -> bool:
         """Whether the head looks at earlier places, or keeps something of the source, between decoding steps."""
-        return self.inputs.before > 0 or any(keeper.remembers for keeper in self._keepers)
+        return self.inputs.before > 0 or any(part.remembers for part in _cached_parts(self))
 
     @property
     def reads_source(self) -> bool:
         """Whether the head looks at the encoder's words and states."""
-        return any(keeper.reads_source for keeper in self._keepers)
+        return any(part.reads_source for part in _cached_parts(self))
 
     @property
     def reads_words(self) -> bool:
         """Whether the head looks at the words of earlier places, so that embeddings in place of ids tell it nothing."""
-        by_parts = any(keeper.remembers and not keeper.reads_source for keeper in self._keepers)
+        by_parts = any(part.remembers and not part.reads_source for part in _cached_parts(self))
         return by_parts or (self.remembers and not self.reads_source and not self.inputs.before)
 
     @property
@@ -139,19 +140,13 @@ class Head(nn.Module, ABC):
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
 
-        Args:
-            states: What the backbone feeds its output layer.
-            inputs: ``q_t`` of ``inputs``.
+        It is made of what the output layer reads and of what ``inputs`` makes, ``q_t``.
         """
-        return {name: kept for keeper in self._keepers for name, kept in keeper.streams(inputs).items()}
+        return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """What to keep of each source position for all steps, by name, (B, E, ...) each.
-
-        Args:
-            states: Last hidden state of the encoder.
-        """
-        return {name: kept for keeper in self._keepers for name, kept in keeper.source_streams(states).items()}
+        """What to keep of each source position for all steps, of the encoder's last states: (B, E, ...) by name."""
+        return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
         """The head's settings with some of them changed.
@@ -182,11 +177,7 @@ class Head(nn.Module, ABC):
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called when the head is attached to a model that has one; a head over another one may go on with its parts.
-
-        Args:
-            former: The head that the model had.
-        """
+        """Called when the head is attached to a model that has one, whose parts a head over another may go on with."""
 
     def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to refuse a model that does not go with what it reads.
@@ -254,15 +245,12 @@ class Draw(Protocol):
 
     def __call__(self, distribution: Any) -> Float[Tensor, "N V"]:
         """Log-probabilities of the tokens after a choice."""
-        ...
 
     def token(self, distribution: Any, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
         """The token itself, where nothing acts on those log-probabilities: drawn by a number in [0, 1), or the best."""
-        ...
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """The same after another choice at some positions, whose first one left nothing allowed; None: none is left."""
-        ...
 
 
 @runtime_checkable
@@ -272,12 +260,8 @@ class StoredTexts(Protocol):
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
         """Tokens from one place of a document to another, as far as there are any, and the place of the first of them.
 
-        Args:
-            document: Its number.
-            first: Place of the first one that is asked for; may be before the document's beginning.
-            last: Of the last one; may be beyond its end.
+        ``first`` may be before the document's beginning, ``last`` beyond its end.
         """
-        ...
 
 
 @runtime_checkable
@@ -286,7 +270,6 @@ class RemembersTokens(Protocol):
 
     def entries(self, context: Context) -> CopyScores:
         """The stored tokens with the similarity of each as seen from every position."""
-        ...
 
 
 registry: Registry[type[Head]] = Registry("head", Head)

@@ -51,7 +51,6 @@ class MultiInputModifier(Modifier):
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> dict[str, Any]:
-        """``["3x3"]`` as settings."""
         if not arguments:
             return {}
         sizes = arguments[0].split("x")
@@ -63,18 +62,13 @@ class MultiInputModifier(Modifier):
 
     @staticmethod
     def write(value: MultiInputConfig | None) -> tuple[str, list[str]] | None:
-        """Settings as ``("mi", ["3x3"])``."""
         if value is None:
             return None
         return "mi", [] if value.layers is None else [f"{value.layers}x{value.window}"]
 
 
 class LastState(nn.Module):
-    """``q_t = h_t``: what the projections of a head read is the state that the output layer reads.
-
-    Args:
-        dimensions: Sizes of the model.
-    """
+    """``q_t = h_t``: what the projections of a head read is the state that the output layer reads."""
 
     layers: int = 0
     """How many of the last decoder layers are read besides."""
@@ -91,7 +85,7 @@ class LastState(nn.Module):
         states: Float[Tensor, "B T D"],
         layers: tuple[Tensor, ...],
         valid: Bool[Tensor, "B T"],
-        history: HeadCacheView | None,
+        head_cache: HeadCacheView | None,
     ) -> Float[Tensor, "B T Q"]:
         """``q_t`` at every new place.
 
@@ -99,7 +93,7 @@ class LastState(nn.Module):
             states: What the backbone feeds its output layer.
             layers: The last ``self.layers`` decoder hidden states, the very last one first.
             valid: False at padding.
-            history: Gives the places just before the new ones; may be None where none are read.
+            head_cache: Gives the places just before the new ones; None where none are read.
         """
         return states
 
@@ -115,10 +109,6 @@ class InputBlock(LastState):
     Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer
     is read after the final norm, the others before it. Padding counts as lying before the start, so a left-padded
     sequence gives what the sequence alone gives.
-
-    Args:
-        config: Which layers and positions.
-        dimensions: Sizes of the model.
 
     Raises:
         ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
@@ -144,17 +134,12 @@ class InputBlock(LastState):
         self.width += hidden
 
     def forward(
-        self,
-        states: Float[Tensor, "B T D"],
-        layers: tuple[Tensor, ...],
-        valid: Bool[Tensor, "B T"],
-        history: HeadCacheView | None,
-    ) -> Float[Tensor, "B T Q"]:
-        """``q_t`` at every new place."""
+        self, states: Tensor, layers: tuple[Tensor, ...], valid: Tensor, head_cache: HeadCacheView | None
+    ) -> Tensor:
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
         if self.before:
-            assert history is not None
-            read = history.preceded("inputs", read, self.before)
+            assert head_cache is not None
+            read = head_cache.preceded("inputs", read, self.before)
         length = states.shape[1]
         # offset j of the first new place stands j places before place ``before``
         at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
@@ -171,13 +156,8 @@ def input_states_of(config: MultiInputConfig | None, dimensions: Dimensions) -> 
 class Projection(nn.Linear):
     """A map from ``q_t`` to a query of the output embedding, the identity on ``h_t`` at the start.
 
-    Attached to a pretrained model it therefore changes nothing before it is trained.
-
-    Args:
-        inputs: Width of ``q_t``.
-        outputs: D.
-        bias: Whether there is a bias; it starts at zero.
-        scale: Times the identity; next to nothing where a projection's product is added to something.
+    Attached to a pretrained model it therefore changes nothing before it is trained. ``scale`` times the identity is
+    next to nothing where a projection's product is added to something.
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,7 +18,7 @@ from torch.nn import functional as F
 from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, CopyCalibration
-from nextword.heads.context import Context, Memory
+from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
 from nextword.heads.input_states import Dimensions
 from nextword.heads.safe_start import MOST
@@ -64,7 +63,6 @@ class KnnConfig(OverHeadConfig):
 
     @property
     def by_dot(self) -> bool:
-        """Whether dot products make keys near."""
         # minus a squared distance is at most 0: beside a softmax's scores under one normaliser it weighs nothing
         return self.distance == "dot" or (self.distance is None and self.mix == "joint")
 
@@ -107,7 +105,7 @@ class KnnHead(WrapperHead):
     def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
         # one normaliser needs the joint form of a cache below
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
-        self.mixing: Mixing = MIXINGS[config.mix](config.as_published().weight)
+        self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None
         """What is appended while somebody talks; none unless it is set."""
         self._opened: tuple[Any, StoredKeys, Search] | None = None
@@ -119,7 +117,8 @@ class KnnHead(WrapperHead):
         super().begin(context_of)
         if self.config.weight == FITTED:
             self.config = self.config.model_copy(update={"weight": MOST})
-            self.mixing.start_from(MOST)
+            if self.mixing is not None:
+                self.mixing.start_from(MOST)
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
@@ -128,12 +127,13 @@ class KnnHead(WrapperHead):
 
     def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
         """Refuses a store that was made with another model, and warns of one that was made with weights like these."""
+        super().prove(context_of, weights_of)
         opened = self._store()
         own = weights_of()
         self._weights = set() if own is None else {own}
         if opened is None:
             return
-        store = opened[0]
+        store, _ = opened
         store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
         if not self._known(store.manifest.origin):
             logger.warning(
@@ -149,13 +149,13 @@ class KnnHead(WrapperHead):
 
     def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
         """Refuses a store that was made with another tokenizer, now and when another store is set."""
+        super().expect_tokenizer(fingerprint_of)
         self._tokenizer = fingerprint_of() or self._tokenizer
         opened = self._store()
         if opened is not None:
             self._expect_own_tokenizer(opened[0])
 
     def open_stored(self) -> None:
-        """The store, and what the head below has."""
         self._store()
         super().open_stored()
 
@@ -206,7 +206,6 @@ class KnnHead(WrapperHead):
             )
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """As in the contract; documents of the store on the disk come first, then what was appended."""
         opened = self._store()
         before = 0 if opened is None else opened[0].manifest.documents
         if opened is not None and document < before:
@@ -215,18 +214,22 @@ class KnnHead(WrapperHead):
         return self.recent.stretch(document - before, first, last)
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """Its own, and those of the head below."""
         return {**self.below.stored_texts(), _NAME: self}
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """The mixture, or the head below alone."""
         below: NextToken = self.below(context)
         if mode == "below":
             return below
         found = self._retrieved(context)
         found = replace(found, scores=found.scores / self.config.temperature)
-        mixed: NextToken = self.mixing(below, found, _NAME, self.config.as_published().weight)
-        return mixed
+        if self.config.mix == "joint":
+            return normalised_jointly(below, {_NAME: found}, f"{_NAME}: mix=joint")
+        if self.mixing is not None:
+            logit = self.mixing(found)
+            return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), _NAME)
+        weight = self.config.as_published().weight
+        of_below, of_found = found.scores.new_tensor([1 - weight, weight]).log()[:, None].expand(2, len(found.scores))
+        return PointerMixture(below, found, of_below, of_found, _NAME)
 
     def calibration(self) -> Calibration | None:
         """The temperature, and the weight where it is fixed; None where a gate learns it."""
@@ -243,22 +246,13 @@ class KnnHead(WrapperHead):
 
     def _retrieved(self, context: Context) -> Retrieved:
         """What is found, with its scores at temperature 1."""
-        every, searched = torch.arange(len(context.states)), self._searched(context)
+        opened, searched = self._store(), None
+        if opened is not None:  # the store is gone through once for all positions
+            keys, search = opened
+            searched = keys, search.nearest(at_least_float32(context.states.detach()), self.config.k).cpu().numpy()
+        every = torch.arange(len(context.states))
         parts = [self._found(context, rows, searched) for rows in torch.split(every, _ROWS)]
-        return Retrieved.of(*map(torch.cat, zip(*parts, strict=True))) if parts else self._nothing(context)
-
-    def _nothing(self, context: Context) -> Retrieved:
-        ids = torch.zeros(len(context.states), 1, dtype=torch.long, device=context.states.device)
-        scores = at_least_float32(context.states).new_zeros(ids.shape)
-        return Retrieved.of(ids, scores, ids.bool(), ids.new_zeros(*ids.shape, 2))
-
-    def _searched(self, context: Context) -> tuple[StoredKeys, Int[np.ndarray, "N K"]] | None:
-        """The store, and the numbers of its keys nearest to each position: the store is gone through once for all."""
-        opened = self._store()
-        if opened is None:
-            return None
-        keys, search = opened
-        return keys, search.nearest(at_least_float32(context.states.detach()), self.config.k).cpu().numpy()
+        return Retrieved.of(*map(torch.cat, zip(*parts, strict=True)))
 
     def _found(
         self, context: Context, rows: Int[Tensor, "M"], searched: tuple[StoredKeys, Int[np.ndarray, "N K"]] | None
@@ -269,20 +263,18 @@ class KnnHead(WrapperHead):
         if searched is not None:
             keys, numbers = searched[0], searched[1][rows.numpy()]
             before = keys.manifest.documents
-            own = (
-                self._of_the_text_itself(context, rows, keys, numbers)
-                if self.reads_past
-                else np.zeros_like(numbers, bool)
-            )
-            found.append(self._scored(queries, keys, numbers, (numbers >= 0) & ~own, 0))
+            visible = numbers >= 0
+            if self.reads_past:
+                visible &= ~self._of_the_text_itself(context, rows, keys, numbers)
+            found.append(self._scored(queries, keys, numbers, visible, 0))
         recent = self.recent  # which another thread may replace
         if recent is not None and len(recent):
             search = ExactSearch(recent, not self.config.by_dot)
             numbers = search.nearest(queries.detach(), self.config.k).cpu().numpy()
             found.append(self._scored(queries, recent, numbers, numbers >= 0, before))
         if not found:
-            nothing = self._nothing(context).map(lambda of_rows: of_rows[: len(rows)])
-            return nothing.ids, nothing.scores, nothing.visible, nothing.stands
+            ids = torch.zeros(len(rows), 1, dtype=torch.long, device=queries.device)
+            return ids, queries.new_zeros(ids.shape), ids.bool(), ids.new_zeros(*ids.shape, 2)
         if len(found) == 1:
             return found[0]
         ids, scores, visible, stands = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
@@ -316,7 +308,8 @@ class KnnHead(WrapperHead):
     ) -> Bool[np.ndarray, "M K"]:
         """Keys after the same tokens as the position: they are of the text that is read, or of a copy of it."""
         assert context.memory is not None
-        ids, known = _texts(context.memory, keys.start)
+        ids = context.memory.ids.cpu().numpy()
+        known = context.memory.valid.cpu().numpy() & (ids != keys.start)  # no padding, nor the token before the text
         row = context.row.cpu().numpy()[rows.numpy()][:, None]
         position = context.position.cpu().numpy()[rows.numpy()][:, None]
         place = keys.places_at(numbers.clip(0).ravel()).reshape(*numbers.shape, 2)[..., 1]
@@ -334,70 +327,32 @@ class KnnHead(WrapperHead):
         return own | same
 
 
-def _texts(memory: Memory, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens read so far, and which of them are of the text: no padding, and not the token before it."""
-    ids = memory.ids.cpu().numpy()
-    return ids, memory.valid.cpu().numpy() & (ids != start)
-
-
 # -- How retrieved tokens meet the distribution of the head below.
 
 
-class Mixing(nn.Module, ABC):
-    """A way to mix; made with the weight that it has, or starts from."""
-
-    def __init__(self, weight: float) -> None:
-        super().__init__()
-
-    def start_from(self, weight: float) -> None:
-        """Begins anew with another weight; where nothing is learned there is nothing to do."""
-
-    @abstractmethod
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The distribution of both, over the positions of each.
-
-        Args:
-            below: Of the head below.
-            found: What was retrieved.
-            name: Of the component.
-            weight: Share of what was retrieved, where it is fixed.
-        """
-
-
-class FixedWeight(Mixing):
-    """``(1 - weight) P_below + weight P_retrieved``."""
-
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The interpolation; the head below speaks alone where nothing was found."""
-        shares = found.scores.new_tensor([1 - weight, weight]).log().expand(len(found.scores), 2)
-        return PointerMixture(below, found, shares[:, 0], shares[:, 1], name)
-
-
-class ConfidenceGate(Mixing):
+class ConfidenceGate(nn.Module):
     """A weight at each position, from how near the nearest key is and how much what was found agrees.
 
-    It starts as the fixed weight and has three numbers to learn.
+    Three numbers are learned; they begin as one weight everywhere.
     """
 
     def __init__(self, weight: float) -> None:
-        super().__init__(weight)
+        super().__init__()
         self.linear = nn.Linear(2, 1)
         self.start_from(weight)
 
     def start_from(self, weight: float) -> None:
-        """The same weight everywhere."""
         self._begin = math.log(weight) - math.log1p(-weight) if 0 < weight < 1 else 0.0
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The same weight everywhere."""
         nn.init.zeros_(self.linear.weight)
         nn.init.constant_(self.linear.bias, self._begin)
 
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The interpolation with the gate's weights."""
-        logit = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0].to(found.scores.dtype)
-        return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), name)
+    def forward(self, found: Retrieved) -> Float[Tensor, "N"]:
+        """The weight's logit."""
+        logit: Tensor = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0]
+        return logit.to(found.scores.dtype)
 
     @staticmethod
     @torch.no_grad()
@@ -409,15 +364,3 @@ class ConfidenceGate(Mixing):
         agreed = (same @ share[:, :, None])[:, :, 0].amax(1) / share.sum(1).clamp_min(1e-30)
         columns = torch.stack([peak.sign() * peak.abs().log1p(), agreed], 1)
         return columns.masked_fill(~seen[:, None], 0.0)
-
-
-class Joint(Mixing):
-    """One normaliser over the vocabulary's scores and those of what was retrieved (TRIME's external memory)."""
-
-    def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
-        """The joint distribution."""
-        return normalised_jointly(below, {name: found}, f"{name}: mix=joint")
-
-
-MIXINGS: dict[str, type[Mixing]] = {"fixed": FixedWeight, "gate": ConfidenceGate, "joint": Joint}
-"""By the name that a setting gives them."""

@@ -39,7 +39,7 @@ class LocalEmbeddings(CachedModule):
         width: Width of ``q_t``.
         dimensions: Sizes of the model.
         source: Whether the places are those of the source.
-        bias: Whether the projections have biases; LE has none (published).
+        bias: Of the projections; LE has none (published).
         include_current: Whether a position sees its own token.
         activation: Applied to the local embeddings.
     """
@@ -92,11 +92,9 @@ class LocalEmbeddings(CachedModule):
         return _mapped(self.query, context.inputs)
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """The local embedding of each new place."""
         return {} if self.reads_source else {"local": self._embedded(inputs)}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """The local embedding of each source position."""
         return {"local": self._embedded(states)} if self.reads_source else {}
 
     def places(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
@@ -110,7 +108,6 @@ class LocalEmbeddings(CachedModule):
 
     @property
     def text(self) -> TextRead:
-        """Which text the places are of."""
         return "source" if self.reads_source else "text"
 
     def entries(self, context: Context) -> CopyScores:
@@ -136,21 +133,23 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
 
 
 def past_places(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
-    """Which places of its text each of N positions sees, of S remembered ones.
+    """Which places of its text each of N positions sees, of S remembered ones: those before it, and its own if asked.
 
     Args:
-        context: Of a head that remembers.
-        include_current: Whether a position sees its own place; it always sees those before.
+        context: Of a head that remembers; for any other it raises ValueError.
+        include_current: Whether a position sees its own place.
         last: How many of these tokens it sees, the nearest ones; padding between them does not count. None: all.
-
-    Raises:
-        ValueError: The head does not remember, or ``last`` is less than 1.
     """
     memory = _memory(context)
     place = torch.arange(memory.ids.shape[1], device=memory.ids.device)
-    past = place < _end(context, include_current)[:, None]
+    past = place < (context.position + include_current)[:, None]
     seen = _known(memory, context)[context.row] & past
-    return seen if last is None else seen & _nearest(memory.valid[context.row] & past, last)
+    if last is None:
+        return seen
+    if last < 1:
+        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all places")
+    number = (memory.valid[context.row] & past).cumsum(1)
+    return seen & (number > number[:, -1:] - last)
 
 
 def past_words(
@@ -163,7 +162,7 @@ def past_words(
     memory = _memory(context)
     words = UniqueTokens.of(memory.ids, _known(memory, context))
     if last is None:
-        return words, words.seen(context.row, _end(context, include_current))
+        return words, words.seen(context.row, context.position + include_current)
     return words, words.at(past_places(context, include_current, last), context.row)
 
 
@@ -198,15 +197,3 @@ def _source(context: Context) -> Source:
 
 def _known(text: Memory | Source, context: Context) -> Bool[Tensor, "B S"]:
     return text.valid & (text.ids < context.vocabulary.size)
-
-
-def _nearest(past: Bool[Tensor, "N S"], last: int) -> Bool[Tensor, "N S"]:
-    """Places from the ``last``-th token before the end of each row's past on."""
-    if last < 1:
-        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all places")
-    number = past.cumsum(1)
-    return number > number[:, -1:] - last
-
-
-def _end(context: Context, include_current: bool) -> Tensor:
-    return context.position + include_current

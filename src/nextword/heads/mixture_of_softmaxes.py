@@ -45,7 +45,6 @@ class MixtureConfig(HeadConfig):
         return {"components": int(arguments[0])} | ({"gate": arguments[1]} if len(arguments) == 2 else {})
 
     def arguments(self) -> list[str]:
-        """K, and the gate where it is not dynamic."""
         return [str(self.components)] + ([self.gate] if self.gate != "dynamic" else [])
 
 
@@ -86,7 +85,6 @@ class MixtureOfSoftmaxes(Head):
         self.gate = _GATES[config.gate](width, config.components)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """The blend of K softmaxes."""
         vocabulary, inputs = context.vocabulary, context.inputs
         edits = [self.partition(context)] + [[]] * (len(self.project) - 1)
         parts = [

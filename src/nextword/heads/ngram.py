@@ -16,12 +16,13 @@ from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, Optimum
 from nextword.heads.context import Context
 from nextword.heads.head import Head, StoredTexts
+from nextword.heads.wrapper_head import DelegatingHead
 from nextword.retrieval.ngram.levels import Found, fit_match_weights, head_alone
 from nextword.retrieval.ngram.recall import SOURCE, TextMemory, recalled
 from nextword.retrieval.ngram.text_index import LastTokens
 
 
-class RecallingHead(Head):
+class RecallingHead(DelegatingHead):
     """The distribution of a head, mixed with what came after the same last tokens in a corpus.
 
     Formula: ``P(w) = s_0 P_head(w) + sum_j s_j c_j(w) / c_j``, where ``c_j(w)`` counts how often ``w`` comes after the
@@ -30,13 +31,11 @@ class RecallingHead(Head):
     Expresses: what stands in a corpus, word for word; no states and no gradient of the corpus are needed. Costs: a
     bisection of the corpus for each position, on the CPU. It adds no parameter, and all else is as the head below.
 
-    Args:
-        below: The head.
-        memory: The corpus and its weights.
-
     Raises:
         ValueError: The model has fewer tokens than may be stored, or is an encoder-decoder model.
     """
+
+    reads_past = True
 
     def __init__(self, below: Head, memory: TextMemory) -> None:
         if below.dimensions.is_encoder_decoder:
@@ -49,7 +48,7 @@ class RecallingHead(Head):
         self.memory = memory
         self.modes, self.adjustable = below.modes, below.adjustable  # type: ignore[misc]
         self.generate_takes = below.generate_takes  # type: ignore[misc]
-        self.dimensions, self.inputs = below.dimensions, below.inputs
+        self.dimensions = below.dimensions
 
     @property
     def config(self) -> Any:
@@ -60,36 +59,7 @@ class RecallingHead(Head):
     def config(self, config: Any) -> None:
         self.below.config = config
 
-    @property
-    def remembers(self) -> bool:
-        """The tokens so far are what is looked up."""
-        return True
-
-    @property
-    def reads_source(self) -> bool:
-        """Where the head below does."""
-        return self.below.reads_source
-
-    @property
-    def reads_words(self) -> bool:
-        """It looks up words."""
-        return True
-
-    @property
-    def looks_back(self) -> int | None:
-        """As far as the head below does."""
-        return self.below.looks_back
-
-    def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """Those of the head below."""
-        return self.below.streams(states, inputs)
-
-    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """Those of the head below."""
-        return self.below.source_streams(states)
-
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """The head's distribution, mixed with that of the corpus at every position."""
         dtype = at_least_float32(context.states[:0]).dtype
         return recalled(self.below(context, mode=mode), self.memory, self._found(context), dtype)
 
@@ -99,27 +69,12 @@ class RecallingHead(Head):
         return self.memory.find(LastTokens(*(tensor.cpu().numpy() for tensor in past)))
 
     def calibration(self) -> Calibration:
-        """The weights of the corpus."""
         return LevelCalibration(lambda context: (self.below(context), self._found(context)), self.memory)
 
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
-        """As the head below."""
-        self.below.begin(context_of)
-
-    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
-        """As the head below."""
-        self.below.expect_tokenizer(fingerprint_of)
-
-    def resized(self, vocab_size: int) -> None:
-        """As the head below."""
-        self.below.resized(vocab_size)
-
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """The corpus, and those of the head below."""
         return {**self.below.stored_texts(), SOURCE: self.memory.index}
 
     def facts(self) -> dict[str, Any]:
-        """Those of the head below, and which corpus it is."""
         manifest = self.memory.index.manifest
         return self.below.facts() | {"text_memory": ", ".join(manifest.data), "text_memory_tokens": manifest.tokens}
 
@@ -157,21 +112,15 @@ Parts = Callable[[Context], tuple[NextToken, Found]]
 
 
 class LevelCalibration(Calibration):
-    """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``.
-
-    Args:
-        parts: What is mixed.
-        memory: The corpus; its weights say no more than which levels there are.
-    """
+    """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``."""
 
     def __init__(self, parts: Parts, memory: TextMemory) -> None:
-        self._parts, self._memory = parts, memory
+        self._parts, self._memory = parts, memory  # its weights say no more than which levels there are
         self._log_head: list[Float[np.ndarray, "N"]] = []
         self._levels: list[Float[np.ndarray, "N J"]] = []
         self._found: list[Found] = []
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """As in the contract."""
         base, found = self._parts(context)
         log_probs = base.log_prob(ids)
         for column in range(ids.shape[1]):
@@ -181,7 +130,6 @@ class LevelCalibration(Calibration):
         return log_probs
 
     def optimum(self) -> Optimum:
-        """As in the contract."""
         if not self._log_head:
             raise ValueError("texts: must have at least one token (none given); give some text")
         alone, levels, found = np.concatenate(self._log_head), np.concatenate(self._levels), Found.joined(self._found)

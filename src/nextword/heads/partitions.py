@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import permutations, product
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator, model_validator
-from torch import Tensor, nn
+from torch import nn
 
 from nextword.distribution import Add, EditMode, LogitEdit, Replace, Rerank, TokenLogitEdit
-from nextword.functional.entries import CopyScores, TextRead, UniqueTokens, WordScores
+from nextword.functional.entries import CopyScores, TextRead, WordScores
 from nextword.heads.context import Context
 from nextword.heads.head import CachedModule
 from nextword.heads.input_states import FAINT, Dimensions, Projection, modifiers
@@ -32,7 +30,6 @@ class NoEdits(CachedModule):
     """A head without partitions: its scores stay as they are."""
 
     def forward(self, context: Context) -> list[LogitEdit]:
-        """No edit."""
         return []
 
 
@@ -50,12 +47,6 @@ class Partition(CachedModule):
     ``mean PD q_t . LD q_s`` to the words that occurred before.
 
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
-
-    Args:
-        config: Which partitions.
-        width: Width of ``q_t``.
-        dimensions: Sizes of the model.
-        bias: Whether the projections have biases.
 
     Raises:
         ValueError: A partition over the source without an encoder, or more candidates than tokens.
@@ -92,20 +83,7 @@ class Partition(CachedModule):
         self.remembers = config.context or of_decoder or self.source_local is not None
         self.reads_source = config.encoder
 
-    @property
-    def _keepers(self) -> list[CachedModule]:
-        return [part for part in self.children() if isinstance(part, CachedModule)]
-
-    def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """The local embeddings of new places."""
-        return {name: kept for keeper in self._keepers for name, kept in keeper.streams(inputs).items()}
-
-    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """The local embeddings of the source."""
-        return {name: kept for keeper in self._keepers for name, kept in keeper.source_streams(states).items()}
-
     def forward(self, context: Context) -> list[LogitEdit]:
-        """The edits, in the order in which they are made."""
         config = self.config
         edits: list[LogitEdit] = []
         if config.rerank:
@@ -113,66 +91,38 @@ class Partition(CachedModule):
             from_initial = config.candidates == "initial"
             edits.append(Rerank(queries, config.rerank[::-1], self._rerank_change, from_initial))
         if config.encoder:
-            edits.append(self._edit("encoder", context, _of_source(context), self.encoder, self.source_local))
+            edits.append(self._edit("encoder", context, "source", self.encoder, self.source_local))
         if config.context or self.local is not None:
             name = "context" if config.context else "pointer"
-            occurred = _of_past(context, config.include_current)
-            edits.append(self._edit(name, context, occurred, self.context, self.local))
+            edits.append(self._edit(name, context, "text", self.context, self.local))
         return edits
 
     def _edit(
         self,
         name: str,
         context: Context,
-        occurred: _Occurred,
+        text: TextRead,
         projection: Projection | None,
         local: LocalEmbeddings | None,
     ) -> TokenLogitEdit:
         """The scores of words that occurred: by a query of their own, by the mean over their places, or both."""
-        words, values = occurred.words, []
-        similarities = context.states.new_zeros(1, 1).expand(occurred.visible.shape)  # every place counts alike
+        if text == "source":
+            assert context.source is not None
+            ids, visible, (words, present) = context.source.ids, source_places(context), source_words(context)
+        else:
+            assert context.memory is not None
+            ids, visible = context.memory.ids, past_places(context, self.config.include_current)
+            words, present = past_words(context, self.config.include_current)
+        values = []
+        similarities = context.states.new_zeros(1, 1).expand(visible.shape)  # every place counts alike
         if projection is not None:
             values.append(context.word_scores(projection(context.inputs), words.ids, self._change))
         if local is not None:
             similarities = local.entries(context).scores
-            values.append(words.mean(similarities, occurred.visible, context.row))
+            values.append(words.mean(similarities, visible, context.row))
         value = values[0] if len(values) == 1 else values[0] + values[1]
-        scores = WordScores(words, context.row, value, occurred.present)
-        places = CopyScores(occurred.ids, context.row, similarities, occurred.visible, text=occurred.text)
-        return TokenLogitEdit(name, scores, self._change, places)
-
-
-@dataclass(frozen=True)
-class _Occurred:
-    """The distinct words of a text, as seen from each position.
-
-    Attributes:
-        text: Which text.
-        ids: Its tokens.
-        words: The words, with their places.
-        visible: Which places each position sees.
-        present: Which words it sees.
-    """
-
-    text: TextRead
-    ids: Int[Tensor, "B S"]
-    words: UniqueTokens
-    visible: Bool[Tensor, "N S"]
-    present: Bool[Tensor, "N U"]
-
-
-def _of_source(context: Context) -> _Occurred:
-    """The words of the source, all of which every position sees."""
-    assert context.source is not None
-    words, present = source_words(context)
-    return _Occurred("source", context.source.ids, words, source_places(context), present)
-
-
-def _of_past(context: Context, include_current: bool) -> _Occurred:
-    """The words before each position, and with ``include_current`` its own."""
-    assert context.memory is not None
-    words, present = past_words(context, include_current)
-    return _Occurred("text", context.memory.ids, words, past_places(context, include_current), present)
+        places = CopyScores(ids, context.row, similarities, visible, text=text)
+        return TokenLogitEdit(name, WordScores(words, context.row, value, present), self._change, places)
 
 
 # -- Which partitions a head has: the settings, and the letters of ``+cepr:20,100`` that stand for them.
@@ -248,7 +198,6 @@ class PartitionModifier(Modifier):
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> dict[str, Any]:
-        """``cpr`` and ``["20", "100"]`` as settings."""
         if "r" not in name and arguments:
             raise ValueError(f"'+{name}' takes no arguments ({','.join(arguments)!r} given); only r has sizes")
         if "r" in name and not (arguments and all(size.isdecimal() and int(size) for size in arguments)):
@@ -260,7 +209,6 @@ class PartitionModifier(Modifier):
 
     @staticmethod
     def write(value: PartitionConfig | None) -> tuple[str, list[str]] | None:
-        """Settings as ``("cpr", ["20", "100"])``."""
         if value is None:
             return None
         parts = {"c": value.context, "e": value.encoder, "p": value.pointer, "r": bool(value.rerank)}

@@ -86,7 +86,6 @@ class PointerGeneratorHead(Head):
         self.gate = ScalarGate(dimensions.hidden, bias)
 
     def reset_parameters(self) -> None:
-        """Uniform attention."""
         nn.init.zeros_(self.attention_vector)
         nn.init.zeros_(self.attention_bias)
 
@@ -99,7 +98,6 @@ class PointerGeneratorHead(Head):
         self.gate.start_at(closed_gate(unobtrusive_share(self._softmax(context), self._attention(context))))
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """Softmax and attention, weighed by the gate."""
         gate = self.gate(context.states)
         return PointerMixture(self._softmax(context), self._attention(context), F.logsigmoid(gate), F.logsigmoid(-gate))
 
@@ -140,13 +138,8 @@ def additive_scores(
 ) -> Float[Tensor, "B Q S"]:
     """``v . tanh(q_t + k_s)`` (Bahdanau et al. 2015) in O(B Q S D) time and, beyond the result, a chunk of memory.
 
-    The chunks are tiles of queries and keys, and are computed again in the backward pass.
-
-    Args:
-        queries: ``q_t``.
-        keys: ``k_s``.
-        vector: ``v``.
-        reach: How many of the first keys each query needs at most; scores beyond may be left 0. None: all.
+    The chunks are tiles of queries and keys, and are computed again in the backward pass. ``reach``: how many of the
+    first keys each query needs at most; scores beyond may be left 0. None: all.
     """
     size = keys.shape[1]
     widths = [size] * queries.shape[1] if reach is None else list(accumulate(reach.tolist(), max))

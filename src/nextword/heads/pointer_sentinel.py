@@ -83,7 +83,6 @@ class PointerSentinelHead(Head):
         self.gate.start_at(closed_gate(share) + math.log(self.dimensions.longest))  # each position weighs exp(0)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """Softmax and attention; how much each gets is decided by the sentinel."""
         entries, peak = self.local.entries(context).relative()
         sentinel = self.gate(context.states).to(peak.dtype) - peak
         # where nothing is visible PointerMixture gives the softmax all; any finite number keeps its gradient out

@@ -46,9 +46,7 @@ def probe_tokens(vocab_size: int) -> Int[Tensor, "M"]:
 def fitted_temperature(queries: Float[Tensor, "N D"], keys: Float[Tensor, "*rows D"]) -> float:
     """The temperature at which two states of usual length and the same direction are ``SHARPNESS`` alike.
 
-    Args:
-        queries: States of positions; their similarity with a key is the dot product over the square root of D.
-        keys: Stored states.
+    Similarity is the dot product over the square root of D.
     """
     lengths = [at_least_float32(states).norm(dim=-1).mean() for states in (queries, keys)]
     similarity = float(lengths[0] * lengths[1]) / math.sqrt(queries.shape[-1])
@@ -62,10 +60,6 @@ def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
     on at which ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. The smallest such weight of each position is taken,
     and of these the one below which 2 % of them lie; at most ``MOST``, and half of ``P(u)²`` where the model is sure:
     one that knows nothing has a thousand tokens that are nearly the likeliest.
-
-    Args:
-        softmax: The model's own distribution at N positions.
-        added: What is mixed in there.
     """
     rows = torch.split(torch.arange(len(softmax), device=softmax.device), _ROWS)
     parts = [_overtaking(softmax[some].computed(), added.map(itemgetter(some))) for some in rows]
@@ -78,10 +72,7 @@ def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
 
 
 def _overtaking(softmax: NextToken, entries: CopyScores) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-    """From which weight on another token is the likeliest (1: never), and the probability of the likeliest one.
-
-    Of the positions that see an entry.
-    """
+    """From which weight on another token is the likeliest (1: never), and how likely the likeliest is, by position."""
     size = softmax.vocab_size
     stored = entries.ids[entries.row]
     counted = entries.visible & (stored >= 0) & (stored < size)
@@ -92,7 +83,7 @@ def _overtaking(softmax: NextToken, entries: CopyScores) -> tuple[Float[Tensor, 
     ahead = (entries.log_mass_of(stored, size) - total).exp() - (entries.log_mass_of(best, size) - total).exp()
     weight = torch.where(counted & (ahead > 0), behind / (behind + ahead), 1.0)
     sees = counted.any(1)
-    return weight.amin(1)[sees], likeliest[sees, 0]
+    return weight.amin(1)[sees], likeliest[sees, 0]  # of the positions that see an entry
 
 
 def closed_gate(share: float) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -20,6 +22,9 @@ from nextword.heads.safe_start import probe_tokens
 
 _STRAIGHT = 10.0
 """Where the sigmoid is one to four digits."""
+
+_ROWS = 32
+"""Positions whose scores are looked at together."""
 
 
 class SigsoftmaxConfig(HeadConfig):
@@ -77,16 +82,18 @@ class SigsoftmaxHead(Head):
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
         projected = self.project(context.inputs)
-        chunks = [slice(start, start + _ROWS) for start in range(0, len(projected), _ROWS)]
-        # a conditioner may add to the scores of each row: the vocabulary is cut as the states are
-        extremes = [_extremes(context.vocabulary.map(_chosen(rows))(projected[rows])) for rows in chunks]
-        lowest, highest = min(low for low, _ in extremes), max(high for _, high in extremes)
+        lowest, highest = math.inf, -math.inf
+        for start in range(0, len(projected), _ROWS):
+            rows = itemgetter(slice(start, start + _ROWS))
+            # a conditioner may add to the scores of each row: the vocabulary is cut as the states are
+            scores = context.vocabulary.map(rows)(rows(projected))
+            low, high = scores[scores.isfinite()].aminmax()
+            lowest, highest = min(lowest, low.item()), max(highest, high.item())
         # once more their range: the scores of other texts lie on another level
         shift = float(f"{_STRAIGHT - lowest + (highest - lowest):.3g}")
         self.config = self.config.model_copy(update={"shift": shift})
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """One softmax of bent scores."""
         projected = self.project(context.inputs)
         bend = partial(sigmoid_bend, shift=self.config.as_published().shift)
         return SoftmaxDistribution(context.vocabulary, projected, nonlinearity=bend, name="sigsoftmax")
@@ -95,16 +102,3 @@ class SigsoftmaxHead(Head):
 def sigmoid_bend(scores: Float[Tensor, "N V"], shift: float = 0.0) -> Float[Tensor, "N V"]:
     """``log(exp(z) sigmoid(z + shift))``."""
     return scores + F.logsigmoid(scores + shift if shift else scores)
-
-
-_ROWS = 32
-"""Positions whose scores are looked at together."""
-
-
-def _chosen(rows: slice) -> Callable[[Tensor], Tensor]:
-    return lambda of_each: of_each[rows]
-
-
-def _extremes(scores: Float[Tensor, "N V"]) -> tuple[float, float]:
-    finite = scores[scores.isfinite()]
-    return finite.min().item(), finite.max().item()

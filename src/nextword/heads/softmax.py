@@ -29,14 +29,12 @@ class ProjectionModifier(Modifier):
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> bool:
-        """True; it takes no arguments."""
         if arguments:
             raise ValueError(f"'+proj' takes no arguments ({','.join(arguments)!r} given)")
         return True
 
     @staticmethod
     def write(value: bool) -> tuple[str, list[str]] | None:
-        """No arguments where the projection is on."""
         return ("proj", []) if value else None
 
 
@@ -91,7 +89,6 @@ class SoftmaxHead(Head):
         self.partition = partition_of(config.partition, self.inputs.width, dimensions, config.bias)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """One softmax, of scores that the partitions have edited."""
         return SoftmaxDistribution(context.vocabulary, self.project(context.inputs), edits=self.partition(context))
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:

@@ -49,14 +49,66 @@ class OverHeadConfig(HeadConfig):
         if self.below is not None:
             return self
         named = former.below if isinstance(former, OverHeadConfig) else former
-        return self.model_copy(update={"below": "softmax" if named is None else head_spec(parse_head(_table(named)))})
+        return self.model_copy(update={"below": "softmax" if named is None else head_spec(parse_head(named))})
 
 
-def _table(head: str | dict[str, Any] | HeadConfig) -> str | dict[str, Any]:
-    return head.unbuilt().model_dump() if isinstance(head, HeadConfig) else head
+class DelegatingHead(Head):
+    """A head that leaves to the one below it whatever it does not do itself."""
+
+    below: Head
+    reads_past: bool = False
+    """Whether it looks at earlier tokens itself, whatever the head below does."""
+
+    @property
+    def inputs(self) -> Any:  # type: ignore[override]
+        """What the head below reads."""
+        return self.below.inputs
+
+    @property
+    def remembers(self) -> bool:
+        return self.reads_past or self.below.remembers
+
+    @property
+    def reads_source(self) -> bool:
+        return self.below.reads_source
+
+    @property
+    def reads_words(self) -> bool:
+        return self.reads_past or self.below.reads_words
+
+    @property
+    def looks_back(self) -> int | None:
+        return self.below.looks_back
+
+    def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
+        return self.below.streams(states, inputs)
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        return self.below.source_streams(states)
+
+    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
+        self.below.prove(context_of, weights_of)
+
+    def open_stored(self) -> None:
+        self.below.open_stored()
+
+    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
+        self.below.expect_tokenizer(fingerprint_of)
+
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        self.below.begin(context_of)
+
+    def resized(self, vocab_size: int) -> None:
+        self.below.resized(vocab_size)
+
+    def stored_texts(self) -> Mapping[str, StoredTexts]:
+        return self.below.stored_texts()
+
+    def facts(self) -> dict[str, Any]:
+        return self.below.facts()
 
 
-class WrapperHead(Head):
+class WrapperHead(DelegatingHead):
     """The part of a head over another one that is the same whatever it adds.
 
     A concrete one adds ``forward`` and, where it looks at earlier tokens, sets ``reads_past``.
@@ -64,8 +116,6 @@ class WrapperHead(Head):
 
     modes: ClassVar[tuple[str, ...]] = ("joint", "below")
     """The whole, or the head below alone."""
-    reads_past: bool = False
-    """Whether it looks at earlier tokens itself, whatever the head below does."""
 
     def __init__(self, config: OverHeadConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
@@ -77,39 +127,6 @@ class WrapperHead(Head):
     def _know_below(self) -> None:
         self.config = self.config.model_copy(update={"below": self.below.config.model_dump()})
 
-    @property
-    def inputs(self) -> Any:  # type: ignore[override]
-        """What the head below reads."""
-        return self.below.inputs
-
-    @property
-    def remembers(self) -> bool:
-        """Whether either of the two does."""
-        return self.reads_past or self.below.remembers
-
-    @property
-    def reads_source(self) -> bool:
-        """Whether the head below does."""
-        return self.below.reads_source
-
-    @property
-    def reads_words(self) -> bool:
-        """Whether either of the two does."""
-        return self.reads_past or self.below.reads_words
-
-    @property
-    def looks_back(self) -> int | None:
-        """As far as the head below does."""
-        return self.below.looks_back
-
-    def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """What the head below keeps."""
-        return self.below.streams(states, inputs)
-
-    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """What the head below keeps."""
-        return self.below.source_streams(states)
-
     def take_over(self, former: Head) -> None:
         """Goes on with the model's own head, or with the one below that, where it is the one that is asked for."""
         own = former.below if isinstance(former, WrapperHead) else former
@@ -117,37 +134,19 @@ class WrapperHead(Head):
             self.below, self._taken_over = own, True
             self._know_below()
 
-    def open_stored(self) -> None:
-        """What the head below has."""
-        self.below.open_stored()
-
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         """Starts the head below, unless it was at work already."""
         if not self._taken_over:
-            self.below.begin(context_of)
+            super().begin(context_of)
             self._know_below()
 
     def resized(self, vocab_size: int) -> None:
-        """Tells the head below."""
-        self.below.resized(vocab_size)
+        super().resized(vocab_size)
         self._know_below()
-
-    def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """Those of the head below."""
-        return self.below.stored_texts()
-
-    def facts(self) -> dict[str, Any]:
-        """Those of the head below."""
-        return self.below.facts()
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """A distribution with further entries under its own normaliser.
-
-    Args:
-        distribution: Of the head below.
-        stored: The entries, by name.
-        place: Which setting asks for it, for the message.
+    """A distribution with further entries under its own normaliser; ``place`` is the setting that asks for it.
 
     Raises:
         ValueError: It is not one softmax.

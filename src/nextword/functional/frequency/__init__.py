@@ -1,11 +1,4 @@
-"""How frequent tokens are, and classes of tokens made from that.
-
-In the order in which they act:
-
-1. ``counting.py`` counts the tokens of a corpus, and goes on where it was stopped.
-2. ``counts.py`` has the counts of a vocabulary with the tokenizer that they hold for, as a file.
-3. ``classes.py`` divides the vocabulary into classes by frequency, with MefMax among the ways.
-"""
+"""How frequent tokens are (counts of a corpus), and classes of tokens made from that, with MefMax among the ways."""
 
 from nextword.functional.frequency.classes import (
     DIVISIONS,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -39,12 +40,7 @@ class FrequencyClasses:
 
     @classmethod
     def of(cls, counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[int]) -> FrequencyClasses:
-        """Classes that end there.
-
-        Args:
-            counts: How often each token id occurs.
-            boundaries: Exclusive ends in the order of decreasing count.
-        """
+        """Classes that end at these exclusive ends in the order of decreasing count."""
         return cls(by_frequency(counts), tuple(int(end) for end in boundaries))
 
     @property
@@ -75,11 +71,7 @@ class FrequencyClasses:
 
 
 def by_frequency(counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray, "V"]:
-    """Token ids by decreasing count; of equal counts, the lower id first.
-
-    Raises:
-        ValueError: These are no counts.
-    """
+    """Token ids by decreasing count; of equal counts, the lower id first."""
     return np.argsort(-checked(np.asarray(counts), "counts"), kind="stable")
 
 
@@ -129,30 +121,16 @@ def _chosen(counts: Counts, classes: int | None) -> FrequencyClasses:
     return mefmax(counts)
 
 
-def _given(name: str, rule: Callable[[Counts, int], FrequencyClasses]) -> Callable[..., FrequencyClasses]:
-    def divided(counts: Counts, classes: int | None) -> FrequencyClasses:
-        if classes is None:
-            raise ValueError(f"division '{name}' needs the number of classes, for instance classes=8")
-        return rule(counts, classes)
-
-    return divided
-
-
-DIVISIONS: dict[str, Callable[[Counts, int | None], FrequencyClasses]] = {
+DIVISIONS: dict[str, Callable[[Counts, Any], FrequencyClasses]] = {
     "mefmax": _chosen,
-    "eq-freq": _given("eq-freq", equal_frequency),
-    "eq-token": _given("eq-token", equal_tokens),
+    "eq-freq": equal_frequency,
+    "eq-token": equal_tokens,
 }
-"""By name: a function of the counts and the number of classes, None where it is not given."""
+"""By name: a function of the counts and the number of classes, None for ``mefmax``."""
 
 
 def divide(counts: Counts, division: str, classes: int | None = None) -> FrequencyClasses:
-    """The classes of a named division.
-
-    Args:
-        counts: How often each token id occurs.
-        division: A name of ``DIVISIONS``.
-        classes: Their number, for all divisions but ``mefmax``.
+    """The classes of a division of ``DIVISIONS``; all but ``mefmax`` are given their number.
 
     Raises:
         ValueError: No such division, a number that is not possible, given where it must not be or missing.
@@ -162,6 +140,8 @@ def divide(counts: Counts, division: str, classes: int | None = None) -> Frequen
     """
     if division not in DIVISIONS:
         raise ValueError(f"division: must be one of {', '.join(DIVISIONS)} ('{division}' given)")
+    if classes is None and division != "mefmax":
+        raise ValueError(f"division '{division}' needs the number of classes, for instance classes=8")
     return DIVISIONS[division](counts, classes)
 
 
@@ -210,11 +190,9 @@ class MefMaxCurve:
 
 
 def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
-    """The classes of the best K. Tokens never counted are in the last class.
+    """The classes of the best K, at most ``most`` (None: while no token exceeds 1/K).
 
-    Args:
-        counts: How often each token id occurs.
-        most: Largest K to try; None: no limit but the one that no token exceeds 1/K.
+    Tokens never counted are in the last class.
 
     >>> mefmax([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1]).boundaries
     (2, 4, 7, 12)
@@ -264,22 +242,18 @@ def _curve(ranked: Int[np.ndarray, "V"], most: int | None) -> MefMaxCurve:
     highest = int(ranked.sum()) // int(ranked[0])
     ks = np.arange(1, (highest if most is None else min(highest, most)) + 1)
     sums = _Sums.of(ranked)
-    terms = [_terms(sums, part, mass_boundaries(ranked, part)) for part in _parts(ks)]
+    parts = np.split(ks, np.flatnonzero(np.diff((np.cumsum(ks) - ks) // AT_ONCE)) + 1)
+    terms = [_terms(sums, part, mass_boundaries(ranked, part)) for part in parts]
     between, within = (np.concatenate(term) for term in zip(*terms, strict=True))
     return MefMaxCurve(ks, between, within)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """The entropy of any class is a difference of two sums.
+    """The entropy of any class is a difference of two sums: of counts, and of count times log count."""
 
-    Attributes:
-        counts: Of the first tokens, from none to all.
-        logs: Count times log count, of the last tokens, from all to none: a rare class is then no small difference of
-            large sums.
-    """
-
-    counts: Int[np.ndarray, "S"]
+    counts: Int[np.ndarray, "S"]  # of the first tokens, from none to all
+    # of the last tokens, from all to none: a rare class is then no small difference of large sums
     logs: Shaped[np.ndarray, "S"]  # long doubles are no Float of jaxtyping
 
     @classmethod
@@ -312,8 +286,3 @@ def _numbered(ks: Int[np.ndarray, "N"]) -> tuple[Int[np.ndarray, "M"], Int[np.nd
     """For ks 2, 3: the K of each class, 2 2 3 3 3, and its number, 1 2 1 2 3."""
     k_of = np.repeat(ks, ks)
     return k_of, np.arange(1, len(k_of) + 1) - np.repeat(np.cumsum(ks) - ks, ks)
-
-
-def _parts(ks: Int[np.ndarray, "N"]) -> Iterator[Int[np.ndarray, "N"]]:
-    before = np.cumsum(ks) - ks
-    yield from np.split(ks, np.flatnonzero(np.diff(before // AT_ONCE)) + 1)

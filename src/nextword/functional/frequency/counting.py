@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,9 @@ MOST_PROCESSES = 1024
 Progress = Callable[[int], None]
 """Told how many texts are done."""
 
+Count = Callable[[Batch], dict[str, list[Any]]]
+"""What ``map`` calls, also in other processes."""
+
 
 def count_tokens(
     data: str | Path | Dataset | IterableDataset,
@@ -98,52 +102,39 @@ def count_tokens(
         expect_inputs_kept(
             {named("out"): [out]}, [data if isinstance(data, str | Path) else None, tokenizer.name_or_path]
         )
-    with (
-        _prepared(threads=processes in (None, 1)),
-        contextlib.nullcontext() if out is None else alone(Path(out)),
-    ):
+    target = None if out is None else Path(out)
+    with _prepared(threads=processes in (None, 1)), contextlib.nullcontext() if target is None else alone(target):
         corpus = open_corpus(data, "data", text_column=text_column, split=split, streaming=processes is None)
-        counter = _counter(corpus, tokenizer)
+        batch_size = corpus.batch_size or batch_size
+        size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
+        tokens_of = _tokens_of_ids if corpus.lines is None else partial(_tokens_of_texts, tokenizer, corpus.lines)
         fingerprint = tokenizer_fingerprint(tokenizer)
         settings: dict[str, str | int] = {
             "tokenizer": fingerprint, "data": corpus.identity, "text_column": str(text_column)
         }  # fmt: skip
-        steps: Iterator[Tally]
         if is_streamed(corpus.rows):
-            _expect_state(corpus, out)
-            batch_size = corpus.batch_size or batch_size
+            if target is not None and keeps_a_buffer(corpus.rows):
+                raise ValueError(
+                    "data: a shuffled stream cannot go on where it was killed, and the order does not change counts. "
+                    "Give it without shuffle(), or count without out."
+                )
             settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
-            steps = _streamed(corpus, counter, batch_size, _begun(out, settings, counter.size))
+            in_steps: Callable[..., Iterator[Tally]] = _streamed
         else:
             settings |= {"reading": "by row"}
-            steps = _by_row(corpus, counter, batch_size, processes or 1, _begun(out, settings, counter.size))
+            in_steps = partial(_by_row, processes=processes or 1)
+        begun = None if target is None else load(target, settings)
+        begun = begun or Tally(np.zeros(size, dtype=np.int64), 0, None)
         with readable(corpus.source):
-            tally = _followed(steps, Path(out) if out is not None else None, settings, progress)
+            steps = in_steps(corpus, partial(_counted, size, tokens_of), batch_size, begun)
+            tally = _followed(steps, target, settings, progress)
         if tally is None or not tally.counts.any():
             raise ValueError(f"data: there is no token in '{corpus.source}'")
         counted = TokenCounts(tally.counts, fingerprint, corpus.source)
-        if out is not None:
-            counted.save(out)
-            partial_path(Path(out)).unlink(missing_ok=True)
+        if target is not None:
+            counted.save(target)
+            partial_path(target).unlink(missing_ok=True)
     return counted
-
-
-def _counter(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> _Counter:
-    size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
-    return _IdCounter(size) if corpus.lines is None else _TextCounter(size, tokenizer, corpus.lines)
-
-
-def _expect_state(corpus: Corpus, out: str | Path | None) -> None:
-    if out is not None and keeps_a_buffer(corpus.rows):
-        raise ValueError(
-            "data: a shuffled stream cannot go on where it was killed, and the order does not change counts. Give it "
-            "without shuffle(), or count without out."
-        )
-
-
-def _begun(out: str | Path | None, settings: Mapping[str, Any], size: int) -> Tally:
-    begun = None if out is None else load(Path(out), settings)
-    return begun or Tally(np.zeros(size, dtype=np.int64), 0, None)
 
 
 def _followed(
@@ -167,7 +158,7 @@ def _followed(
     return tally
 
 
-def _streamed(corpus: Corpus, count: _Counter, batch_size: int, tally: Tally) -> Iterator[Tally]:
+def _streamed(corpus: Corpus, count: Count, batch_size: int, tally: Tally) -> Iterator[Tally]:
     rows = corpus.rows.map(
         count, batched=True, batch_size=batch_size, remove_columns=list(corpus.columns), features=_features()
     )
@@ -179,11 +170,10 @@ def _streamed(corpus: Corpus, count: _Counter, batch_size: int, tally: Tally) ->
         yield tally
 
 
-def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, tally: Tally) -> Iterator[Tally]:
+def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, processes: int) -> Iterator[Tally]:
     begin = tally.state or 0
     if begin:
         yield tally
-    batch_size = corpus.batch_size or batch_size
     number = len(corpus.rows)
     rows = corpus.rows.with_format(None)
     at_once = BATCHES_AT_ONCE
@@ -266,59 +256,43 @@ def _prepared(threads: bool) -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-@dataclass(frozen=True)
-class _Counter:
-    """Turns a batch of rows into one row: the tokens that occur, how often each, and how many texts it was."""
+TokensOf = Callable[[Batch], tuple[Int[np.ndarray, "T"], int]]
+"""All tokens of a batch, and the number of texts."""
 
-    size: int
 
-    def __call__(self, batch: Batch) -> dict[str, list[Any]]:
-        """What ``map`` calls, also in other processes."""
-        tokens, items = self.tokens(batch)
-        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.size:
-            wrong = tokens.min() if tokens.min() < 0 else tokens.max()
+def _counted(size: int, tokens_of: TokensOf, batch: Batch) -> dict[str, list[Any]]:
+    """A batch of rows as one row: the tokens that occur, how often each, and how many texts it was."""
+    tokens, items = tokens_of(batch)
+    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < size:
+        wrong = tokens.min() if tokens.min() < 0 else tokens.max()
+        raise ValueError(
+            f"data: token {wrong} is not among the {size} tokens of the tokenizer. Was the data made with another one?"
+        )
+    counts = np.bincount(tokens, minlength=size)
+    ids = np.flatnonzero(counts)
+    return {"ids": [ids], "counts": [counts[ids]], "items": [items]}
+
+
+def _tokens_of_texts(
+    tokenizer: PreTrainedTokenizerBase, lines_of: Callable[[Batch], list[str]], batch: Batch
+) -> tuple[Int[np.ndarray, "T"], int]:
+    lines = lines_of(batch)
+    ids_alone = {"add_special_tokens": False, "return_attention_mask": False, "return_token_type_ids": False}
+    found = [_joined(tokenizer(some, **ids_alone, verbose=False)["input_ids"]) for some in gathered(lines, AT_ONCE)]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *found]), len(lines)
+
+
+def _tokens_of_ids(batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
+    ids = batch["input_ids"]
+    tokens = _joined(ids)
+    if "attention_mask" in batch:
+        mask = _joined(batch["attention_mask"])
+        if len(mask) != len(tokens):
             raise ValueError(
-                f"data: token {wrong} is not among the {self.size} tokens of the tokenizer. Was the data made with "
-                f"another one?"
+                f"data: {len(mask)} places of attention_mask for {len(tokens)} of input_ids; each must have one"
             )
-        counts = np.bincount(tokens, minlength=self.size)
-        ids = np.flatnonzero(counts)
-        return {"ids": [ids], "counts": [counts[ids]], "items": [items]}
-
-    def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
-        """All tokens of a batch, and the number of texts."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class _TextCounter(_Counter):
-    tokenizer: PreTrainedTokenizerBase
-    lines: Callable[[Batch], list[str]]
-
-    def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
-        lines = self.lines(batch)
-        found = [_joined(self._ids(some)) for some in gathered(lines, AT_ONCE)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *found]), len(lines)
-
-    def _ids(self, lines: list[str]) -> Any:
-        return self.tokenizer(
-            lines, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
-        )["input_ids"]
-
-
-@dataclass(frozen=True)
-class _IdCounter(_Counter):
-    def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
-        ids = batch["input_ids"]
-        tokens = _joined(ids)
-        if "attention_mask" in batch:
-            mask = _joined(batch["attention_mask"])
-            if len(mask) != len(tokens):
-                raise ValueError(
-                    f"data: {len(mask)} places of attention_mask for {len(tokens)} of input_ids; each must have one"
-                )
-            tokens = tokens[mask != 0]
-        return tokens, len(ids)
+        tokens = tokens[mask != 0]
+    return tokens, len(ids)
 
 
 def _joined(rows: Any) -> Int[np.ndarray, "T"]:
@@ -333,7 +307,6 @@ class Tally:
     """What is counted so far.
 
     Attributes:
-        counts: Of each token id.
         items: Texts that were read.
         state: Where to go on: the number of a row, or a stream's own state.
     """
@@ -356,11 +329,7 @@ def partial_path(out: Path) -> Path:
 
 @contextlib.contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Keeps other processes of this machine from counting into ``out`` inside the ``with`` block.
-
-    Raises:
-        ValueError: Another one is at it, or nothing can be written there.
-    """
+    """Keeps other processes of this machine from counting into ``out`` in the block; refuses where one does already."""
     from filelock import FileLock, Timeout
 
     path = out.with_name(f"{out.name}.lock")
@@ -385,11 +354,7 @@ def save(tally: Tally, out: Path, settings: Mapping[str, Any]) -> None:
 
 
 def load(out: Path, settings: Mapping[str, Any]) -> Tally | None:
-    """The tally beside ``out``; None where there is none.
-
-    Raises:
-        ValueError: It was begun with other settings, or is broken.
-    """
+    """The tally beside ``out``, refused where it was begun with other settings or is broken; None: there is none."""
     path = partial_path(out)
     if not path.exists():
         return None

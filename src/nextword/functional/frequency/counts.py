@@ -122,11 +122,7 @@ class TokenCounts:
         return TokenCounts(counts, self.tokenizer, self.source)
 
     def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
-        """Passes where the counts are this tokenizer's, or do not say whose they are.
-
-        Raises:
-            ValueError: They are another's.
-        """
+        """Raises ValueError where the counts are another tokenizer's; those that do not say whose they are pass."""
         if self.tokenizer is None:
             return
         found = tokenizer_fingerprint(tokenizer)
@@ -139,11 +135,7 @@ class TokenCounts:
 
 
 def checked(counts: Int[np.ndarray, "V"], what: str) -> Int[np.ndarray, "V"]:
-    """The counts as int64.
-
-    Raises:
-        ValueError: They are no list of whole numbers, one is negative, all are zero, or they add up to too much.
-    """
+    """The counts as int64; ValueError where that cannot be, one is negative, all are zero or the sum is too much."""
     counts = np.asarray(counts)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
         kind = f"{counts.dtype} of shape {counts.shape}"
@@ -169,11 +161,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
-    """The arrays of a .npz file by name, or the one array of a .npy file.
-
-    Raises:
-        UNREADABLE: One of those.
-    """
+    """The arrays of a .npz file by name, or the one array of a .npy file; raises one of ``UNREADABLE``."""
     found = np.load(path, allow_pickle=False)
     if isinstance(found, np.ndarray):
         return found
