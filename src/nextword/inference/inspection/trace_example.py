@@ -93,7 +93,7 @@ def trace(
     """
     opened = OpenedModel.of(model, tokenizer)
     example = Example(text or "", prompt, source, auxiliary, id="text")
-    drafts: list[JudgedDraft] = []
+    drafts: list[DraftOutcome] = []
     with inference_mode_of(opened.model):
         if text is None:
             unread = EncodedExample([], [], 0, example, [], 0)
