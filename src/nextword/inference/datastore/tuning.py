@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from nextword.heads.calibration import CopyCalibration
 from nextword.heads.knn import KnnConfig
@@ -11,6 +11,9 @@ from nextword.inference.scoring.calibrate import asking, read
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+
+if TYPE_CHECKING:
+    pass
 
 
 def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 from transformers.generation.configuration_utils import GenerationConfig, GenerationMode
@@ -18,6 +18,9 @@ from nextword.model.speculative_decoding.drafter import drafters
 from nextword.settings.config import Seed, Settings
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import either, named
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 DEFAULT_NEW_TOKENS = 100
 MODEL_DEFAULT = "model's default"
@@ -138,7 +141,7 @@ def _expect_possible(opened: OpenedModel, settings: GenerationSettings, title: s
         drafters.get(settings.draft)().expect_fit(opened.model)
 
 
-def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
+def effective_config(model: NextWordModel, arguments: Mapping[str, Any]) -> Any:
     """What ``generate`` would do with these arguments, the model's own settings and transformers' defaults.
 
     Raises:

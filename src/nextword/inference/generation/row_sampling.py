@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from nextword.functional.probability import drawn_at
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 KEY_BITS, SEED_BITS = 128, 63
 """Bits of a key, and of a seed of torch."""
@@ -92,9 +95,14 @@ class RowwiseLoop:
     streamer: Any = None
 
     def __call__(
-        self, model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, generation_config: Any,
+        self,
+        model: NextWordModel,
+        input_ids: Tensor,
+        logits_processor: Any,
+        stopping_criteria: Any,
+        generation_config: Any,
         **model_kwargs: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Called by ``generate`` in place of its own loop."""
         if self.uniform is not None:
             sampler = RowSampler(self.uniform, input_ids.shape[1])

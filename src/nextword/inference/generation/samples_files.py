@@ -24,6 +24,8 @@ from nextword.results.records import write_atomically
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 DIGITS = 6
 """Log-probabilities in samples files are rounded to so many."""
@@ -112,7 +114,7 @@ def _line(
 class Writer:
     """Writes token ids with an attached model; ``arguments`` are further ones of ``generate``."""
 
-    model: Any
+    model: NextWordModel
     batch_size: int
     inputs: Inputs = no_inputs
     arguments: Mapping[str, Any] = field(default_factory=dict)

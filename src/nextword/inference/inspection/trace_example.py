@@ -47,6 +47,8 @@ from nextword.settings.version import __version__
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 DECIMALS = 4
 """Of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
@@ -289,7 +291,7 @@ def facts_in_windows(
 
 
 def _in_windows(
-    model: Any, encoded: EncodedExample, inputs: Mapping[str, Any], window: int | None
+    model: NextWordModel, encoded: EncodedExample, inputs: Mapping[str, Any], window: int | None
 ) -> Iterator[tuple[int, NextToken, Tensor]]:
     # where each window begins, its distribution at the targets, and these
     stream, first = [*encoded.context, *encoded.target], len(encoded.context)

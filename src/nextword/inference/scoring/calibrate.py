@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
@@ -81,7 +81,8 @@ def calibrate(
     """
     made = validated(ScoreSettings, settings)
     if isinstance(texts, Tensor):
-        return chosen(model, _asking_rows(model, texts, made, progress), apply=apply, data=["token ids"])
+        own = cast(NextWordModel, model)
+        return chosen(own, _asking_rows(own, texts, made, progress), apply=apply, data=["token ids"])
     opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
     return calibrate_on_texts(opened, given_examples(texts), made, apply=apply, progress=progress, data=["texts"])
 
@@ -138,7 +139,7 @@ def asking(
 
 
 def chosen(
-    model: Any,
+    model: NextWordModel,
     ask: Callable[[], object],
     *,
     apply: bool = True,
@@ -186,7 +187,7 @@ def chosen(
     return results
 
 
-def read(model: Any, ask: Callable[[], object], name: str = "model") -> OnePass:
+def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -> OnePass:
     """Reads held-out tokens once: the model's distributions tell its calibration what ``ask`` asks them.
 
     So whatever measures held-out tokens can be the pass: windows of a text, targets after prompts or sources. The model
@@ -194,7 +195,7 @@ def read(model: Any, ask: Callable[[], object], name: str = "model") -> OnePass:
     """
     with inference_mode_of(model):
         head, reading = model.next_word_head, OnePass(calibration_of(model, name))
-        model.next_word_head = _ReadAlong(head, reading)
+        model.next_word_head = cast(Head, _ReadAlong(head, reading))
         try:
             ask()
         finally:
@@ -202,7 +203,7 @@ def read(model: Any, ask: Callable[[], object], name: str = "model") -> OnePass:
     return reading
 
 
-def calibration_of(model: Any, name: str = "model") -> Calibration:
+def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
     """What reads along with a pass of a model.
 
     Raises:
@@ -219,7 +220,7 @@ def calibration_of(model: Any, name: str = "model") -> Calibration:
     return calibration
 
 
-def tuned(model: Any, ask: Callable[[], object]) -> dict[str, Any]:
+def tuned(model: NextWordModel, ask: Callable[[], object]) -> dict[str, Any]:
     """The settings that ``chosen`` leaves a model with; none where its head has nothing to choose."""
     return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
 

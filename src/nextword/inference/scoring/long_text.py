@@ -21,6 +21,8 @@ from nextword.model.training_modes import inference_mode_of
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 @dataclass(frozen=True)
 class TokenStream:
@@ -49,7 +51,11 @@ class TokenStream:
 
 
 def window_log_probs(
-    model: Any, ids: Int[Tensor, "M"], windows: Sequence[Window], batch_size: int, progress: Progress | None = None
+    model: NextWordModel,
+    ids: Int[Tensor, "M"],
+    windows: Sequence[Window],
+    batch_size: int,
+    progress: Progress | None = None,
 ) -> Iterator[Float[Tensor, "S"]]:
     """Log-probabilities of the tokens that each window scores, in float64 on the CPU.
 
@@ -68,11 +74,15 @@ def window_log_probs(
         scored = torch.arange(inputs.shape[1], device=model.device)[None, :] >= inputs.shape[1] - counts[:, None]
         distribution = model.distribution(inputs, attention_mask=torch.ones_like(inputs), positions=scored)
         log_probs = distribution.log_prob(targets[scored][:, None])[:, 0].double().cpu()
-        yield from log_probs.split([w.scored for w in part])
+        yield from torch.split(log_probs, [w.scored for w in part])
 
 
 def stream_likelihood(
-    model: Any, stream: TokenStream, windows: Sequence[Window], batch_size: int, progress: Progress | None = None
+    model: NextWordModel,
+    stream: TokenStream,
+    windows: Sequence[Window],
+    batch_size: int,
+    progress: Progress | None = None,
 ) -> LikelihoodSum:
     """Nats and bytes of all that the windows score; each window is one block of the interval."""
     total = LikelihoodSum()
@@ -103,13 +113,13 @@ class Remembered:
     begin: int
 
 
-def looks_beyond_windows(model: Any) -> bool:
+def looks_beyond_windows(model: NextWordModel) -> bool:
     """Whether a model's head wants the windows of a text in order, and remembers earlier ones."""
     return model.next_word_head.looks_back is not None
 
 
 def remembered_windows(
-    model: Any,
+    model: NextWordModel,
     ids: Int[Tensor, "M"],
     windows: Sequence[Window],
     batch_size: int,
@@ -218,7 +228,12 @@ def windows_from_start(first: int, length: int, size: int, stride: int) -> list[
 
 
 def remember(
-    model: Any, ids: Int[Tensor, "M"], *, window: int | None = None, stride: int | None = None, batch_size: int = 8
+    model: NextWordModel,
+    ids: Int[Tensor, "M"],
+    *,
+    window: int | None = None,
+    stride: int | None = None,
+    batch_size: int = 8,
 ) -> DynamicCache:
     """Reads a text in windows, and gives an empty KV cache behind which the head remembers it.
 

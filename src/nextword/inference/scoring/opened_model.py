@@ -41,7 +41,7 @@ class OpenedModel:
     """
 
     name: str
-    model: Any
+    model: NextWordModel
     tokenizer: PreTrainedTokenizerBase
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None
 
@@ -110,7 +110,7 @@ class OpenedModel:
         return longest_of(self.model)
 
 
-def longest_of(model: Any) -> int | None:
+def longest_of(model: NextWordModel) -> int | None:
     """As ``OpenedModel.longest``."""
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     # T5's n_positions limits nothing
@@ -139,11 +139,13 @@ def open_model(
     """
     _expect_adjustable(head)
     location, where = model_location(path), _device(device)
-    model: Any = load(location, dtype=dtype if dtype == "auto" else getattr(torch, dtype))
+    model: NextWordModel = load(location, dtype=dtype if dtype == "auto" else getattr(torch, dtype))
+    model.to(where)  # type: ignore[arg-type]  # transformers decorates it
     model.configure_head(**{key: head[key] for key in head if key in model.next_word_head.adjustable})
     tokenizer = load_tokenizer(str(location), f"{location}: tokenizer")
     title = name or (Path(location).resolve().name if isinstance(location, Path) else location)
-    return OpenedModel(title, model.to(where).eval(), tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
+    model.eval()  # type: ignore[no-untyped-call]
+    return OpenedModel(title, model, tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
 
 
 def _expect_adjustable(head: Mapping[str, Any]) -> None:
@@ -166,7 +168,7 @@ def _device(name: str) -> torch.device:
 
 
 def _auxiliary_tokenizer(
-    location: str | Path, model: Any, tokenizer: PreTrainedTokenizerBase
+    location: str | Path, model: NextWordModel, tokenizer: PreTrainedTokenizerBase
 ) -> AuxiliaryTokenizer | None:
     if model.conditioner is None:
         return None

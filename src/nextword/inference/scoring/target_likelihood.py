@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,9 @@ from torch import Tensor
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
 from nextword.inference.scoring.opened_model import Progress, batches
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def no_inputs(pairs: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def target_log_probs(
-    model: Any,
+    model: NextWordModel,
     pairs: Sequence[TokenPair],
     batch_size: int,
     inputs: Inputs = no_inputs,
@@ -59,7 +62,7 @@ def target_log_probs(
 
 
 def distribution_at_targets(
-    model: Any, pairs: Sequence[TokenPair], inputs: Mapping[str, Any] | None = None
+    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any] | None = None
 ) -> tuple[Any, Int[Tensor, "N"]]:
     """Distribution before every target token, N of all pairs one after the other, and these tokens."""
     ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
@@ -74,13 +77,15 @@ def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> Likelih
     return total
 
 
-def fill_id(model: Any) -> int:
+def fill_id(model: NextWordModel) -> int:
     """A token for places that a mask leaves out."""
     pad = model.generation_config.pad_token_id
     return 0 if pad is None else int(pad)
 
 
-def _after_prompts(model: Any, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]) -> tuple[Any, Int[Tensor, "N"]]:
+def _after_prompts(
+    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]
+) -> tuple[Any, Int[Tensor, "N"]]:
     rows = [[*pair.context, *pair.target] for pair in pairs]
     ids, mask = (tensor.to(model.device) for tensor in padded(rows, fill_id(model)))
     before, after, is_real = ids[:, :-1], ids[:, 1:], mask[:, 1:].bool()
@@ -90,7 +95,9 @@ def _after_prompts(model: Any, pairs: Sequence[TokenPair], inputs: Mapping[str, 
     return distribution, after[scored]
 
 
-def _after_sources(model: Any, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]) -> tuple[Any, Int[Tensor, "N"]]:
+def _after_sources(
+    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]
+) -> tuple[Any, Int[Tensor, "N"]]:
     ids, mask = (tensor.to(model.device) for tensor in padded([pair.context for pair in pairs], fill_id(model)))
     labels = stacked([pair.target for pair in pairs], IGNORED_LABEL).to(model.device)
     scored = labels != IGNORED_LABEL
@@ -103,7 +110,7 @@ def _after_sources(model: Any, pairs: Sequence[TokenPair], inputs: Mapping[str, 
 
 
 def ask(
-    model: Any, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
+    model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Bool[Tensor, "B T"]]:
     """Distribution after each row of ids (or at every real position), and the chosen positions."""
     ids, mask = padded(rows, pad)  # on the right; what fills has no effect, because the mask leaves it out

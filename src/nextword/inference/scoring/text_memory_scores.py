@@ -79,9 +79,9 @@ def fit_to_texts(
         examples, _ = limited(opened, examples, settings.limit)
     if not stored:
         _expect_not_stored(opened, index, examples)
-    with recalling(opened.model, TextMemory(index, MatchWeights(shares=head_alone()))):
+    with recalling(opened.model, TextMemory(index, MatchWeights(shares=head_alone()))) as model:
         results = calibrate_on_texts(opened, examples, settings, progress=progress, data=list(given.data))
-        fitted: MatchWeights = opened.model.next_word_head.memory.weights
+        fitted: MatchWeights = model.next_word_head.memory.weights
     about = {"tokenizer": index.manifest.tokenizer, "model": opened.name, "data": results.data}
     measured = {name: getattr(results, name) for name in ("tokens", "gain", "low", "high")}
     return fitted.model_copy(update=about | measured)
