@@ -93,8 +93,6 @@ def score(
         quiet_libraries,
         this_command,
     )
-    from nextword.cli.parts.watch import share_bars
-    from nextword.inference.scoring.measurement.data_files import read_texts
     from nextword.results.records import locked, write_atomically
     from nextword.results.report import score_csv, score_tables
     from nextword.runtime.corpora.output_files import expect_inputs_kept
@@ -106,6 +104,11 @@ def score(
     if out is not None:
         _expect_same(out, models, texts, fields, settings)
     console = Console()
+
+    # not before: an error of typing waits for nothing heavy
+    from nextword.cli.parts.watch import share_bars
+    from nextword.inference.scoring.measurement.data_files import read_texts
+
     with interruptible(f"what is done is kept in {out}" if out is not None and tokens is None else None):
         quiet_libraries()
         given = read_texts(texts, fields, settings.split, settings.sample_by)
