@@ -112,8 +112,9 @@ def test_static_caches_get_a_history_of_fixed_size(make: Callable[[], Cache]) ->
 def test_only_what_stands_in_windows_needs_the_length() -> None:
     cache = StaticCache(config=WINDOWS, max_cache_len=12)
     ids = numbered(1, range(10))
-    memory, _ = attach_head_cache(cache, max_length=10).append(ids, torch.ones_like(ids, dtype=torch.bool), {})
-    assert memory.ids.shape[1] >= 10
+    head_cache = attach_head_cache(cache, max_length=10)
+    head_cache.remember(ids, torch.ones_like(ids, dtype=torch.bool), {})
+    assert head_cache.recall().ids.shape[1] >= 10
 
 
 @pytest.mark.parametrize("name", [name for name in DYNAMIC if name != "windows"])
