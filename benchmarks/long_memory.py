@@ -37,7 +37,7 @@ def remembering(model: Any, places: int) -> LongMemory:
     ids = repeating(config.vocab_size, 1, places)
     states = torch.randn(1, places, config.hidden_size, generator=generator)
     streams = {name: stream.to(model.device, model.dtype) for name, stream in (("keys", states),)}
-    memory.append(ids.to(model.device), torch.ones_like(ids, dtype=torch.bool).to(model.device), streams)
+    memory.remember(ids.to(model.device), torch.ones_like(ids, dtype=torch.bool).to(model.device), streams)
     return memory
 
 

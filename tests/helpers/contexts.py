@@ -77,7 +77,8 @@ def decoder_context(
     row, place = counted.nonzero(as_tuple=True)
     head_cache = DynamicHeadCache()
     inputs = head.inputs(states, layers[: head.layers], valid, head_cache)
-    memory, _ = head_cache.append(ids, valid, head.streams(states, inputs))
+    head_cache.remember(ids, valid, head.streams(states, inputs))
+    memory = head_cache.recall()
     memory = replace(memory, labels=labels) if head.remembers else None
     if source is not None:
         source = replace(source, streams=head.source_streams(source.states))

@@ -28,7 +28,8 @@ class Text:
         window = self.head_cache.preceded("window", keys, BEFORE)
         shown = torch.cat([torch.zeros(rows, BEFORE, 4), self.keys], 1)[:, -BEFORE - places :]
         assert torch.equal(window, shown)
-        memory, first = self.head_cache.append(ids, valid, {"keys": keys})
+        first = self.head_cache.remember(ids, valid, {"keys": keys})
+        memory = self.head_cache.recall()
         end = past + places
         assert first == past
         assert self.head_cache.length == end

@@ -23,7 +23,6 @@ from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.head_cache.slots import SlotMapping, SlotMemory, memory_on
 from nextword.model.speculative_decoding.token_choice import RedrawProcessor
 from nextword.model.wrapped_model import WrappedModel
-from nextword.settings.config import validated
 
 
 class HeadBatching(WrappedModel):
@@ -47,9 +46,7 @@ class HeadBatching(WrappedModel):
         settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
         batching = copy.deepcopy(continuous_batching_config) or ContinuousBatchingConfig()
         expect_batchable(self, settings, batching)
-        given = getattr(settings, "head_settings", {})
-        config = validated(type(head.config), head.config.model_dump() | given, "generate_batch")
-        draw = head.draw(config, sample=bool(settings.do_sample))
+        draw = self.head_draw(settings, "generate_batch")
         if head.remembers or draw is not None:
             expect_eager(batching, head_spec(head.config))
             batching.use_cuda_graph = False

@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList
 
 from nextword.heads import head_spec
-from nextword.heads.head import Draw
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone import too_long
@@ -23,7 +22,6 @@ from nextword.model.speculative_decoding.speculative_decoding import speculative
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from nextword.model.speculative_decoding.token_choice import RedrawProcessor
 from nextword.runtime.pretrained import encoder_config
-from nextword.settings.config import validated
 
 logger = logging.getLogger(__name__)
 
@@ -196,14 +194,6 @@ class HeadGeneration(Conditioned):
         if given and (prepared.num_beams or 1) > 1:
             logger.warning("%s: beam search takes the whole distribution, so it has no effect", ", ".join(given))
         return prepared, rest
-
-    def head_draw(self, generation_config: Any) -> Draw | None:
-        """The choice that the head makes before each word in a call of ``generate``; None: it makes none."""
-        head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
-        config = validated(type(head.config), head.config.model_dump() | given, "generate") if given else head.config
-        # an assistant's scores must be what its tokens were drawn from, so an assistant draws from the whole
-        is_assistant = getattr(generation_config, "is_assistant", False)
-        return None if is_assistant else head.draw(config, sample=generation_config.do_sample)
 
     def generate(self, inputs: Any = None, *args: Any, draft: Any = None, **kwargs: Any) -> Any:
         """Transformers' ``generate``, and several tokens a pass with ``draft`` (docs/drafting.md).

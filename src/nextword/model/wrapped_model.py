@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedModel
 
 from nextword.heads import Head
+from nextword.heads.head import Draw
 from nextword.model.configuration import NextWordConfig
 from nextword.objectives import Objective
+from nextword.settings.config import validated
 
 
 class WrappedModel(PreTrainedModel):
@@ -42,6 +44,14 @@ class WrappedModel(PreTrainedModel):
         if self.conditioner is None:
             return bool(self.next_word_head.remembers)
         return not self._why_no_head_cache
+
+    def head_draw(self, generation_config: Any, caller: str = "generate") -> Draw | None:
+        """The choice that the head makes before each token of a call; None: it makes none."""
+        head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
+        config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
+        # an assistant's scores must be what its tokens were drawn from, so an assistant draws from the whole
+        is_assistant = getattr(generation_config, "is_assistant", False)
+        return None if is_assistant else head.draw(config, sample=bool(generation_config.do_sample))
 
     def get_input_embeddings(self) -> Any:
         """The backbone's."""

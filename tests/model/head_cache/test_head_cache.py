@@ -72,7 +72,9 @@ def test_copies_part(make: Callable[[], HeadCache], copied: Callable[[HeadCache]
 @EVERY_HOME
 def test_the_callers_tokens_may_change_afterwards(make: Callable[[], HeadCache]) -> None:
     ids = torch.ones(1, 2, dtype=torch.long)
-    memory, _ = make().append(ids, torch.ones(1, 2, dtype=torch.bool), {})
+    head_cache = make()
+    head_cache.remember(ids, torch.ones(1, 2, dtype=torch.bool), {})
+    memory = head_cache.recall()
     ids.fill_(7)
     assert memory.ids[:, :2].tolist() == [[1, 1]]
 

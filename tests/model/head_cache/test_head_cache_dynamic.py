@@ -36,10 +36,10 @@ def test_a_crop_of_everything_begins_anew_with_the_same_source() -> None:
 def test_more_than_a_window_keeps_cannot_be_taken_back() -> None:
     head_cache, new = DynamicHeadCache(), torch.ones(1, 100, 4)
     head_cache.preceded("window", new, BEFORE)
-    head_cache.append(torch.ones(1, 100, dtype=torch.long), torch.ones(1, 100, dtype=torch.bool), {})
+    head_cache.remember(torch.ones(1, 100, dtype=torch.long), torch.ones(1, 100, dtype=torch.bool), {})
     for _ in range(70):  # one by one, since a long pass keeps as much as it brought
         head_cache.preceded("window", new[:, :1], BEFORE)
-        head_cache.append(torch.ones(1, 1, dtype=torch.long), torch.ones(1, 1, dtype=torch.bool), {})
+        head_cache.remember(torch.ones(1, 1, dtype=torch.long), torch.ones(1, 1, dtype=torch.bool), {})
     head_cache.crop(-64)
     assert head_cache.preceded("window", new[:, :1], BEFORE).shape == (1, 3, 4)
     head_cache.crop(-64)
@@ -63,9 +63,8 @@ def test_of_places_that_were_never_seen_nothing_is_known() -> None:
     head_cache = DynamicHeadCache(unseen=6)
     head_cache.crop(-2)
     assert head_cache.length == 4
-    memory, first = head_cache.append(
-        torch.tensor([[7, 8]]), torch.ones(1, 2, dtype=torch.bool), {"keys": torch.ones(1, 2)}
-    )
+    first = head_cache.remember(torch.tensor([[7, 8]]), torch.ones(1, 2, dtype=torch.bool), {"keys": torch.ones(1, 2)})
+    memory = head_cache.recall()
     assert first == 4
     assert memory.ids.tolist() == [[-1] * 4 + [7, 8]]
     assert memory.valid.tolist() == [[False] * 4 + [True] * 2]
@@ -76,7 +75,7 @@ def test_sequences_are_cut_by_their_own_numbers_and_end_together() -> None:
     head_cache = DynamicHeadCache()
     ids = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
     head_cache.preceded("window", ids[..., None].float(), 1)
-    head_cache.append(ids, torch.ones_like(ids, dtype=torch.bool), {"kept": ids[..., None].float()})
+    head_cache.remember(ids, torch.ones_like(ids, dtype=torch.bool), {"kept": ids[..., None].float()})
     head_cache.align(torch.tensor([0, 2]), 4)
     memory = head_cache.recall()
     assert memory.ids[0].tolist() == [1, 2, 3, 4]

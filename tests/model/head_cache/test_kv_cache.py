@@ -66,7 +66,7 @@ def fill(cache: Cache, places: range = range(3), rows: int = 2) -> None:
         decoder_cache(cache).update(keys, keys, layer)
     head_cache = head_cache_of(cache)
     assert head_cache is not None
-    head_cache.append(ids, torch.ones_like(ids, dtype=torch.bool), {})
+    head_cache.remember(ids, torch.ones_like(ids, dtype=torch.bool), {})
 
 
 def tokens(cache: Cache) -> list[list[int]]:
@@ -112,8 +112,9 @@ def test_static_caches_get_a_history_of_fixed_size(make: Callable[[], Cache]) ->
 def test_only_what_stands_in_windows_needs_the_length() -> None:
     cache = StaticCache(config=WINDOWS, max_cache_len=12)
     ids = numbered(1, range(10))
-    memory, _ = attach_head_cache(cache, max_length=10).append(ids, torch.ones_like(ids, dtype=torch.bool), {})
-    assert memory.ids.shape[1] >= 10
+    head_cache = attach_head_cache(cache, max_length=10)
+    head_cache.remember(ids, torch.ones_like(ids, dtype=torch.bool), {})
+    assert head_cache.recall().ids.shape[1] >= 10
 
 
 @pytest.mark.parametrize("name", [name for name in DYNAMIC if name != "windows"])
@@ -221,7 +222,8 @@ def test_what_a_cache_held_before_is_unknown() -> None:
     cache.update(torch.zeros(2, 2, 5, 2), torch.zeros(2, 2, 5, 2), 0)
     head_cache = attach_head_cache(cache)
     assert head_cache.length == 5
-    memory, first = head_cache.append(numbered(2, range(2)), torch.ones(2, 2, dtype=torch.bool), {})
+    first = head_cache.remember(numbered(2, range(2)), torch.ones(2, 2, dtype=torch.bool), {})
+    memory = head_cache.recall()
     assert first == 5
     assert memory.ids.tolist() == [[-1] * 5 + [0, 1], [-1] * 5 + [10, 11]]
     assert memory.valid.sum(1).tolist() == [2, 2]
@@ -243,7 +245,7 @@ def test_linear_and_full_attention_in_one_cache() -> None:
         cache.update(keys, keys, layer)
     head_cache = head_cache_of(cache)
     assert head_cache is not None
-    head_cache.append(numbered(2, range(3)), torch.ones(2, 3, dtype=torch.bool), {})
+    head_cache.remember(numbered(2, range(3)), torch.ones(2, 3, dtype=torch.bool), {})
     cache.reorder_cache(torch.tensor([1, 1]))
     assert tokens(cache) == [[10, 11, 12]] * 2
     assert cache.layers[1].keys[:, 0, :, 0].tolist() == tokens(cache)

@@ -14,7 +14,8 @@ def passed(
 ) -> tuple[list[int], int]:
     tokens = torch.tensor([ids])
     streams = {"keys": tokens[..., None].float() if state is None else state.expand(1, len(ids), 1)}
-    memory, first = head_cache.append(tokens, torch.ones_like(tokens, dtype=torch.bool), streams, looks_back)
+    first = head_cache.remember(tokens, torch.ones_like(tokens, dtype=torch.bool), streams, looks_back)
+    memory = head_cache.recall()
     assert memory.streams["keys"].shape[1] == memory.ids.shape[1]
     return memory.ids[0].tolist(), int(first)
 
@@ -45,7 +46,7 @@ def test_sequences_of_a_history_that_forgets_are_cut_by_their_own_numbers() -> N
     ids = torch.arange(200).repeat(2, 1)
     valid = torch.ones_like(ids, dtype=torch.bool)
     for rows in ids.split(20, 1):
-        head_cache.append(rows, valid[:, :20], {}, looks_back=10)
+        head_cache.remember(rows, valid[:, :20], {}, looks_back=10)
     head_cache.align(torch.tensor([0, 3]), 200)
     memory = head_cache.recall()
     assert head_cache.length == 200

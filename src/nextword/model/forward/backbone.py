@@ -192,10 +192,12 @@ def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates
     kept = read() if head_cache is None else head_cache.of_source(read, virtual=batch.virtual)
     if began and text is not None:
         _expect_the_same(kept["given"], text)
-    of_conditioner = _part(kept, "conditioner")
+    of_conditioner, source = _part(kept, "conditioner"), None
+    if "ids" in kept:
+        source = Source(kept["ids"], kept["valid"], kept["states"], _part(kept, "head"))
     return AuxiliaryStates(
         kept=of_conditioner,
-        source=_source(kept),
+        source=source,
         backbone_inputs=model.conditioner.backbone_inputs(of_conditioner),
         before_text=model.conditioner.before_text(of_conditioner) if batch.virtual else None,
     )
@@ -270,12 +272,6 @@ def _same(kept: Tensor, text: Tensor) -> bool:
 def _part(kept: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     start = f"{name} "
     return {key.removeprefix(start): made for key, made in kept.items() if key.startswith(start)}
-
-
-def _source(kept: Mapping[str, Tensor]) -> Source | None:
-    if "ids" not in kept:
-        return None
-    return Source(kept["ids"], kept["valid"], kept["states"], _part(kept, "head"))
 
 
 # -- The loss of a backbone's routers, which keeps its tokens spread over its experts.

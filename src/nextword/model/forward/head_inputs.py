@@ -138,10 +138,11 @@ def _of_rows(
         head_cache = DynamicHeadCache()  # for this pass alone: what it holds is not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, valid, head_cache)
     past: int | Tensor = 0
-    memory = None
+    memory: Memory | None = None
     if head_cache is not None:
         streams = head.streams(run.states, inputs)
-        memory, past = head_cache.append(_words(model, ids), valid, streams, head.looks_back)
+        past = head_cache.remember(_words(model, ids), valid, streams, head.looks_back)
+        memory = head_cache.recall()
         if labels is not None and labels.shape == memory.ids.shape:  # the whole sequence is at hand
             memory = replace(memory, labels=labels)
     output_layer: Vocabulary = run.output_layer

@@ -25,7 +25,7 @@ class HeadCache(HeadCacheView):
         window   (B, W, ...)  entries of the last W positions, read only from the positions just behind them
         source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
 
-    In each pass the model calls ``preceded`` for every window of the head, then ``append`` once; and
+    In each pass the model calls ``preceded`` for every window of the head, ``remember`` and ``recall`` once, and
     ``of_source`` where there is a source. Between passes whoever owns the KV cache calls the moves: ``reset``,
     ``crop``, ``align``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
 
@@ -43,19 +43,8 @@ class HeadCache(HeadCacheView):
 
     # -- in a pass
 
-    def append(
-        self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
-    ) -> tuple[Memory, int | Tensor]:
-        """Adds the positions of one forward pass; arguments as of ``remember``.
-
-        Returns:
-            The whole memory, the new positions at its end or at their fixed address, and where the first of them is.
-        """
-        first = self.remember(ids, valid, streams, looks_back)
-        return self.recall(), first
-
     def recall(self) -> Memory:
-        """As in the contract."""
+        """As in the contract; the new positions are at the end of the texts, or at their fixed address."""
         streams = self.read()
         kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
         return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))

@@ -130,7 +130,7 @@ class SpeculativeRun:
         model, rows, length = self._model, self._rows, self._decoding.length
         arguments = self._inputs.arguments
         arguments["ask"] = self._choice
-        if hasattr(self.cache, "activate_past_recording"):
+        if hasattr(self.cache, "activate_past_recording"):  # windows and convolutions keep what a crop needs
             self.cache.activate_past_recording()
         outputs = model._prefill(rows.prompts, self._rules.config, arguments, is_first_iteration=True)
         drafts: list[Draft | None] = [None] * len(rows.finished)
@@ -240,7 +240,8 @@ class WrittenRows:
     ) -> None:
         self.prompts = prompts
         self._begin = prompts.shape[1]
-        self._ids = prompts.new_full((len(prompts), max(longest, self._begin + 1)), pad)
+        room = max(longest, self._begin + 1)  # one token is written behind every prompt, as generate does
+        self._ids = prompts.new_full((len(prompts), room), pad)
         self._ids[:, : self._begin] = prompts
         self._ends = [self._begin] * len(prompts)
         self._longest = longest
