@@ -38,11 +38,7 @@ INSTEAD = "Give the path of a folder, or 'small' for a small model with random w
 
 
 def has_encoder(config: TrainConfig) -> bool:
-    """Whether the model that is named is an encoder-decoder one.
-
-    Raises:
-        ValueError: There is no such model.
-    """
+    """Whether the model that is named is an encoder-decoder one; ValueError where there is none."""
     return (
         config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
     )
