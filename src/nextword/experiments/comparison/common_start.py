@@ -30,7 +30,7 @@ from nextword.experiments.tasks.head_counts import (
     wants_counts,
     with_counts,
 )
-from nextword.experiments.tasks.task import Architecture, architecture_of
+from nextword.experiments.tasks.task import Architecture, architecture_of, saved_model
 from nextword.experiments.tasks.tokenizers import add_tokens
 from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
 from nextword.experiments.training.one_training import train
@@ -41,7 +41,7 @@ from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.inference.scoring.text_tokens import token_ids
 from nextword.model.attach import attach
 from nextword.results.records import MetricValue, Record
-from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
+from nextword.runtime.pretrained import load_tokenizer
 from nextword.runtime.weights import MemoryMappedModel
 from nextword.settings.setting_names import named
 
@@ -184,7 +184,11 @@ def given_start(config: CompareConfig, task: Task) -> tuple[PreTrainedModel, Pre
     Raises:
         ValueError: There is none, or the task cannot be measured on it.
     """
-    source = _located(str(config.start.model), task)
+    advice = "Give the path of a folder, or fetch the model while there is a network."
+    location, described = saved_model(str(config.start.model), "start.model", advice)
+    source, found, wanted = str(location), architecture_of(described), task.architecture
+    if found != wanted:
+        raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
     backbone = _plain_model(source, task.architecture)
     tokenizer = load_tokenizer(source, "start.model")
     set_seed(config.start.seed)
@@ -242,28 +246,6 @@ def _record_of(
         parameters=sum(parameter.numel() for parameter in backbone.parameters()),
         probe=task.start.probe(model, tokenizer),
     )
-
-
-def _located(name: str, task: Task) -> str:
-    """Where a model lies; ValueError where there is none, or none of the task's architecture."""
-    try:
-        source = str(model_location(name))
-    except ValueError as problem:
-        raise ValueError(f"start.model: {problem}") from None
-    try:
-        config = from_pretrained(AutoConfig, source)
-    except GgufError as problem:
-        raise ValueError(f"start.model: {problem}") from None
-    except OSError as problem:
-        first = next(iter(str(problem).splitlines()), type(problem).__name__)
-        raise ValueError(
-            f"start.model: '{source}' is neither a folder with a model here, nor a name on the hub that could be "
-            f"reached ({first}). Give the path of a folder, or fetch the model while there is a network."
-        ) from problem
-    found, wanted = architecture_of(config), task.architecture
-    if found != wanted:
-        raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
-    return source
 
 
 def _plain_model(source: str, architecture: Architecture) -> PreTrainedModel:

@@ -129,20 +129,12 @@ def _repeated(values: Iterable[Any]) -> list[Any]:
 
 
 def common_settings(config: CompareConfig) -> TrainingSettings:
-    """The training settings that all methods have in common.
-
-    Raises:
-        ValueError: A setting that there is not.
-    """
+    """The training settings that all methods have in common; ValueError for one that there is not."""
     return _settings(config, config.fine_tuning, config.training, "training")
 
 
 def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettings]:
-    """Training settings of each stage of a method; none of one that is not trained.
-
-    Raises:
-        ValueError: A setting that there is not.
-    """
+    """Training settings of each stage of a method, as ``common_settings``; none of one that is not trained."""
     fine_tuning = config.fine_tuning if config.is_fine_tuned(method) else None
     wheres = [f"method '{method.title}': training", f"method '{method.title}': then.training"]
     stages = zip(given_settings(method, config), wheres, strict=False)
@@ -150,11 +142,7 @@ def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettin
 
 
 def given_settings(method: Method, config: CompareConfig) -> list[dict[str, Any]]:
-    """What is asked for of each stage of a method, without defaults.
-
-    Raises:
-        ValueError: A setting of all second stages that there is not.
-    """
+    """What is asked for of each stage of a method, without defaults."""
     if not method.trained:
         return []
     first = overlaid(config.training, method.training)

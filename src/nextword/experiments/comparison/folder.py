@@ -117,11 +117,7 @@ class ComparisonFolder:
         expect_free_or_own(self.path, path, "comparison", different)
 
     def claim(self, config: CompareConfig, task: Task) -> None:
-        """Makes a folder in which nothing was trained yet this comparison's own.
-
-        Raises:
-            ValueError: As ``expect``.
-        """
+        """Makes a folder in which nothing was trained yet this comparison's own, as ``expect``."""
         self.expect(config, task)
         if not self._has_begun():
             self.write_manifest(config, task)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, set_seed
+from transformers import AutoTokenizer, set_seed
 
 from nextword.conditioning import conditioner_spec, parse_conditioner
 from nextword.experiments.finetuning.data_kinds import told_as_data
@@ -22,47 +22,31 @@ from nextword.experiments.tasks.head_counts import (
     with_counts,
 )
 from nextword.experiments.tasks.small_start import SmallStart
-from nextword.experiments.tasks.task import architecture_of
+from nextword.experiments.tasks.task import architecture_of, saved_model
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.heads import parse_head
 from nextword.model.attach import attach_to_train, load
 from nextword.model.configuration import NextWordConfig
-from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
+from nextword.runtime.pretrained import load_tokenizer
 from nextword.runtime.weights import MemoryMappedModel, convert, saved_precision
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
-def has_encoder(config: TrainConfig) -> bool:
-    """Whether the model that is named is an encoder-decoder one.
+INSTEAD = "Give the path of a folder, or 'small' for a small model with random weights."
 
-    Raises:
-        ValueError: There is no such model.
-    """
+
+def has_encoder(config: TrainConfig) -> bool:
+    """Whether the model that is named is an encoder-decoder one; ValueError where there is none."""
     return (
         config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
     )
 
 
 def saved_configuration(model: str) -> PretrainedConfig:
-    """The configuration of a saved model, ours or any of transformers.
-
-    Raises:
-        ValueError: There is no such model.
-    """
-    location = _located(model)
-    try:
-        found: PretrainedConfig = from_pretrained(AutoConfig, location)
-    except GgufError as problem:
-        raise ValueError(f"model: {problem}") from None
-    except (OSError, ValueError) as problem:
-        first = next(iter(str(problem).splitlines()), type(problem).__name__)
-        raise ValueError(
-            f"model: '{model}' is neither a folder with a model here, nor a name on the hub that could be reached "
-            f"({first}). Give the path of a folder, or 'small' for a small model with random weights."
-        ) from None
-    return found
+    """The configuration of a saved model; ValueError where there is none."""
+    return saved_model(model, "model", INSTEAD)[1]
 
 
 def text_configuration(saved: Any) -> Any:
@@ -75,7 +59,7 @@ def text_configuration(saved: Any) -> Any:
 def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
     """The tokenizer of the saved model; of a small one, what is trained on the data and kept in the folder."""
     if not config.is_small:
-        return load_tokenizer(str(_located(config.model)), "model")
+        return load_tokenizer(str(saved_model(config.model, "model", INSTEAD)[0]), "model")
     path = folder.made("tokenizer", lambda half: task.start.tokenizer().save_pretrained(half))
     found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
     return found
@@ -104,9 +88,9 @@ def starting_model(
             plain: Any = task.architecture.new(task.start.architecture(tokenizer))
             _check(task, plain.config, tokenizer)
         else:
-            saved: Any = saved_configuration(config.model)
+            location, saved = saved_model(config.model, "model", INSTEAD)
             _check(task, text_configuration(saved), tokenizer)
-            plain = _loaded(_located(config.model), settings, folder)
+            plain = _loaded(location, settings, folder)
             if keeps_its_head(config):
                 plain.set_objective(config.objective)
                 return plain
@@ -129,13 +113,6 @@ def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder)
     model = load(location, dtype=saved)  # pages of its file, which loading in another precision would copy
     convert(model, asked, folder.training)
     return model
-
-
-def _located(model: str) -> str | Path:
-    try:
-        return model_location(model)
-    except ValueError as problem:
-        raise ValueError(f"model: {problem}") from None
 
 
 def _check(task: Task, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -165,11 +165,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
 
 
 def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
-    """All training settings; those of a saved model are ``FineTuning``.
-
-    Raises:
-        ValueError: One that there is not.
-    """
+    """All training settings; those of a saved model are ``FineTuning``. ValueError for one that there is not."""
     if config.is_small:
         assert isinstance(task.start, SmallStart)
         return merged(task.start.training, config.training, "training")

@@ -209,11 +209,7 @@ def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], se
 
 
 def usable(asked: Sequence[WordProbe], tokenizer: PreTrainedTokenizerBase) -> list[WordProbe]:
-    """The probes that have no unknown word, and whose listed words begin with different tokens.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """The probes without unknown words whose listed words begin with different tokens; ValueError without any."""
     found = [probe for probe in asked if _is_usable(probe, tokenizer)]
     if not found:
         raise ValueError(

@@ -117,11 +117,7 @@ class SummaryArticles(Data):
         return block_rows(stream, self._config.start.block, "the text of the start", "task.start.block")
 
     def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """How many articles are too short, which depends on the tokenizer.
-
-        Raises:
-            ValueError: All of a part are.
-        """
+        """How many articles are too short, which depends on the tokenizer; ValueError where all of a part are."""
         prompts, counts = self.prompts(tokenizer), {}
         for part in PARTS:
             pairs: list[Pair] = getattr(self.pairs, part)

@@ -307,11 +307,7 @@ class PairEncoder:
             self._after = [*self._after, end]
 
     def __call__(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
-        """Both sides of each pair.
-
-        Raises:
-            ValueError: A source has a gap, and there is no mask.
-        """
+        """Both sides of each pair; ValueError where a source has a gap and there is no mask."""
         sources = [self.prefix + self._with_mask(pair.source) for pair in pairs]
         encoded = zip(
             self._encode(sources, self.longest[0]),

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from nextword.inference.generation.strategies import SeededDecoding, Texts
 from nextword.inference.scoring.opened_model import Progress
-from nextword.runtime.pretrained import from_pretrained
+from nextword.runtime.pretrained import GgufError, from_pretrained, model_location
 from nextword.settings.registry import Registry
 
 if TYPE_CHECKING:
@@ -65,6 +65,30 @@ ENCODER_DECODER = Architecture("an encoder-decoder model", "AutoModelForSeq2SeqL
 def architecture_of(config: PretrainedConfig) -> Architecture:
     """The architecture of the model that a configuration describes."""
     return ENCODER_DECODER if getattr(config, "is_encoder_decoder", False) else DECODER_ONLY
+
+
+def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, PretrainedConfig]:
+    """Where a saved model lies, ours or any of transformers, and its configuration.
+
+    Raises:
+        ValueError: There is none; says the setting that names it, and gives advice.
+    """
+    from transformers import AutoConfig
+
+    try:
+        location = model_location(name)
+    except ValueError as problem:
+        raise ValueError(f"{setting}: {problem}") from None
+    try:
+        return location, from_pretrained(AutoConfig, location)
+    except GgufError as problem:
+        raise ValueError(f"{setting}: {problem}") from None
+    except (OSError, ValueError) as problem:
+        first = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise ValueError(
+            f"{setting}: '{name}' is neither a folder with a model here, nor a name on the hub that could be reached "
+            f"({first}). {advice}"
+        ) from problem
 
 
 def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:

@@ -49,11 +49,7 @@ class WindowConfig(Settings):
 
 
 class WindowLikelihood(Measures):
-    """Likelihood of the test text, in windows.
-
-    Raises:
-        ValueError: The stride is longer than the window.
-    """
+    """Likelihood of the test text, in windows; ValueError where the stride is longer."""
 
     def __init__(self, test: Stream, validation: Stream, config: WindowConfig) -> None:
         if config.stride > config.window:

@@ -132,11 +132,7 @@ class RightPadding:
     """Makes the auxiliary text's part of the batch; without it such columns are left out."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """One batch of (B,T) tensors, T the longest length.
-
-        Raises:
-            ValueError: Aligned labels of another length than the input ids.
-        """
+        """One batch of (B,T) tensors, T the longest length; ValueError where aligned labels are not as many as ids."""
         ids, mask = padded(_batch_column(examples, "input_ids"), self.pad_id)
         labels = stacked(_batch_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}

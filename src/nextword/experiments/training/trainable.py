@@ -57,11 +57,7 @@ def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.P
 
 
 def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
-    """Names of the groups of parameters that would be trained.
-
-    Raises:
-        ValueError: The settings ask for what the model cannot give.
-    """
+    """Names of the groups of parameters that would be ``trainable``."""
     with trainable(model, settings, seed=0):
         return list(trained_groups(model))
 

@@ -67,11 +67,7 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
-    """Sequences of a forward pass in one process.
-
-    Raises:
-        ValueError: A batch cannot be shared evenly.
-    """
+    """Sequences of a forward pass in one process; ValueError where a batch cannot be shared evenly."""
     if settings.shard_vocabulary:
         return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())
