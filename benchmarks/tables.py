@@ -199,7 +199,7 @@ def startup(data: Path, wanted: Goals) -> str:
 
 
 def text_memory(data: Path, wanted: Goals) -> str:
-    """What a text memory takes, by the size of its corpus."""
+    """What an n-gram index takes, by the size of its corpus."""
     groups = measured(data, "text_memory")
     if not groups:
         return NOTHING

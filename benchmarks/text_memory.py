@@ -1,4 +1,4 @@
-"""An exact text memory: how long it takes to build, what it holds while it is asked, how long a token takes.
+"""An exact n-gram index: how long it takes to build, what it holds while it is asked, how long a token takes.
 
 The corpus is made of real paragraphs, repeated and shuffled into documents until it has the tokens asked for:
 ``--data`` names files of text, ``--tokenizer`` the folder of GPT-2's vocab.json and merges.txt. What is asked about is
@@ -71,11 +71,11 @@ def in_a_process(work: Any, given: Any, folder: Path) -> dict[str, Any]:
 
 def build(given: Any, folder: Path) -> dict[str, Any]:
     """Stores the corpus; reading and shuffling it are not counted."""
-    from nextword.retrieval.ngram import build_text_memory
+    from nextword.retrieval.ngram import build_ngram_index
 
     paragraphs, vocab_size = tokens_of(given, given.data)
     start, made = time.perf_counter(), Documents(paragraphs, given.tokens)
-    build_text_memory(made, folder, vocab_size=vocab_size, tokenizer="0" * 64, data=[str(path) for path in given.data])
+    build_ngram_index(made, folder, vocab_size=vocab_size, tokenizer="0" * 64, data=[str(path) for path in given.data])
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     return {
         "vocabulary": vocab_size,
@@ -110,14 +110,14 @@ def ask(given: Any, folder: Path) -> dict[str, Any]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     import nextword as nw
-    from nextword.retrieval.ngram import MatchWeights, TextIndex, TextMemory, recalled
+    from nextword.retrieval.ngram import MatchWeights, NgramIndex, NgramModel, mixed_with_ngrams
     from nextword.retrieval.ngram.levels import LENGTHS
-    from nextword.retrieval.ngram.text_index import LastTokens
+    from nextword.retrieval.ngram.ngram_index import LastTokens
 
     paragraphs, vocab_size = tokens_of(given, [given.asked] if given.asked else [], seed=1)
     text = np.concatenate(paragraphs)
     text = np.resize(text, max(len(text), given.ask + SEEN))
-    memory = TextMemory(TextIndex(folder), MatchWeights(shares=[list(SHARES)] * len(LENGTHS)))
+    memory = NgramModel(NgramIndex(folder), MatchWeights(shares=[list(SHARES)] * len(LENGTHS)))
     config = GPT2Config(
         vocab_size=vocab_size, n_embd=8, n_layer=1, n_head=1, n_positions=64, bos_token_id=0, eos_token_id=0
     )
@@ -131,7 +131,7 @@ def ask(given: Any, folder: Path) -> dict[str, Any]:
             contexts = LastTokens(ids, ids >= 0, np.zeros(1, dtype=int), np.full(1, SEEN - 1))
             start = time.perf_counter()
             found = memory.find(contexts)
-            recalled(base, memory, found)
+            mixed_with_ngrams(base, memory, found)
             alone.append(time.perf_counter() - start)
             lengths.append(int(found.length[0]))
         together = 0.0
@@ -141,7 +141,7 @@ def ask(given: Any, folder: Path) -> dict[str, Any]:
             contexts = LastTokens(ids, ids >= 0, np.zeros_like(places), places - (begin - SEEN))
             many = model.distribution(torch.zeros(len(places), 1, dtype=torch.long))
             start = time.perf_counter()
-            recalled(many, memory, memory.find(contexts))
+            mixed_with_ngrams(many, memory, memory.find(contexts))
             together += time.perf_counter() - start
     return {
         "mean_match": f"{np.mean(lengths):.2f}",

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.heads.ngram import recalling
-from nextword.retrieval.ngram import TextMemory
+from nextword.heads.ngram import with_ngrams
+from nextword.retrieval.ngram import NgramModel
 from tests.helpers.stored_texts import built, memory, scanned_mixture, weights
 from tests.helpers.word_models import TEXT, family_model, word_model, word_tokenizer
 
@@ -31,20 +31,20 @@ V = 48
 )
 def test_the_checker_finds_a_distribution_that_sees_no_future(tmp_path: Path, spec: str) -> None:
     model = nw.attach(word_model(n_positions=64), spec)
-    with recalling(model, memory(tmp_path / "memory", V)):
+    with with_ngrams(model, memory(tmp_path / "memory", V)):
         nw.check(model, lengths=(1, 6, 17)).raise_if_failed()
 
 
 @torch.no_grad()
 def test_distribution_of_a_batch_with_padding_is_that_found_by_scanning(tmp_path: Path) -> None:
     documents = [[5, 6, 7, 8, 5, 6, 9], [6, 7, 7], [8, 5, 6, 7]]
-    remembered = TextMemory(built(tmp_path / "memory", documents, V), weights())
+    remembered = NgramModel(built(tmp_path / "memory", documents, V), weights())
     model = nw.attach(word_model(), "softmax")
     ids = torch.tensor([[0, 0, 8, 5, 6], [5, 6, 7, 7, 5]])
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
     places = (mask.cumsum(-1) - 1).clamp_min(0)
     head = model.distribution(ids, mask, position_ids=places).probs().view(2, 5, V)
-    with recalling(model, remembered):
+    with with_ngrams(model, remembered):
         mixed = model.distribution(ids, mask, position_ids=places).probs().view(2, 5, V)
     for row, place in mask.nonzero().tolist():
         context = ids[row, : place + 1][mask[row, : place + 1].bool()].tolist()
@@ -57,7 +57,7 @@ def test_writing_is_the_same_with_and_without_a_kv_cache(tmp_path: Path) -> None
     documents = [[5, 6, 7, 8, 9, 10, 11, 12, 13], [14, 6, 7, 15]]
     even = weights().model_copy(update={"shares": [[0.1, 0.7, 0.1, 0.1]] * 3})
     model, prompt = nw.attach(word_model(n_positions=32), "softmax"), torch.tensor([[4, 5, 6], [15, 14, 6]])
-    with recalling(model, TextMemory(built(tmp_path / "memory", documents, V), even)):
+    with with_ngrams(model, NgramModel(built(tmp_path / "memory", documents, V), even)):
         options = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
         with_cache = model.generate(prompt, use_cache=True, **options)
         without = model.generate(prompt, use_cache=False, **options)
@@ -73,7 +73,7 @@ def test_writing_is_the_same_with_and_without_a_kv_cache(tmp_path: Path) -> None
 def test_the_head_is_back_afterwards(tmp_path: Path) -> None:
     model = nw.attach(word_model(), "cache")
     head = model.next_word_head
-    with recalling(model, memory(tmp_path / "memory", V)):
+    with with_ngrams(model, memory(tmp_path / "memory", V)):
         model.configure_head(temperature=2.0)
         assert model.next_word_head.modes == head.modes
         assert model.next_word_head.facts()["text_memory"] == "made up"
@@ -84,14 +84,14 @@ def test_the_head_is_back_afterwards(tmp_path: Path) -> None:
 def test_a_corpus_of_more_tokens_is_refused(tmp_path: Path) -> None:
     model = nw.attach(word_model(), "softmax")
     refused = pytest.raises(ValueError, match=r"must be of a model with 49 tokens or more \(48 given\)")
-    with refused, recalling(model, memory(tmp_path / "memory", V + 1)):
+    with refused, with_ngrams(model, memory(tmp_path / "memory", V + 1)):
         pass
 
 
 def test_an_encoder_decoder_model_is_refused(tmp_path: Path) -> None:
     model = nw.attach(family_model("t5"), "softmax")
-    refused = pytest.raises(ValueError, match="text memory: must be asked by a decoder-only model")
-    with refused, recalling(model, memory(tmp_path / "memory", 8)):
+    refused = pytest.raises(ValueError, match="n-gram index: must be asked by a decoder-only model")
+    with refused, with_ngrams(model, memory(tmp_path / "memory", 8)):
         pass
 
 
@@ -99,7 +99,7 @@ def test_what_is_said_of_tokens_names_the_places_of_the_corpus(tmp_path: Path) -
     tokenizer = word_tokenizer()
     documents = [[7, 8], tokenizer(TEXT)["input_ids"]]
     model = nw.attach(word_model(), "cache")
-    with recalling(model, TextMemory(built(tmp_path / "memory", documents, V), weights())):
+    with with_ngrams(model, NgramModel(built(tmp_path / "memory", documents, V), weights())):
         traced = nw.trace(model, tokenizer, TEXT)
         nw.score(model, tokenizer, TEXT, tokens=tmp_path / "tokens.jsonl")
     assert traced.places_in == {"cache": "text", "text": "store"}
@@ -121,7 +121,7 @@ def test_what_is_said_of_tokens_names_the_places_of_the_corpus(tmp_path: Path) -
 def test_a_loss_is_that_of_the_mixture(tmp_path: Path) -> None:
     model = nw.attach(word_model(), "softmax")
     ids = torch.from_numpy(np.random.default_rng(0).integers(0, 4, (2, 12)))
-    with recalling(model, memory(tmp_path / "memory", V)):
+    with with_ngrams(model, memory(tmp_path / "memory", V)):
         log_probs = model.distribution(ids).log_probs().view(2, 12, V)
         loss = model(ids, labels=ids).loss
     expected = -log_probs[:, :-1].gather(2, ids[:, 1:, None]).mean()

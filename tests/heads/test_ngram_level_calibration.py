@@ -1,4 +1,4 @@
-"""The weights of a text memory, chosen by nw.calibrate: those of the fit, with what they gain."""
+"""The weights of an n-gram index, chosen by nw.calibrate: those of the fit, with what they gain."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import nextword as nw
-from nextword.heads.ngram import recalling
-from nextword.retrieval.ngram import MatchWeights, TextIndex, TextMemory, head_alone
+from nextword.heads.ngram import with_ngrams
+from nextword.retrieval.ngram import MatchWeights, NgramIndex, NgramModel, head_alone
 from tests.helpers.stored_texts import built
 from tests.helpers.word_models import TEXT, WORDS, word_model, word_tokenizer
 
@@ -18,7 +18,7 @@ pytest.importorskip("pydivsufsort")
 TOKENIZER = word_tokenizer()
 
 
-def index_of(folder: Path, texts: list[str]) -> TextIndex:
+def index_of(folder: Path, texts: list[str]) -> NgramIndex:
     return built(folder, [TOKENIZER(text)["input_ids"] for text in texts], 48)
 
 
@@ -30,7 +30,7 @@ def held_out() -> list[str]:
 def test_shares_are_set_and_gain_what_is_said(tmp_path: Path) -> None:
     model = nw.attach(word_model(n_positions=64), "softmax")
     alone = nw.score(model, TOKENIZER, held_out()).nll
-    with recalling(model, TextMemory(index_of(tmp_path, [TEXT]), MatchWeights(shares=head_alone()))):
+    with with_ngrams(model, NgramModel(index_of(tmp_path, [TEXT]), MatchWeights(shares=head_alone()))):
         results = nw.calibrate(model, held_out(), TOKENIZER)
         assert results.helps
         assert results.nll_without == pytest.approx(alone, abs=1e-9)
@@ -42,7 +42,7 @@ def test_shares_are_set_and_gain_what_is_said(tmp_path: Path) -> None:
 def test_a_corpus_that_does_not_help_is_silent(tmp_path: Path) -> None:
     model = nw.attach(word_model(n_positions=64), "softmax")
     index = index_of(tmp_path, [" ".join(reversed(WORDS))])
-    with recalling(model, TextMemory(index, MatchWeights(shares=head_alone()))):
+    with with_ngrams(model, NgramModel(index, MatchWeights(shares=head_alone()))):
         results = nw.calibrate(model, " ".join(WORDS), TOKENIZER)
     assert not results.helps
     assert results.settings == {"shares": head_alone()}

@@ -1,4 +1,4 @@
-"""Small text memories, made on the spot."""
+"""Small n-gram indexes, made on the spot."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from nextword.retrieval.ngram import Document, MatchWeights, TextIndex, TextMemory, build_text_memory
+from nextword.retrieval.ngram import Document, MatchWeights, NgramIndex, NgramModel, build_ngram_index
 
 EVIDENCE, LIMIT, LENGTHS = (1, 2, 5), 9, (1, 2, 4)
 
 
-def built(folder: Path, documents: Sequence[Sequence[int]], vocab_size: int, tokenizer: str = "f" * 64) -> TextIndex:
+def built(folder: Path, documents: Sequence[Sequence[int]], vocab_size: int, tokenizer: str = "f" * 64) -> NgramIndex:
     """An index of documents, called by their number."""
     named = [Document(f"document {number}", list(ids)) for number, ids in enumerate(documents)]
-    build_text_memory(named, folder, vocab_size=vocab_size, tokenizer=tokenizer, data=["made up"])
-    return TextIndex(folder)
+    build_ngram_index(named, folder, vocab_size=vocab_size, tokenizer=tokenizer, data=["made up"])
+    return NgramIndex(folder)
 
 
 def random_documents(seed: int, vocab_size: int) -> list[list[int]]:
@@ -33,9 +33,9 @@ def weights(seed: int = 0) -> MatchWeights:
     return MatchWeights(evidence=EVIDENCE, limit=LIMIT, lengths=LENGTHS, shares=shares.tolist())
 
 
-def memory(folder: Path, vocab_size: int, seed: int = 0) -> TextMemory:
+def memory(folder: Path, vocab_size: int, seed: int = 0) -> NgramModel:
     """Random documents with random weights."""
-    return TextMemory(built(folder, random_documents(seed, vocab_size), vocab_size), weights(seed))
+    return NgramModel(built(folder, random_documents(seed, vocab_size), vocab_size), weights(seed))
 
 
 def followed(documents: Sequence[Sequence[int]], match: Sequence[int]) -> list[tuple[int, int, int]]:

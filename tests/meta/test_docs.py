@@ -337,8 +337,8 @@ def test_planted_broken_link_is_found(tmp_path: Path) -> None:
         "evaluate x --set hunam=false",
         "survey make pairwise x --set nar=3",
         "survey make pairwise x --itmes 3",
-        "text-memory sort x",
-        "text-memory build x y --weights z",
+        "ngram sort x",
+        "ngram build x y --weights z",
     ],
 )
 def test_planted_wrong_command_is_found(words: str) -> None:

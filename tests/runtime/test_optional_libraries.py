@@ -141,7 +141,7 @@ def test_without_extras_every_verb_works_or_names_the_extra(tmp_path: Path) -> N
         f"evaluate {samples} --metrics rouge --out {tmp_path / 'c'}": "metrics",
         f"evaluate {samples} --metrics entities --out {tmp_path / 'd'}": "metrics",
         f"train --data {data} --model {model} --out {tmp_path / 'e'} {small} training.lora.rank=2": "lora",
-        f"text-memory build {model} {data} --out {tmp_path / 'f'}": "text-memory",
+        f"ngram build {model} {data} --out {tmp_path / 'f'}": "ngram",
         f"serve {model}": "serve",
         "check --lm-eval pretrained=x": "tools",
         f"compare --task ambiguous --head softmax --engine ray --out {tmp_path / 'g'}": "ray",

@@ -27,6 +27,7 @@ from nextword.heads import Head, HeadConfig, registry
 from nextword.heads import parse_head
 from nextword.heads import registry as heads
 from nextword.heads.head import Head, HeadConfig, registry
+from nextword.heads.ngram import recalling
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import MultiInputConfig
 from nextword.judges.coherence import row_cosines
@@ -40,6 +41,7 @@ from nextword.judges.parts.tables import tapex_form
 from nextword.judges.sp import find_parser, verdict
 from nextword.judges.tapas import TapasConfig
 from nextword import Drafting
+from nextword.inference.scoring.text_memory_scores import fit_to_texts
 from nextword.metrics import Sample, Table
 from nextword.metrics import Table
 from nextword.metrics.accuracy import acc_at_k
@@ -107,6 +109,8 @@ from nextword.text_memory import Document, MatchWeights, TextIndex, TextMemory, 
 from nextword.training.collator import Auxiliary, RightPadding
 from nextword.training.sharding import shard
 from nextword.training.sharding import share_vocabulary
+from nextword.retrieval.ngram import MatchWeights, TextIndex, TextMemory, build_text_memory
+from nextword.retrieval.ngram.text_index import TextIndex
 """
 """Every import in those documents."""
 

@@ -18,11 +18,12 @@ from nextword.heads.context import Context
 from nextword.heads.head import Head, StoredTexts
 from nextword.heads.wrapper_head import DelegatingHead
 from nextword.retrieval.ngram.levels import Found, fit_match_weights, head_alone
-from nextword.retrieval.ngram.recall import SOURCE, TextMemory, recalled
-from nextword.retrieval.ngram.text_index import LastTokens
+from nextword.retrieval.ngram.ngram_index import LastTokens
+from nextword.retrieval.ngram.ngram_model import SOURCE, NgramModel, mixed_with_ngrams
+from nextword.settings.old_modules import old_names
 
 
-class RecallingHead(DelegatingHead):
+class NgramHead(DelegatingHead):
     """The distribution of a head, mixed with what came after the same last tokens in a corpus.
 
     Formula: ``P(w) = s_0 P_head(w) + sum_j s_j c_j(w) / c_j``, where ``c_j(w)`` counts how often ``w`` comes after the
@@ -37,10 +38,10 @@ class RecallingHead(DelegatingHead):
 
     reads_past = True
 
-    def __init__(self, below: Head, memory: TextMemory) -> None:
+    def __init__(self, below: Head, memory: NgramModel) -> None:
         if below.dimensions.is_encoder_decoder:
             raise ValueError(
-                "text memory: must be asked by a decoder-only model (an encoder-decoder model given); take another"
+                "n-gram index: must be asked by a decoder-only model (an encoder-decoder model given); take another"
             )
         nn.Module.__init__(self)  # what a head makes of its settings the one below has made
         memory.index.manifest.expect_vocabulary(below.dimensions.vocab_size, memory.index.folder)
@@ -61,7 +62,7 @@ class RecallingHead(DelegatingHead):
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         dtype = at_least_float32(context.states[:0]).dtype
-        return recalled(self.below(context, mode=mode), self.memory, self._found(context), dtype)
+        return mixed_with_ngrams(self.below(context, mode=mode), self.memory, self._found(context), dtype)
 
     def _found(self, context: Context) -> Found:
         assert context.memory is not None
@@ -80,7 +81,7 @@ class RecallingHead(DelegatingHead):
 
 
 @contextlib.contextmanager
-def recalling(model: Any, memory: TextMemory) -> Iterator[Any]:
+def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
     """A model that asks a corpus too inside the ``with`` block: to score, to write, to be checked.
 
     The model is the same object, and has its own head again afterwards. What is saved inside the block would not load.
@@ -93,11 +94,11 @@ def recalling(model: Any, memory: TextMemory) -> Iterator[Any]:
         ValueError: The model has fewer tokens than may be stored, or a backbone that keeps no tokens between steps.
 
     Examples:
-        >>> with recalling(model, TextMemory.open("memory", "weights.json", tokenizer)):  # doctest: +SKIP
+        >>> with with_ngrams(model, NgramModel.open("memory", "weights.json", tokenizer)):  # doctest: +SKIP
         ...     nw.score(model, tokenizer, ["The king sat."])
     """
     below = model.next_word_head
-    model.next_word_head = RecallingHead(below, memory)
+    model.next_word_head = NgramHead(below, memory)
     try:
         model._refuse_head_cache_without_kv_cache()
         yield model
@@ -105,7 +106,7 @@ def recalling(model: Any, memory: TextMemory) -> Iterator[Any]:
         model.next_word_head = below
 
 
-# -- Weights of a text memory's matches, after one pass over a text.
+# -- Weights of an n-gram index's matches, after one pass over a text.
 
 Parts = Callable[[Context], tuple[NextToken, Found]]
 """What is mixed: a head's distribution, and what the corpus has at each position."""
@@ -114,7 +115,7 @@ Parts = Callable[[Context], tuple[NextToken, Found]]
 class LevelCalibration(Calibration):
     """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``."""
 
-    def __init__(self, parts: Parts, memory: TextMemory) -> None:
+    def __init__(self, parts: Parts, memory: NgramModel) -> None:
         self._parts, self._memory = parts, memory  # its weights say no more than which levels there are
         self._log_head: list[Float[np.ndarray, "N"]] = []
         self._levels: list[Float[np.ndarray, "N J"]] = []
@@ -145,3 +146,6 @@ class LevelCalibration(Calibration):
         """The head gets a memory with these shares."""
         weights = self._memory.weights.model_copy(update={"shares": settings["shares"]})
         model.next_word_head.memory = replace(self._memory, weights=weights)
+
+
+__getattr__ = old_names(__name__)

@@ -27,6 +27,7 @@ MOVED = {
     "heads.parts.partition": "heads.partitions",
     "heads.parts": "heads",
     "inference.scoring.calibration_results": "inference.scoring.calibrate",
+    "inference.scoring.text_memory_scores": "inference.scoring.ngram_scores",
     "inspection": "inference.inspection",
     "judges.parts.label_choice": "evaluation.judges.classifier",
     "judges.parts": "evaluation.judges",
@@ -57,6 +58,8 @@ MOVED = {
     "scoring.prompt_distributions": "inference.scoring.target_likelihood",
     "scoring.prompt_encoding": "inference.scoring.text_tokens",
     "scoring.remembered_text": "inference.scoring.long_text",
+    "retrieval.ngram.recall": "retrieval.ngram.ngram_model",
+    "retrieval.ngram.text_index": "retrieval.ngram.ngram_index",
     "scoring": "inference.scoring",
     "specs": "settings.specs",
     "survey.outputs.write_survey": "evaluation.survey.outputs",
@@ -94,7 +97,12 @@ RENAMED = {
     "WordChoice": "model.speculative_decoding.token_choice.TokenChoice",
     "drafting_of": "model.speculative_decoding.speculative_decoding.speculative_decoding_of",
     "measuring": "model.training_modes.inference_mode_of",
-    "recalling": "heads.ngram.recalling",
+    "RecallingHead": "heads.ngram.NgramHead",
+    "TextIndex": "retrieval.ngram.NgramIndex",
+    "TextManifest": "retrieval.ngram.NgramManifest",
+    "TextMemory": "retrieval.ngram.NgramModel",
+    "build_text_memory": "retrieval.ngram.build_ngram_index",
+    "recalling": "heads.ngram.with_ngrams",
 }
 """Names that documents showed, and where they are now."""
 

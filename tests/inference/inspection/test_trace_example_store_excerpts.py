@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import nextword as nw
-from nextword.heads.ngram import recalling
+from nextword.heads.ngram import with_ngrams
 from nextword.inference.datastore import grow, remember_recent
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.retrieval import StoredKeys
-from nextword.retrieval.ngram import TextMemory
+from nextword.retrieval.ngram import NgramModel
 from tests.helpers.small_datastores import small_store
 from tests.helpers.stored_texts import built, weights
 from tests.helpers.word_models import word_tokenizer
@@ -59,7 +59,7 @@ def test_two_stores_are_told_apart(tmp_path: Path) -> None:
     pytest.importorskip("pydivsufsort")
     opened, tokenizer = opened_with(tmp_path), word_tokenizer()
     corpus = [tokenizer(TEXT)["input_ids"]]
-    with recalling(opened.model, TextMemory(built(tmp_path / "memory", corpus, len(tokenizer)), weights())):
+    with with_ngrams(opened.model, NgramModel(built(tmp_path / "memory", corpus, len(tokenizer)), weights())):
         trace = nw.trace(opened, text=TEXT)
     assert trace.places_in == {"knn": "store", "text": "store"}
     excerpts, titles = trace.texts["store"], {}

@@ -1,4 +1,4 @@
-"""A text memory that finds the disk full: said in one line, nothing left that could be read, and made afterwards."""
+"""An n-gram index that finds the disk full: said in one line, nothing left that could be read, and made afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nextword.retrieval.ngram import TextIndex
+from nextword.retrieval.ngram import NgramIndex
 from nextword.runtime.files import DiskFullError
 from tests.helpers.full_disk import largest_file, make_larger, small_disk
 from tests.helpers.stored_texts import built
@@ -26,10 +26,10 @@ def test_a_file_that_may_not_grow(tmp_path: Path, size: int) -> None:
         built(tmp_path / "memory", [TOKENS], 500)
     left = {path.name for path in (tmp_path / "memory").iterdir()}
     assert not {name for name in left if name.endswith((".npy", ".json")) or name == ".building"}
-    with pytest.raises(ValueError, match="must be a finished text memory"):
-        TextIndex(tmp_path / "memory")
+    with pytest.raises(ValueError, match="must be a finished n-gram index"):
+        NgramIndex(tmp_path / "memory")
     assert len(built(tmp_path / "memory", [TOKENS], 500)) == len(TOKENS) - 1
-    assert len(TextIndex(other.folder)) == 2
+    assert len(NgramIndex(other.folder)) == 2
 
 
 @pytest.mark.parametrize("pages", [10, 30, 50])

@@ -1,1 +1,1 @@
-"""Verbs that have verbs of their own: ``nextword survey make``, ``nextword text-memory build``."""
+"""Verbs that have verbs of their own: ``nextword survey make``, ``nextword ngram build``."""

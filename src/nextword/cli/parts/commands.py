@@ -67,13 +67,17 @@ VERBS = {
         "Build and index datastores, which the head knn retrieves from.",
     ),
     "survey": ("nextword.cli.groups.survey:app", "Let people judge texts: make the survey, and read what they said."),
-    "text-memory": (
-        "nextword.cli.groups.text_memory:app",
-        "Look the last tokens up in a corpus, and mix what came next there with any model.",
+    "ngram": (
+        "nextword.cli.groups.ngram:app",
+        "Index a corpus by its n-grams, and mix what came next there with any model.",
     ),
     "list": ("nextword.cli.list:app", "Show the heads, objectives, conditioners, metrics, tasks or recipes there are."),
 }
 """Where each command is, and its line in the list of all: the first paragraph of its own help."""
+
+
+OLD_NAMES = {"text-memory": "ngram"}
+"""Commands by the names that they had."""
 
 
 class Verb(TyperCommand):
@@ -105,6 +109,13 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         for name, (place, line) in VERBS.items():
             self.add_command(Verb(name, place, line))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command by its name, or by the one that it had; then a line says its name."""
+        if (name := OLD_NAMES.get(cmd_name)) is not None:
+            typer.echo(f"'{cmd_name}' is called '{name}' now", err=True)
+            cmd_name = name
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that was given."""

@@ -3,23 +3,26 @@
 ``heads/ngram.py`` looks into it for a model, whatever its head is.
 """
 
-from nextword.retrieval.ngram.building import Document, build_text_memory
+from nextword.retrieval.ngram.building import Document, build_ngram_index
 from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, fit_match_weights, head_alone
-from nextword.retrieval.ngram.manifest import TextManifest
-from nextword.retrieval.ngram.recall import TextMemory, recalled
-from nextword.retrieval.ngram.text_index import TextIndex, expect_held_out
+from nextword.retrieval.ngram.manifest import NgramManifest
+from nextword.retrieval.ngram.ngram_index import NgramIndex, expect_held_out
+from nextword.retrieval.ngram.ngram_model import NgramModel, mixed_with_ngrams
+from nextword.settings.old_modules import old_names
 
 __all__ = [
     "Document",
     "Found",
     "MatchWeights",
-    "TextIndex",
-    "TextManifest",
-    "TextMemory",
-    "build_text_memory",
+    "NgramIndex",
+    "NgramManifest",
+    "NgramModel",
+    "build_ngram_index",
     "expect_held_out",
     "find_levels",
     "fit_match_weights",
     "head_alone",
-    "recalled",
+    "mixed_with_ngrams",
 ]
+
+__getattr__ = old_names(__name__)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Int, UInt, UInt8
 
-from nextword.retrieval.ngram.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM, TextManifest
+from nextword.retrieval.ngram.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM, NgramManifest
 from nextword.retrieval.stored_keys import write_array
 from nextword.runtime.files import disk_full_explained, locked, write_atomically
 from nextword.runtime.optional_libraries import install, missing
@@ -40,15 +40,15 @@ class Document:
     ids: Sequence[int] | Int[np.ndarray, "T"]
 
 
-def build_text_memory(
+def build_ngram_index(
     documents: Iterable[Document],
     out: str | Path,
     *,
     vocab_size: int,
     tokenizer: str,
     data: Sequence[str],
-    command: str = "nextword text-memory build",
-) -> TextManifest:
+    command: str = "nextword ngram build",
+) -> NgramManifest:
     """Stores documents, and sorts their places by the tokens before them.
 
     A build that is stopped leaves nothing that could be read, and begins again. A folder that holds the same corpus is
@@ -66,7 +66,7 @@ def build_text_memory(
     out = Path(out)
     with locked(out, command):
         if (out / MANIFEST).exists():
-            return _same(TextManifest.of(out), out, vocab_size, tokenizer, data)
+            return _same(NgramManifest.of(out), out, vocab_size, tokenizer, data)
         unfinished = out / UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)
         try:
@@ -78,7 +78,7 @@ def build_text_memory(
                     (unfinished / name).replace(out / name)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-        manifest = TextManifest(
+        manifest = NgramManifest(
             tokenizer=tokenizer,
             vocab_size=vocab_size,
             data=list(data),
@@ -91,7 +91,7 @@ def build_text_memory(
     return manifest
 
 
-def _same(found: TextManifest, out: Path, vocab_size: int, tokenizer: str, data: Sequence[str]) -> TextManifest:
+def _same(found: NgramManifest, out: Path, vocab_size: int, tokenizer: str, data: Sequence[str]) -> NgramManifest:
     given = {"tokenizer": tokenizer, "vocab_size": vocab_size, "data": list(data)}
     changed = [name for name, value in given.items() if getattr(found, name) != value]
     if changed:
@@ -183,8 +183,8 @@ LARGEST = 2**31 - 1
 def expect_sorter() -> None:
     """Raises ValueError where the library that sorts places is missing."""
     if missing(["pydivsufsort"]):
-        how = install("text-memory")
-        raise ValueError(f"text memory: must have pydivsufsort to sort a corpus (not installed); {how}")
+        how = install("ngram")
+        raise ValueError(f"n-gram index: must have pydivsufsort to sort a corpus (not installed); {how}")
 
 
 def token_bytes(vocab_size: int) -> int:

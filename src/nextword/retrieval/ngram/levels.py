@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
-from nextword.retrieval.ngram.text_index import ABOVE, BELOW, LastTokens, TextIndex
+from nextword.retrieval.ngram.ngram_index import ABOVE, BELOW, LastTokens, NgramIndex
 from nextword.runtime.files import Record
 
 EVIDENCE = (1, 4, 16, 64)
@@ -53,7 +53,7 @@ class Found:
         level = self.counts.argmax(1)[:, None]
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
-    def probabilities(self, index: TextIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
+    def probabilities(self, index: NgramIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
         """By level, the share of its places that one token comes after; 0 where there is no such level."""
         low, high = self.widest()
         levels = self.low.shape[1]
@@ -96,7 +96,7 @@ def ranks_of(
 
 
 def find_levels(
-    index: TextIndex, contexts: LastTokens, evidence: tuple[int, ...] = EVIDENCE, limit: int = LIMIT
+    index: NgramIndex, contexts: LastTokens, evidence: tuple[int, ...] = EVIDENCE, limit: int = LIMIT
 ) -> Found:
     """Looks up the last tokens of contexts, all at once."""
     count, levels = len(contexts), len(evidence)
@@ -114,7 +114,7 @@ def find_levels(
 
 
 def _level_lengths(
-    index: TextIndex, queries: Int[np.ndarray, "M L"], at: Int[np.ndarray, "M"], evidence: tuple[int, ...]
+    index: NgramIndex, queries: Int[np.ndarray, "M L"], at: Int[np.ndarray, "M"], evidence: tuple[int, ...]
 ) -> Int[np.ndarray, "M J"]:
     """Tokens of the longest match that occurs as often as each level asks; 0 where none does.
 
@@ -134,7 +134,7 @@ def _level_lengths(
 
 
 def _ranges(
-    index: TextIndex,
+    index: NgramIndex,
     queries: Int[np.ndarray, "M L"],
     at: Int[np.ndarray, "M"],
     lengths: Int[np.ndarray, "M J"],

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the files; raised when older readers would misread them."""
 
-MANIFEST = "text-memory.json"
+MANIFEST = "text-memory.json"  # the name it had at first, so that old indexes load
 """Written last: a folder without it is unfinished."""
 
 STREAM, ORDER, STARTS, NAMES = "stream.npy", "order.npy", "starts.npy", "names.json"
 
 
-class TextManifest(Record):
+class NgramManifest(Record):
     """Which corpus a folder holds; written when all other files are complete."""
 
     format: int = FORMAT
@@ -66,13 +66,12 @@ class TextManifest(Record):
         return self.tokens + self.documents + 1
 
     @classmethod
-    def of(cls, folder: str | Path) -> TextManifest:
+    def of(cls, folder: str | Path) -> NgramManifest:
         """That of a folder; ValueError where it holds something else, or was not finished."""
         path = Path(folder) / MANIFEST
         if not path.is_file():
             raise ValueError(
-                f"{folder}: must be a finished text memory (no {MANIFEST} there); make one with nextword "
-                "text-memory build"
+                f"{folder}: must be a finished n-gram index (no {MANIFEST} there); make one with nextword ngram build"
             )
         return cls.load(path)
 

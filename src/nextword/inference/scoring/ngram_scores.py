@@ -1,4 +1,4 @@
-"""Texts scored with a text memory and without, and the weights of its matches fitted to texts."""
+"""Texts scored with an n-gram index and without, and the weights of its matches fitted to texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nextword.functional.frequency.counts import tokenizer_fingerprint
-from nextword.heads.ngram import recalling
+from nextword.heads.ngram import with_ngrams
 from nextword.inference.scoring.calibrate import calibrate_on_texts
 from nextword.inference.scoring.example_encoding import Example, example_tokens
 from nextword.inference.scoring.measurement.all_models import score_models
@@ -22,10 +22,10 @@ from nextword.inference.scoring.text_tokens import whole_ids
 from nextword.retrieval.ngram import (
     Document,
     MatchWeights,
-    TextIndex,
-    TextManifest,
-    TextMemory,
-    build_text_memory,
+    NgramIndex,
+    NgramManifest,
+    NgramModel,
+    build_ngram_index,
     expect_held_out,
     head_alone,
 )
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 def store_texts(
-    tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword text-memory build"
-) -> TextManifest:
-    """Stores texts as the documents of a text memory, in the folder ``out``, for models with this tokenizer.
+    tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword ngram build"
+) -> NgramManifest:
+    """Stores texts as the documents of an n-gram index, in the folder ``out``, for models with this tokenizer.
 
     Raises:
         ValueError: No text has two tokens, or the folder holds another memory.
@@ -48,17 +48,17 @@ def store_texts(
     documents = (Document(str(one.id), whole_ids(tokenizer, one.text)) for one in given.examples)
     size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
     fingerprint = tokenizer_fingerprint(tokenizer)
-    return build_text_memory(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)
+    return build_ngram_index(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)
 
 
-def _expect_not_stored(opened: OpenedModel, index: TextIndex, examples: Iterable[Example]) -> None:
+def _expect_not_stored(opened: OpenedModel, index: NgramIndex, examples: Iterable[Example]) -> None:
     for example in examples:
         expect_held_out(index, str(example.id), example_tokens(opened, example).target.ids)
 
 
 def fit_to_texts(
     opened: OpenedModel,
-    index: TextIndex,
+    index: NgramIndex,
     given: GivenTexts,
     settings: ScoreSettings,
     *,
@@ -79,7 +79,7 @@ def fit_to_texts(
         examples, _ = limited(opened, examples, settings.limit)
     if not stored:
         _expect_not_stored(opened, index, examples)
-    with recalling(opened.model, TextMemory(index, MatchWeights(shares=head_alone()))) as model:
+    with with_ngrams(opened.model, NgramModel(index, MatchWeights(shares=head_alone()))) as model:
         results = calibrate_on_texts(opened, examples, settings, progress=progress, data=list(given.data))
         fitted: MatchWeights = model.next_word_head.memory.weights
     about = {"tokenizer": index.manifest.tokenizer, "model": opened.name, "data": results.data}
@@ -87,9 +87,9 @@ def fit_to_texts(
     return fitted.model_copy(update=about | measured)
 
 
-def score_with_memory(
+def score_with_ngrams(
     opened: OpenedModel,
-    memory: TextMemory,
+    memory: NgramModel,
     given: GivenTexts,
     settings: ScoreSettings,
     *,
@@ -97,7 +97,7 @@ def score_with_memory(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """How likely texts are to a model, and to the same model with a text memory, compared on the same tokens.
+    """How likely texts are to a model, and to the same model with an n-gram index, compared on the same tokens.
 
     The texts are neither stored nor those that the weights were fitted to.
 
@@ -110,7 +110,7 @@ def score_with_memory(
     with contextlib.ExitStack() as stack:
 
         def with_memory() -> OpenedModel:
-            stack.enter_context(recalling(opened.model, memory))
+            stack.enter_context(with_ngrams(opened.model, memory))
             return replace(opened, name=f"{opened.name}+text")
 
         return score_models([lambda: opened, with_memory], given, settings, progress=progress, command=command)

@@ -8,14 +8,14 @@ from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.results.records import ScoreResults
-from nextword.retrieval.ngram import MatchWeights, TextManifest
+from nextword.retrieval.ngram import MatchWeights, NgramManifest
 from tests.helpers.word_models import TEXT, word_model, word_tokenizer
 
 pytest.importorskip("pydivsufsort")
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(app, ["text-memory", *map(str, words)], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, ["ngram", *map(str, words)], env={"COLUMNS": "200"})
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_memory_is_built_weighed_and_scored(folder: Path) -> None:
     done = run("build", model, folder / "train.txt", "--out", memory)
     assert done.exit_code == 0, done.output
     assert "22 tokens of 1 documents" in done.output
-    assert TextManifest.of(memory).data == [str(folder / "train.txt")]
+    assert NgramManifest.of(memory).data == [str(folder / "train.txt")]
     done = run("fit", model, memory, folder / "valid.txt", "--out", weights)
     assert done.exit_code == 0, done.output
     assert MatchWeights.load(weights).model == "model"
@@ -49,7 +49,7 @@ def test_a_stored_text_is_one_line(folder: Path) -> None:
     assert run("build", model, folder / "train.txt", "--out", memory).exit_code == 0
     done = run("fit", model, memory, folder / "train.txt", "--out", folder / "weights.json")
     assert done.exit_code == 2
-    assert "error: train.txt: must not be in the text memory" in done.output
+    assert "error: train.txt: must not be in the n-gram index" in done.output
     assert not (folder / "weights.json").exists()
     allowed = run("fit", model, memory, folder / "train.txt", "--out", folder / "weights.json", "--stored-text")
     assert allowed.exit_code == 0, allowed.output
@@ -58,4 +58,11 @@ def test_a_stored_text_is_one_line(folder: Path) -> None:
 def test_what_is_missing_is_one_line(folder: Path) -> None:
     done = run("fit", folder / "model", folder, folder / "valid.txt", "--out", folder / "weights.json")
     assert done.exit_code == 2
-    assert "must be a finished text memory (no text-memory.json there)" in done.output
+    assert "must be a finished n-gram index (no text-memory.json there)" in done.output
+
+
+def test_the_name_that_it_had_is_understood() -> None:
+    done = CliRunner().invoke(app, ["text-memory", "--help"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert "'ngram'" in done.stderr
+    assert "build" in done.stdout

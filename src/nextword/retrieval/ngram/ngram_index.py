@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from nextword.retrieval.ngram.building import BETWEEN
-from nextword.retrieval.ngram.manifest import NAMES, ORDER, STARTS, STREAM, TextManifest
+from nextword.retrieval.ngram.manifest import NAMES, ORDER, STARTS, STREAM, NgramManifest
 from nextword.settings.setting_names import either
 
 BELOW = -1
@@ -32,7 +32,7 @@ class StoredPlace:
     """Tokens before it there."""
 
 
-class TextIndex:
+class NgramIndex:
     """The places of a corpus in the order of the tokens before them.
 
     Files are mapped into memory, so that only what is looked at is read. A place stands for the token there, as the
@@ -45,7 +45,7 @@ class TextIndex:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.manifest = TextManifest.of(folder)
+        self.manifest = NgramManifest.of(folder)
         self._stream: Int[np.ndarray, "M"] = self._mapped(STREAM, self.manifest.length)
         self._order: Int[np.ndarray, "S"] = self._mapped(ORDER, self.manifest.places)
         self._starts: Int[np.ndarray, "B"] = self._mapped(STARTS, self.manifest.documents)
@@ -55,9 +55,9 @@ class TextIndex:
         try:
             found = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as fault:
-            raise ValueError(f"{path}: must be whole ({fault}); build the text memory again") from None
+            raise ValueError(f"{path}: must be whole ({fault}); build the index again") from None
         if found.shape != (length,):
-            raise ValueError(f"{path}: must have {length:,} entries ({found.shape} given); build the text memory again")
+            raise ValueError(f"{path}: must have {length:,} entries ({found.shape} given); build the index again")
         return np.asarray(found)
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class TextIndex:
         try:
             found: Any = json.loads((self.folder / NAMES).read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
-            raise ValueError(f"{self.folder / NAMES}: must be whole ({fault}); build the text memory again") from None
+            raise ValueError(f"{self.folder / NAMES}: must be whole ({fault}); build the index again") from None
         return [str(name) for name in found]
 
     def bisect(
@@ -224,7 +224,7 @@ STORED = 0.5
 """A text of which more than this part of the runs stands in the corpus counts as stored."""
 
 
-def expect_held_out(index: TextIndex, name: str, ids: Int[np.ndarray, "T"]) -> None:
+def expect_held_out(index: NgramIndex, name: str, ids: Int[np.ndarray, "T"]) -> None:
     """Passes where a text is not in the corpus.
 
     The text is cut into runs of ``RUN`` tokens, and each is looked up. Names, quotations and headings that a new text
@@ -246,7 +246,7 @@ def expect_held_out(index: TextIndex, name: str, ids: Int[np.ndarray, "T"]) -> N
     documents, offsets = index.next_offsets(at[found][:1])
     where = f"'{index.names[int(documents[0])]}' from token {int(offsets[0]) - length + 1:,} on"
     raise ValueError(
-        f"{name}: must not be in the text memory that helps to predict it ({int(found.sum()):,} of {len(found):,} runs "
+        f"{name}: must not be in the n-gram index that predicts it ({int(found.sum()):,} of {len(found):,} runs "
         f"of {length} tokens are, the first in {where}); take another text, or allow it with "
         f"{either('--stored-text', 'stored=True')}"
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nextword.retrieval.ngram import TextIndex, find_levels, levels
+from nextword.retrieval.ngram import NgramIndex, find_levels, levels
 from nextword.retrieval.ngram.levels import ranks_of
 from nextword.retrieval.ngram.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM
-from nextword.retrieval.ngram.text_index import LastTokens
+from nextword.retrieval.ngram.ngram_index import LastTokens
 from tests.helpers.stored_texts import EVIDENCE, LIMIT, built, followed, random_documents, scanned_levels
 
 pytest.importorskip("pydivsufsort")
@@ -104,8 +104,8 @@ def test_ranks_of_nothing() -> None:
 def test_a_build_that_fails_leaves_nothing_to_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"document 1: must have tokens from 0 to 4 \(5 given\)"):
         built(tmp_path / "memory", [[1, 2], [3, 5]], 5)
-    with pytest.raises(ValueError, match="must be a finished text memory"):
-        TextIndex(tmp_path / "memory")
+    with pytest.raises(ValueError, match="must be a finished n-gram index"):
+        NgramIndex(tmp_path / "memory")
     assert len(built(tmp_path / "memory", [[1, 2], [3, 4]], 5)) == 2
 
 
@@ -135,8 +135,8 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None
         path.write_bytes(path.read_bytes()[:-1])
     else:
         np.save(path, np.zeros(99, dtype=np.uint16))
-    with pytest.raises(ValueError, match=rf"{name}: must .*; build the text memory again"):
-        TextIndex(tmp_path / "memory")
+    with pytest.raises(ValueError, match=rf"{name}: must .*; build the index again"):
+        NgramIndex(tmp_path / "memory")
 
 
 def test_damaged_names_and_newer_formats_are_named(tmp_path: Path) -> None:
@@ -147,4 +147,4 @@ def test_damaged_names_and_newer_formats_are_named(tmp_path: Path) -> None:
     manifest = tmp_path / "memory" / MANIFEST
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
     with pytest.raises(ValueError, match=r"format: must be at most 1 \(2 given\); upgrade"):
-        TextIndex(tmp_path / "memory")
+        NgramIndex(tmp_path / "memory")

@@ -1,4 +1,4 @@
-"""Texts scored with a text memory: the mixture's own numbers, weights that help, texts that are stored."""
+"""Texts scored with an n-gram index: the mixture's own numbers, weights that help, texts that are stored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.ngram_scores import fit_to_texts, score_with_ngrams, store_texts
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.text_memory_scores import fit_to_texts, score_with_memory, store_texts
-from nextword.retrieval.ngram import TextIndex, TextMemory
+from nextword.retrieval.ngram import NgramIndex, NgramModel
 from tests.helpers.stored_texts import scanned_mixture
 from tests.helpers.word_models import TEXT, WORDS, word_model, word_tokenizer
 
@@ -35,9 +35,9 @@ def opened(head: str = "softmax") -> OpenedModel:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> TextIndex:
+def index(tmp_path: Path) -> NgramIndex:
     store_texts(TOKENIZER, given(*STORED), tmp_path / "memory")
-    return TextIndex(tmp_path / "memory")
+    return NgramIndex(tmp_path / "memory")
 
 
 def other_texts(count: int) -> list[str]:
@@ -47,10 +47,10 @@ def other_texts(count: int) -> list[str]:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["softmax", "cache"])
-def test_scores_are_those_of_the_mixture_by_scanning(index: TextIndex, head: str) -> None:
+def test_scores_are_those_of_the_mixture_by_scanning(index: NgramIndex, head: str) -> None:
     one = opened(head)
     weights = fit_to_texts(one, index, given(*other_texts(4)), ScoreSettings())
-    results = score_with_memory(one, TextMemory(index, weights), given(HELD_OUT), ScoreSettings(window=16, stride=8))
+    results = score_with_ngrams(one, NgramModel(index, weights), given(HELD_OUT), ScoreSettings(window=16, stride=8))
     assert [score.name for score in results.models] == ["tiny", "tiny+text"]
     assert results["tiny"].nll == pytest.approx(nw.score(one, texts=HELD_OUT, window=16, stride=8).nll, rel=1e-12)
     documents = [TOKENIZER(text)["input_ids"] for text in STORED]
@@ -67,27 +67,27 @@ def test_scores_are_those_of_the_mixture_by_scanning(index: TextIndex, head: str
     assert results["tiny+text"].nll < results["tiny"].nll
 
 
-def test_weights_say_what_they_were_fitted_to(index: TextIndex) -> None:
+def test_weights_say_what_they_were_fitted_to(index: NgramIndex) -> None:
     weights = fit_to_texts(opened(), index, given(*other_texts(3)), ScoreSettings(limit=30))
     assert (weights.model, weights.data, weights.tokens) == ("tiny", ["texts"], 30)
     assert weights.tokenizer == index.manifest.tokenizer
     assert weights == fit_to_texts(opened(), index, given(*other_texts(3)), ScoreSettings(limit=30))
 
 
-def test_a_planted_text_is_refused_unless_asked_for(index: TextIndex) -> None:
+def test_a_planted_text_is_refused_unless_asked_for(index: NgramIndex) -> None:
     one, settings = opened(), ScoreSettings()
     with pytest.raises(
-        ValueError, match=r"text 2: must not be in the text memory .* the first in 'text 1' from token 1"
+        ValueError, match=r"text 2: must not be in the n-gram index .* the first in 'text 1' from token 1"
     ):
         fit_to_texts(one, index, given(HELD_OUT, TEXT), settings)
     weights = fit_to_texts(one, index, given(HELD_OUT, TEXT), settings, stored=True)
-    memory = TextMemory(index, weights)
-    with pytest.raises(ValueError, match="text 2: must not be in the text memory"):
-        score_with_memory(one, memory, given(HELD_OUT, TEXT), settings)
-    assert score_with_memory(one, memory, given(TEXT), settings, stored=True)["tiny+text"].nll < 1
+    memory = NgramModel(index, weights)
+    with pytest.raises(ValueError, match="text 2: must not be in the n-gram index"):
+        score_with_ngrams(one, memory, given(HELD_OUT, TEXT), settings)
+    assert score_with_ngrams(one, memory, given(TEXT), settings, stored=True)["tiny+text"].nll < 1
 
 
-def test_a_memory_of_another_tokenizer_is_refused(index: TextIndex) -> None:
+def test_a_memory_of_another_tokenizer_is_refused(index: NgramIndex) -> None:
     other = OpenedModel.of(nw.attach(word_model(), "softmax"), word_tokenizer(WORDS[:8]), name="other")
     with pytest.raises(ValueError, match=r"must be made with the model's tokenizer \(it was made with"):
         fit_to_texts(other, index, given(HELD_OUT), ScoreSettings())

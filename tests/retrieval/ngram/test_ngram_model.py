@@ -10,8 +10,8 @@ import torch
 
 import nextword as nw
 from nextword.distribution import SoftmaxDistribution
-from nextword.retrieval.ngram import MatchWeights, TextMemory, recalled
-from nextword.retrieval.ngram.text_index import LastTokens
+from nextword.retrieval.ngram import MatchWeights, NgramModel, mixed_with_ngrams
+from nextword.retrieval.ngram.ngram_index import LastTokens
 from tests.helpers.contexts import LinearVocabulary
 from tests.helpers.stored_texts import (
     EVIDENCE,
@@ -46,7 +46,7 @@ def test_mixture_is_that_found_by_scanning(tmp_path: Path, seed: int) -> None:
     remembered, ids = memory(tmp_path / "memory", V, seed), text(seed)
     documents = [one for one in random_documents(seed, V) if one]
     base = scores(len(ids), seed)
-    mixed = recalled(base, remembered, remembered.find(LastTokens.of_text(ids)), torch.float64)
+    mixed = mixed_with_ngrams(base, remembered, remembered.find(LastTokens.of_text(ids)), torch.float64)
     with torch.no_grad():
         probs, head = mixed.probs().numpy(), base.probs().numpy()
     for place in range(len(ids)):
@@ -59,7 +59,7 @@ def test_mixture_is_that_found_by_scanning(tmp_path: Path, seed: int) -> None:
 @torch.no_grad()
 def test_questions_agree(tmp_path: Path) -> None:
     remembered, ids = memory(tmp_path / "memory", V), text(0)
-    mixed = recalled(scores(len(ids)), remembered, remembered.find(LastTokens.of_text(ids)), torch.float64)
+    mixed = mixed_with_ngrams(scores(len(ids)), remembered, remembered.find(LastTokens.of_text(ids)), torch.float64)
     log_probs = mixed.log_probs()
     every = torch.arange(V).expand(len(ids), V)
     torch.testing.assert_close(mixed.log_prob(every), log_probs)
@@ -82,7 +82,7 @@ def test_gradients_reach_the_head(tmp_path: Path) -> None:
         lambda mixed: mixed._log_probs().gather(1, targets[:, None]).sum(),
     ):
         base = scores(len(ids), 5)
-        ask(recalled(base, remembered, found, torch.float64)).backward()
+        ask(mixed_with_ngrams(base, remembered, found, torch.float64)).backward()
         gradients.append(base.states.grad)
     torch.testing.assert_close(gradients[1], gradients[0])
     torch.testing.assert_close(gradients[2], gradients[0])
@@ -92,27 +92,27 @@ def test_gradients_reach_the_head(tmp_path: Path) -> None:
 def test_single_precision_stays_single(tmp_path: Path) -> None:
     remembered, ids = memory(tmp_path / "memory", V), text(2)
     base = SoftmaxDistribution(LinearVocabulary(torch.randn(V, D)), torch.randn(len(ids), D))
-    mixed = recalled(base, remembered, remembered.find(LastTokens.of_text(ids)))
+    mixed = mixed_with_ngrams(base, remembered, remembered.find(LastTokens.of_text(ids)))
     assert mixed.log_probs().dtype == mixed.log_prob(torch.zeros(len(ids), 1, dtype=torch.long)).dtype == torch.float32
     assert abs(mixed.probs().sum(-1) - 1).max() < 1e-6
 
 
 def test_nothing_found_leaves_the_head_alone(tmp_path: Path) -> None:
-    remembered = TextMemory(built(tmp_path / "memory", [[1, 2]], V), weights())
+    remembered = NgramModel(built(tmp_path / "memory", [[1, 2]], V), weights())
     base = scores(3)
-    mixed = recalled(base, remembered, remembered.find(LastTokens.of_text(np.array([3, 4, 5]))), torch.float64)
+    mixed = mixed_with_ngrams(base, remembered, remembered.find(LastTokens.of_text(np.array([3, 4, 5]))), torch.float64)
     assert torch.equal(mixed.log_probs(), base.log_probs())
 
 
 def test_origins_are_places_with_their_shares(tmp_path: Path) -> None:
     index = built(tmp_path / "memory", [[5, 6, 1, 2], [3, 5, 6, 1], [4, 6, 1]], V)
     shares = [[0.4, 0.3, 0.2, 0.1]] * len(LENGTHS)
-    remembered = TextMemory(index, MatchWeights(evidence=EVIDENCE, limit=LIMIT, lengths=LENGTHS, shares=shares))
+    remembered = NgramModel(index, MatchWeights(evidence=EVIDENCE, limit=LIMIT, lengths=LENGTHS, shares=shares))
     context = np.array([5, 6])
     origins = remembered.origins(context, 1)
     assert sorted((one.place.document, one.place.offset) for one in origins) == [("document 0", 2), ("document 1", 3)]
     assert [one.share for one in origins] == pytest.approx([0.25, 0.25])  # two of two places; the last level has none
-    mixed = recalled(scores(2), remembered, remembered.find(LastTokens.of_text(context)))
+    mixed = mixed_with_ngrams(scores(2), remembered, remembered.find(LastTokens.of_text(context)))
     assert float(mixed.sources(torch.tensor([[1], [1]]))["text"][1, 0].detach()) == pytest.approx(0.5)
     assert mixed.places_in()["text"] == "store"
     shares = mixed.token_places(torch.tensor([1, 1]))["text"][1].detach()
@@ -126,13 +126,13 @@ def test_origins_are_places_with_their_shares(tmp_path: Path) -> None:
 def test_a_smaller_vocabulary_is_refused(tmp_path: Path) -> None:
     remembered = memory(tmp_path / "memory", V + 1)
     with pytest.raises(ValueError, match=r"must be of a model with 8 tokens or more \(7 given\)"):
-        recalled(scores(1), remembered, remembered.find(LastTokens.of_text(np.array([1]))))
+        mixed_with_ngrams(scores(1), remembered, remembered.find(LastTokens.of_text(np.array([1]))))
 
 
 def test_weights_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     built(tmp_path / "memory", [[1, 2]], V)
     weights().model_copy(update={"tokenizer": "a" * 64}).save(tmp_path / "weights.json")
     with pytest.raises(ValueError, match=r"must be fitted with the tokenizer of .* \(aaaaaaaaaaaa given, ffffffffffff"):
-        TextMemory.open(tmp_path / "memory", tmp_path / "weights.json")
+        NgramModel.open(tmp_path / "memory", tmp_path / "weights.json")
     weights().model_copy(update={"tokenizer": "f" * 64}).save(tmp_path / "weights.json")
-    assert len(TextMemory.open(tmp_path / "memory", tmp_path / "weights.json").index) == 1
+    assert len(NgramModel.open(tmp_path / "memory", tmp_path / "weights.json").index) == 1

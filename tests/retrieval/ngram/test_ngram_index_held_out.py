@@ -23,7 +23,7 @@ def random_text(seed: int, size: int) -> list[int]:
 def test_a_planted_text_is_found(tmp_path: Path, size: int) -> None:
     planted = random_text(1, size)
     index = built(tmp_path / "memory", [random_text(2, 300), random_text(3, 10) + planted, random_text(4, 300)], V)
-    match = r"asked: must not be in the text memory .*'document 1' from token 11 on\); take another text"
+    match = r"asked: must not be in the n-gram index .*'document 1' from token 11 on\); take another text"
     with pytest.raises(ValueError, match=match):
         expect_held_out(index, "asked", np.array(planted))
     expect_held_out(index, "other", np.array(random_text(5, size)))
@@ -32,7 +32,7 @@ def test_a_planted_text_is_found(tmp_path: Path, size: int) -> None:
 def test_a_text_most_of_which_is_stored_is_found(tmp_path: Path) -> None:
     planted = random_text(1, 400)
     index = built(tmp_path / "memory", [planted], V)
-    with pytest.raises(ValueError, match="must not be in the text memory"):
+    with pytest.raises(ValueError, match="must not be in the n-gram index"):
         expect_held_out(index, "asked", np.array(random_text(2, 96) + planted[96:]))
     expect_held_out(index, "quoted", np.array(random_text(2, 304) + planted[304:]))
 

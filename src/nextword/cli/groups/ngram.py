@@ -1,4 +1,4 @@
-"""``nextword text-memory``: a corpus that models look their last tokens up in: built, weighed, scored."""
+"""``nextword ngram``: an index of a corpus, which models ask for what came next: built, fitted, scored."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 app = typer.Typer(
-    help="Look the last tokens up in a corpus, and mix what came next there with any model.", no_args_is_help=True
+    help="Index a corpus by its n-grams, and mix what came next there with any model.", no_args_is_help=True
 )
 
 Model = Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a model.")]
-Memory = Annotated[Path, typer.Argument(help="Folder that 'nextword text-memory build' wrote.")]
+Memory = Annotated[Path, typer.Argument(help="Folder that 'nextword ngram build' wrote.")]
 Data = Annotated[
     list[str],
     typer.Argument(
@@ -31,7 +31,7 @@ Data = Annotated[
 Field = Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")]
 
 
-class MemoryScoreOptions(ScoreSettings):
+class NgramScoreOptions(ScoreSettings):
     """What can be set of a score on the command line."""
 
     split: str = "test"
@@ -39,10 +39,10 @@ class MemoryScoreOptions(ScoreSettings):
     field: str | None = None
     """Column of tables with the text; else text or target."""
     stored_text: bool = False
-    """Take texts although they are in the memory."""
+    """Take texts although they are in the index."""
 
 
-class FitOptions(MemoryScoreOptions):
+class FitOptions(NgramScoreOptions):
     """What can be set of fitting on the command line."""
 
     split: str = "valid"
@@ -58,9 +58,9 @@ def build(
     field: Field = None,
     split: Annotated[str, typer.Option(help="Part that is read of a folder or of a data set of the hub.")] = "train",
 ) -> None:
-    """Store texts, with their places sorted by what comes before them.
+    """Index texts: their positions, sorted by the tokens before them (a suffix array).
 
-    nextword text-memory build runs/softmax train.txt --out memory
+    nextword ngram build runs/softmax train.txt --out memory
     """
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.retrieval.ngram.manifest import MANIFEST, NAMES
@@ -74,7 +74,7 @@ def build(
     from rich.console import Console
 
     from nextword.cli.parts.watch import waiting
-    from nextword.inference.scoring.text_memory_scores import store_texts
+    from nextword.inference.scoring.ngram_scores import store_texts
 
     with interruptible(), waiting(Console(), "reading and sorting the texts"):
         made = store_texts(loaded, given, out, this_command())
@@ -96,20 +96,20 @@ def fit(
 ) -> None:
     """Fit how much matches of each length count, to text that is neither stored nor to be scored.
 
-    nextword text-memory fit runs/softmax memory valid.txt --out weights.json
+    nextword ngram fit runs/softmax memory valid.txt --out weights.json
     """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import share_bars
-    from nextword.retrieval.ngram import TextIndex
+    from nextword.retrieval.ngram import NgramIndex
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--out": [out]}, [*data, model, *memory.glob("*")])
     quiet_libraries()
-    given, index = _texts(data, settings.field, settings.split), TextIndex(memory)
+    given, index = _texts(data, settings.field, settings.split), NgramIndex(memory)
+    from nextword.inference.scoring.ngram_scores import fit_to_texts
     from nextword.inference.scoring.opened_model import open_model
-    from nextword.inference.scoring.text_memory_scores import fit_to_texts
 
     with interruptible(), share_bars(Console()) as watch:
         opened = open_model(model, computing.device, computing.dtype)
@@ -135,34 +135,34 @@ def score(
     model: Model,
     memory: Memory,
     data: Data,
-    weights: Annotated[Path, typer.Option(help="File that 'nextword text-memory fit' wrote.")],
+    weights: Annotated[Path, typer.Option(help="File that 'nextword ngram fit' wrote.")],
     out: Annotated[Path | None, typer.Option(help="File for the results: .json.")] = None,
     *,
-    settings: MemoryScoreOptions,
+    settings: NgramScoreOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Measure how likely texts are to a model, with the memory and without.
+    """Measure how likely texts are to a model, with the n-gram index and without.
 
-    nextword text-memory score runs/softmax memory test.txt --weights weights.json
+    nextword ngram score runs/softmax memory test.txt --weights weights.json
     """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import share_bars
     from nextword.results.report import score_tables
-    from nextword.retrieval.ngram import TextMemory
+    from nextword.retrieval.ngram import NgramModel
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--out": [out]}, [*data, model, weights, *memory.glob("*")])
     quiet_libraries()
-    given, remembered = _texts(data, settings.field, settings.split), TextMemory.open(memory, weights)
+    given, remembered = _texts(data, settings.field, settings.split), NgramModel.open(memory, weights)
+    from nextword.inference.scoring.ngram_scores import score_with_ngrams
     from nextword.inference.scoring.opened_model import open_model
-    from nextword.inference.scoring.text_memory_scores import score_with_memory
 
     console = Console()
     with interruptible(), share_bars(console) as watch:
         opened = open_model(model, computing.device, computing.dtype)
-        results = score_with_memory(
+        results = score_with_ngrams(
             opened, remembered, given, settings, stored=settings.stored_text, progress=watch, command=this_command()
         )
     if out is not None:

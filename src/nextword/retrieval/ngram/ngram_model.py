@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, ranks_of
-from nextword.retrieval.ngram.text_index import LastTokens, StoredPlace, TextIndex
+from nextword.retrieval.ngram.ngram_index import LastTokens, NgramIndex, StoredPlace
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,16 +32,16 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class TextMemory:
+class NgramModel:
     """A corpus, and how much each level of a match counts."""
 
-    index: TextIndex
+    index: NgramIndex
     weights: MatchWeights
 
     @classmethod
     def open(
         cls, folder: str | Path, weights: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
-    ) -> TextMemory:
+    ) -> NgramModel:
         """A corpus and weights from disk.
 
         Without ``tokenizer``, that of the model which will read it is trusted to be the same.
@@ -49,7 +49,7 @@ class TextMemory:
         Raises:
             ValueError: One of them is not there or damaged, or was made with another tokenizer.
         """
-        made = cls(TextIndex(folder), MatchWeights.load(weights))
+        made = cls(NgramIndex(folder), MatchWeights.load(weights))
         stored = made.index.manifest.tokenizer
         if made.weights.tokenizer not in (None, stored):
             raise ValueError(
@@ -77,7 +77,9 @@ class TextMemory:
         return [Origin(place, float(mass)) for place, mass in zip(places, mass[held][best], strict=True)]
 
 
-def recalled(base: NextToken, memory: TextMemory, found: Found, dtype: torch.dtype = torch.float32) -> PointerMixture:
+def mixed_with_ngrams(
+    base: NextToken, memory: NgramModel, found: Found, dtype: torch.dtype = torch.float32
+) -> PointerMixture:
     """A head's distribution mixed with what a corpus says, as tokens that were retrieved.
 
     Raises:
