@@ -73,7 +73,7 @@ def render(results: Results, inside: str | None = None) -> str:
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
     predicted = [word for one in found for example in one.runs[0].evaluation.examples for word in example.top]
-    written, read = ways(results, found), readings(results, found)
+    written, read = ways(results, found), readings(results)
     return page.render(
         style=style(),
         results=results,
@@ -97,6 +97,8 @@ def render(results: Results, inside: str | None = None) -> str:
         text_glossary=of_texts(column for way in written for column in way.sheet.columns),
         readings=read,
         legend=legend(read),
+        mark=texts_page.mark,
+        styles={method.label: method.style for method in found},
         heads=heads(found),
         tuned=[run for method in found for run in method.runs if run.evaluation.tuned],
         pairs=formats.pairs,
