@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from nextword.experiments.reproduction.paper import find_table
+from nextword.experiments.reproduction.paper import PaperTable, find_table
+from nextword.experiments.reproduction.table_numbers import ExperimentResults
 from nextword.experiments.reproduction.table_record import renewed, table_record
+from tests.helpers.made_up_results import make_sample
 
 pytestmark = pytest.mark.usefixtures("counting_paper")
 
@@ -34,6 +36,16 @@ def test_a_cell_without_a_number_says_why():
     record = table_record("counting/table-1", table, dict.fromkeys(table.experiments, without), "small", "x")
     reasons = {cell.missing for cell in record.rows[0].cells}
     assert reasons == {"the experiment was not run", "training.learning_rate is not set"}
+
+
+def test_a_sum_over_experiments_without_a_seed_in_common_says_so():
+    column = {"title": "Acc", "method": "MoS", "measure": "acc@2", "experiment": "counting", "plus": "again"}
+    table = PaperTable.model_validate(
+        {"title": "made up", "place": "section 1", "columns": [column], "rows": [{"title": "a"}]}
+    )
+    ran = {name: ExperimentResults({}, make_sample(seeds=(seed,))) for name, seed in (("counting", 1), ("again", 2))}
+    (row,) = table_record("counting/table-1", table, ran, "small", "x").rows
+    assert row.cells[0].missing == "the two numbers that make it cannot be added"
 
 
 def test_a_renewed_record_keeps_its_numbers_under_today_s_rows_notes_and_claims():

@@ -92,7 +92,9 @@ def test_seeds_and_intervals() -> None:
     assert [cell.spread for cell in table.rows[0].cells] == [
         "", "16.1–17.8", "1.0–1.2", "11.9–13.2", "0.737–0.814",
     ]  # fmt: skip
-    table = only_sheet(expansion(seeds=(1, 2))).tables[0]
+    sheet = only_sheet(expansion(seeds=(1, 2)))
+    assert sheet.several
+    table = sheet.tables[0]
     assert table.rows[0].cells[0].text == f"{22.603273 * 1.005:.2f}"
     assert table.rows[0].cells[0].spread == "22.60–22.83"
 

@@ -137,9 +137,9 @@ def _found(
             return f"not at scale {scale}" if find_experiment(name).at(scale) is None else "not run yet"
     try:
         values = [cell_value(address, experiments[name]) for name in names]
+        return values[0] if address.plus is None else added(*values)
     except MissingValueError as problem:
         return str(problem)
-    return values[0] if address.plus is None else added(*values)
 
 
 def _cell(table: PaperTable, row: PaperRow, column: PaperColumn, ours: CellValue | str) -> ReproducedCell:

@@ -16,7 +16,6 @@ from nextword.results.records import (
     EvaluationResults,
     ExamplePrediction,
     Results,
-    TopWord,
     write_atomically,
 )
 from nextword.results.report import formats
@@ -73,7 +72,8 @@ def render(results: Results, inside: str | None = None) -> str:
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
-    written, read = ways(results, found), readings(results, found)
+    predicted = [word for one in found for example in one.runs[0].evaluation.examples for word in example.top]
+    written, read = ways(results, found), readings(results)
     return page.render(
         style=style(),
         results=results,
@@ -89,12 +89,16 @@ def render(results: Results, inside: str | None = None) -> str:
         failures=failures(results),
         figures=_figures(found, results),
         examples=examples(found),
+        sources=list(dict.fromkeys(source for word in predicted for source in word.sources)),
+        probability=formats.probability,
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
         written=written,
         text_glossary=of_texts(column for way in written for column in way.sheet.columns),
         readings=read,
         legend=legend(read),
+        mark=texts_page.mark,
+        styles={method.label: method.style for method in found},
         heads=heads(found),
         tuned=[run for method in found for run in method.runs if run.evaluation.tuned],
         pairs=formats.pairs,
@@ -217,83 +221,27 @@ def _settings(results: Results, found: Sequence[ReportedMethod]) -> list[tuple[s
 
 
 @dataclass(frozen=True)
-class Part:
-    """One source's share of a word's probability."""
-
-    source: str
-    place: int
-    percent: float
-    """Length of its bar, in percent of the longest possible."""
-    text: str
-
-
-@dataclass(frozen=True)
-class Word:
-    """One predicted word."""
-
-    text: str
-    expected: bool
-    probability: str
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What one method says."""
-
-    method: ReportedMethod
-    words: tuple[Word, ...]
-
-
-@dataclass(frozen=True)
 class ExamplePrompt:
     """One prompt with all answers."""
 
     text: str
     expected: tuple[str, ...]
-    settings: tuple[tuple[str, tuple[Answer, ...]], ...]
-    """The answers of every method that has the setting, setting by setting."""
+    answers: dict[str, list[tuple[ReportedMethod, ExamplePrediction]]]
+    """By setting, those of every method that has it."""
+
+    @property
+    def longest(self) -> float:
+        """The largest probability: all bars of a prompt are on one scale, or a confident method would look hesitant."""
+        said = [example for answers in self.answers.values() for _, example in answers]
+        return max((word.probability for example in said for word in example.top), default=0.0) or 1.0
 
 
-@dataclass(frozen=True)
-class Examples:
-    """All prompts, and the legend of sources."""
-
-    sources: tuple[str, ...]
-    prompts: tuple[ExamplePrompt, ...]
-
-
-def examples(methods: Sequence[ReportedMethod]) -> Examples:
+def examples(methods: Sequence[ReportedMethod]) -> list[ExamplePrompt]:
     """The examples of each method's first seed; empty where the task recorded none."""
-    said = [(method, example) for method in methods for example in method.runs[0].evaluation.examples]
-    sources = tuple(dict.fromkeys(s for _, example in said for word in example.top for s in word.sources))
-    prompts: dict[tuple[str, tuple[str, ...]], list[tuple[ReportedMethod, ExamplePrediction]]] = {}
-    for method, example in said:
-        prompts.setdefault((example.prompt, tuple(example.expected)), []).append((method, example))
-    return Examples(sources, tuple(_prompt(*key, answers, sources) for key, answers in prompts.items()))
-
-
-def _prompt(
-    text: str,
-    expected: tuple[str, ...],
-    said: Sequence[tuple[ReportedMethod, ExamplePrediction]],
-    sources: tuple[str, ...],
-) -> ExamplePrompt:
-    # All bars of a prompt are on one scale, or else a confident method would look like a hesitant one.
-    longest = max((word.probability for _, example in said for word in example.top), default=0.0) or 1.0
-    wanted = {word.strip() for word in expected}
-    answers: dict[str, list[Answer]] = {}
-    for method, example in said:
-        words = tuple(_word(word, wanted, longest, sources) for word in example.top)
-        answers.setdefault(example.setting, []).append(Answer(method, words))
-    settings = tuple((formats.setting(name), tuple(found)) for name, found in answers.items())
-    return ExamplePrompt(text, expected, settings)
-
-
-def _word(word: TopWord, wanted: set[str], longest: float, sources: tuple[str, ...]) -> Word:
-    parts = tuple(
-        Part(source, sources.index(source), 100 * share / longest, formats.probability(share))
-        for source, share in word.sources.items()
-        if share > 0
-    )
-    return Word(word.word, word.word.strip() in wanted, formats.probability(word.probability), parts)
+    prompts: dict[tuple[str, tuple[str, ...]], ExamplePrompt] = {}
+    for method in methods:
+        for example in method.runs[0].evaluation.examples:
+            key = (example.prompt, tuple(example.expected))
+            answers = prompts.setdefault(key, ExamplePrompt(*key, {})).answers
+            answers.setdefault(formats.setting(example.setting), []).append((method, example))
+    return list(prompts.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from nextword.results.report import formats, svg
 from nextword.results.report.columns import GlossaryEntry, of_measures
 from nextword.results.report.comparison.figures import short
 from nextword.results.report.comparison.main_table import Point, Quantity, Sheet, Sweep, TextTable, in_order, sheets
-from nextword.results.report.comparison.methods import ReportedMethod, Style
+from nextword.results.report.comparison.methods import ReportedMethod
 from nextword.results.report.evaluation_table import HUMAN, Test, note_on_tests, notes, paired_rows, spread, undefined
 from nextword.results.report.svg import WIDE, Format
 from nextword.results.report.template import INK, PAPER
@@ -56,43 +56,12 @@ class Way:
     decodings: tuple[DecodingSection, ...]
 
 
-@dataclass(frozen=True)
-class CopiedSpan:
-    """A part of a text that is marked in one way."""
-
-    text: str
-    mark: str = ""
-    """A key of ``MARKS`` where its words are very rare; empty for others."""
-    copied: bool = False
-
-
 MARKS = {
     "rare": "very rare in the training text (beyond its first 90 % of tokens, most frequent first)",
     "word": "very rare and in lower case, so no name: what F2-Softmax's table 4 has in red",
     "again": "very rare and there before in the same text: green in that table",
 }
 """The ways in which very rare words are marked, and what each says; the last that holds is shown."""
-
-
-@dataclass(frozen=True)
-class Author:
-    """A text to read, with who wrote it."""
-
-    label: str
-    style: Style | None
-    """How figures draw the method; None for people."""
-    stretches: tuple[CopiedSpan, ...]
-    very_rare: str
-
-
-@dataclass(frozen=True)
-class Writing:
-    """What people and the methods wrote in one way."""
-
-    way: str
-    """The decoding and, where there is a choice, whether the prompt stood before the text."""
-    seed: int
-    authors: tuple[Author, ...]
 
 
 @dataclass(frozen=True)
@@ -103,15 +72,21 @@ class TextsReading:
     kind: str
     beside: bool
     """Whether it is a document, which stands beside what was written from it."""
-    writings: tuple[Writing, ...]
+    writings: tuple[tuple[str, WrittenExample], ...]
+    """The decoding and, where there is a choice, whether the prompt stood before the text; and the texts."""
+
+
+def mark(span: Span) -> str:
+    """A key of ``MARKS`` where its words are very rare; empty for others."""
+    return "again" if span.repeated else "word" if span.lower_case else "rare" if span.very_rare else ""
 
 
 def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
     """What the marks of these texts say, by mark, and whether anything is marked as copied."""
-    authors = [author for reading in found for writing in reading.writings for author in writing.authors]
-    shown = [stretch for author in authors for stretch in author.stretches]
-    used = {stretch.mark for stretch in shown}
-    return [(mark, said) for mark, said in MARKS.items() if mark in used], any(stretch.copied for stretch in shown)
+    texts = [text for reading in found for _, example in reading.writings for text in example.texts]
+    spans = [span for text in texts for span in text.spans]
+    used = {mark(span) for span in spans if span.text.strip()}
+    return [(name, said) for name, said in MARKS.items() if name in used], any(one.copied and one.text for one in spans)
 
 
 def ways(results: Results, methods: Sequence[ReportedMethod]) -> list[Way]:
@@ -141,46 +116,26 @@ def _decoding(table: TextTable, texts: EvaluationResults) -> DecodingSection:
     )
 
 
-def readings(results: Results, methods: Sequence[ReportedMethod]) -> list[TextsReading]:
+def readings(results: Results) -> list[TextsReading]:
     """The texts to read, prompt by prompt, in the order of the record."""
-    styles = {method.label: method.style for method in methods}
     by_prompt: dict[tuple[str | None, str], list[WrittenExample]] = {}
     for example in results.written:
         by_prompt.setdefault((example.source, example.prompt), []).append(example)
     chosen = any(title.endswith(WITH_PROMPT) for title in results.texts)
     kind = "Summary" if chosen else "Prompt"
+
+    def way(decoding: str) -> str:
+        return f"{decoding}, without prompt" if chosen and not decoding.endswith(WITH_PROMPT) else decoding
+
     return [
         TextsReading(
             prompt=prompt if source is None else source,
             kind=kind if source is None or chosen else "Source",
             beside=source is not None and not chosen,
-            writings=tuple(_writing(example, styles, chosen) for example in examples),
+            writings=tuple((way(example.decoding), example) for example in examples),
         )
         for (source, prompt), examples in by_prompt.items()
     ]
-
-
-def _writing(example: WrittenExample, styles: Mapping[str, Style], chosen: bool) -> Writing:
-    with_it = example.decoding.endswith(WITH_PROMPT)
-    way = f"{example.decoding}{'' if with_it or not chosen else ', without prompt'}"
-    authors = (
-        Author(
-            label=text.author,
-            style=styles.get(text.author),
-            stretches=tuple(part for span in text.spans for part in _stretches(span)),
-            very_rare=formats.value(text.very_rare, "fraction", 1),
-        )
-        for text in example.texts
-    )
-    return Writing(way, example.seed, tuple(authors))
-
-
-def _stretches(span: Span) -> list[CopiedSpan]:
-    """A span, its space in front apart: tokens begin with the space before a word, and a mark is of the word."""
-    word = span.text.lstrip()
-    space = span.text[: len(span.text) - len(word)]
-    mark = "again" if span.repeated else "word" if span.lower_case else "rare" if span.very_rare else ""
-    return [one for one in (CopiedSpan(space, copied=span.copied), CopiedSpan(word, mark, span.copied)) if one.text]
 
 
 def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
