@@ -17,7 +17,7 @@ from transformers import BartForConditionalGeneration, GPT2Config, GPT2LMHeadMod
 import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckFailedError, CheckReport
 from nextword.distribution import NextToken, SoftmaxDistribution
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.heads import Head, HeadConfig, registry
 from nextword.heads.context import Context
 from nextword.model.head_cache.head_cache import DynamicHeadCache

@@ -23,7 +23,7 @@ from nextword.cli import app
 from nextword.conditioning import Conditioner
 from nextword.conditioning import registry as conditioners
 from nextword.distribution import SoftmaxDistribution
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
 from nextword.heads.context import Context

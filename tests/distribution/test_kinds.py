@@ -25,8 +25,8 @@ from nextword.distribution import (
     WordScores,
 )
 from nextword.distribution.scores import in_one_product
-from nextword.functional.columns import VocabShard
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
+from nextword.functional.vocab_shard import VocabShard
 from tests.helpers.contexts import LinearVocabulary
 from tests.helpers.small_distributions import D, N, S, V, cached_entries, randn, small_scores
 from tests.oracles.textbook import heads as textbook

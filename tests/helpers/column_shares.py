@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.device_mesh import init_device_mesh
 
-from nextword.functional.columns import ALL_COLUMNS, ColumnRange, VocabShard
 from nextword.functional.inplace import overwrite_, softmax_at_
+from nextword.functional.vocab_shard import ALL_COLUMNS, ColumnRange, VocabShard
 
 SIZE = 11
 """Three processes have 4, 4 and 3 of them."""

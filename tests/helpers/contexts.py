@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nextword.functional.columns import ALL_COLUMNS, VocabShard
+from nextword.functional.vocab_shard import ALL_COLUMNS, VocabShard
 from nextword.heads import Dimensions, Head, parse_head, registry
 from nextword.heads.context import Context, Layout, Source
 from nextword.model.head_cache.head_cache import DynamicHeadCache

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nextword.distribution import SoftmaxDistribution
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from tests.helpers.contexts import LinearVocabulary
 
 N, D, V, S = 7, 4, 11, 5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.heads.cache import CacheHead
 from nextword.heads.context import Context, Source
 from nextword.objectives import Objective, parse_objective

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nextword.distribution import SoftmaxDistribution
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.objectives import parse_objective
 from tests.helpers.contexts import LinearVocabulary, build_head
 from tests.helpers.trained_by_objectives import build_objective

@@ -6,7 +6,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.score_edits import Add, EditMode, LogitEdit, Replace, Rerank, TokenLogitEdit
 from nextword.distribution.scores import KnownScores, SoftmaxDistribution
 from nextword.distribution.vocabulary import Shifted, Vocabulary
-from nextword.functional.entries import CopyScores, Retrieved, UniqueTokens, WordScores
+from nextword.functional.copy_scores import CopyScores, Retrieved, UniqueTokens, WordScores
 from nextword.settings.old_modules import old_names
 
 __all__ = [

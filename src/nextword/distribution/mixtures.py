@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.scores import add_share, in_one_product
-from nextword.functional.entries import CopyScores, TextRead, in_store
+from nextword.functional.copy_scores import CopyScores, TextRead, in_store
 from nextword.functional.probability import log_add_exp, log_add_exp_, logsumexp_finite, shift_rows_
 from nextword.functional.weight_gradient import FusedBackward
 

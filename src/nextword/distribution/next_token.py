@@ -11,10 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.chunked_loss import row_chunks, sum_chunks, sum_with_gradient
-from nextword.functional.columns import ALL_COLUMNS, VocabShard
-from nextword.functional.entries import TextRead
+from nextword.functional.copy_scores import TextRead
 from nextword.functional.inplace import concatenate_chunks
 from nextword.functional.probability import expect_truncation, logsumexp_finite, top_k, truncated
+from nextword.functional.vocab_shard import ALL_COLUMNS, VocabShard
 from nextword.functional.weight_gradient import FusedBackward
 
 

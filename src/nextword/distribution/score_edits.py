@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.entries import CopyScores, TextRead, WordScores
+from nextword.functional.copy_scores import CopyScores, TextRead, WordScores
 from nextword.functional.inplace import overwrite_
 from nextword.functional.probability import at_least_float32
 from nextword.functional.weight_gradient import FusedBackward

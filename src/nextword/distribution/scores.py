@@ -12,7 +12,7 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.score_edits import EditedTokens, LogitEdit
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.entries import CopyScores, Stored, TextRead, in_store
+from nextword.functional.copy_scores import CopyScores, Stored, TextRead, in_store
 from nextword.functional.inplace import concatenate_chunks, log_softmax_, softmax_at_
 from nextword.functional.probability import at_least_float32, log_add_exp, shift_rows_
 from nextword.functional.weight_gradient import FusedBackward

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.columns import VocabShard
+from nextword.functional.vocab_shard import VocabShard
 from nextword.functional.weight_gradient import FusedBackward
 
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from nextword.functional.columns import ALL_COLUMNS, VocabShard
 from nextword.functional.inplace import concatenate_chunks
+from nextword.functional.vocab_shard import ALL_COLUMNS, VocabShard
 from nextword.functional.weight_gradient import FusedBackward, GradientCollector, deliver, first_order
 
 Compute = Callable[[slice, list[Tensor], FusedBackward | None], Tensor]

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from nextword.functional.columns import ALL_COLUMNS, VocabShard
 from nextword.functional.products import only_torch_operations
+from nextword.functional.vocab_shard import ALL_COLUMNS, VocabShard
 from nextword.functional.weight_gradient import FusedBackward, first_order
 
 

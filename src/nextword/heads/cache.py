@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from nextword.distribution import CacheDistribution, NextToken, PointerMixture, SoftmaxDistribution
-from nextword.functional.entries import CopyScores, TextRead
+from nextword.functional.copy_scores import CopyScores, TextRead
 from nextword.functional.keys_in_place import Keys
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, CopyCalibration

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.distribution import NextToken, SoftmaxDistribution
-from nextword.functional.entries import CopyScores, Stored
+from nextword.functional.copy_scores import CopyScores, Stored
 from nextword.heads.context import Context
 
 # -- What a head's settings are chosen by, without training: gathered in one pass over held-out tokens.

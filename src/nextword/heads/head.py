@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nextword.distribution import NextToken
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
 from nextword.heads.input_states import Dimensions, input_states_of, modifiers

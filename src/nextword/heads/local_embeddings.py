@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.functional.entries import CopyScores, TextRead, UniqueTokens
+from nextword.functional.copy_scores import CopyScores, TextRead, UniqueTokens
 from nextword.functional.keys_in_place import Keys
 from nextword.functional.probability import at_least_float32
 from nextword.heads.context import Context, Memory, Source

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, model_validator
 from torch import nn
 
 from nextword.distribution import Add, EditMode, LogitEdit, Replace, Rerank, TokenLogitEdit
-from nextword.functional.entries import CopyScores, TextRead, WordScores
+from nextword.functional.copy_scores import CopyScores, TextRead, WordScores
 from nextword.heads.context import Context
 from nextword.heads.head import CachedModule
 from nextword.heads.input_states import FAINT, Dimensions, Projection, modifiers

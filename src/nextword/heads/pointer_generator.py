@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nextword.distribution import NextToken, PointerMixture, SoftmaxDistribution
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.functional.keys_in_place import Keys, KeysInPlace, read_keys
 from nextword.functional.weight_gradient import first_order
 from nextword.heads.context import Context

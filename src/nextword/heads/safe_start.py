@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution import NextToken
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.functional.probability import at_least_float32
 
 MOST = 0.03

@@ -10,7 +10,7 @@ from pydantic import field_validator
 from torch import Tensor
 
 from nextword.distribution import NextToken, SoftmaxDistribution
-from nextword.functional.entries import Stored
+from nextword.functional.copy_scores import Stored
 from nextword.heads.context import Context
 from nextword.heads.head import Head, HeadConfig, StoredTexts, build_head, head_spec, parse_head
 from nextword.heads.input_states import Dimensions

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.functional.chunked_loss import row_chunks, sum_with_gradient
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from nextword.functional.probability import at_least_float32
 from nextword.heads import head_spec
 from nextword.heads.context import Context

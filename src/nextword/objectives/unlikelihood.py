@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.functional.entries import UniqueTokens
+from nextword.functional.copy_scores import UniqueTokens
 from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
 from nextword.objectives.loss import Loss

@@ -21,29 +21,32 @@ MOVED = {
     "datastore": "inference.datastore",
     "decoding": "inference.generation",
     "devices": "runtime.devices",
+    "evaluation.judges.sp": "evaluation.judges.sp_acc",
     "finetuning": "experiments.finetuning",
     "frequency": "functional.frequency",
+    "functional.columns": "functional.vocab_shard",
+    "functional.entries": "functional.copy_scores",
+    "heads.parts": "heads",
     "heads.parts.dimensions": "heads.input_states",
     "heads.parts.partition": "heads.partitions",
-    "heads.parts": "heads",
     "inference.scoring.calibration_results": "inference.scoring.calibrate",
     "inference.scoring.text_memory_scores": "inference.scoring.ngram_scores",
     "inspection": "inference.inspection",
-    "judges.parts.label_choice": "evaluation.judges.classifier",
-    "judges.parts": "evaluation.judges",
     "judges": "evaluation.judges",
+    "judges.parts": "evaluation.judges",
+    "judges.parts.label_choice": "evaluation.judges.classifier",
     "memory": "model.head_cache",
+    "metrics": "evaluation.metrics",
+    "metrics.parts": "evaluation.metrics",
+    "metrics.parts.groups": "evaluation.metrics.metric",
     "metrics.parts.intervals": "evaluation.metrics.statistics",
     "metrics.parts.paired_tests": "evaluation.metrics.statistics",
     "metrics.parts.statistic": "evaluation.metrics.statistics",
-    "metrics.parts.groups": "evaluation.metrics.metric",
     "metrics.parts.units": "evaluation.metrics.tokens",
-    "metrics.parts": "evaluation.metrics",
-    "metrics": "evaluation.metrics",
+    "model.drafting": "model.speculative_decoding",
     "model.drafting.drafted_loop": "model.speculative_decoding.speculative_loop",
     "model.drafting.drafting": "model.speculative_decoding.speculative_decoding",
     "model.drafting.word_choice": "model.speculative_decoding.token_choice",
-    "model.drafting": "model.speculative_decoding",
     "model_card": "model.card",
     "optional_libraries": "runtime.optional_libraries",
     "overrides": "settings.overrides",
@@ -54,16 +57,19 @@ MOVED = {
     "registry": "settings.registry",
     "report": "results.report",
     "reproduction": "experiments.reproduction",
+    "results.records.claim": "results.records.manifest",
+    "retrieval.ngram.recall": "retrieval.ngram.ngram_model",
+    "retrieval.ngram.text_index": "retrieval.ngram.ngram_index",
+    "scoring": "inference.scoring",
     "scoring.calibration_results": "inference.scoring.calibrate",
     "scoring.prompt_distributions": "inference.scoring.target_likelihood",
     "scoring.prompt_encoding": "inference.scoring.text_tokens",
     "scoring.remembered_text": "inference.scoring.long_text",
-    "retrieval.ngram.recall": "retrieval.ngram.ngram_model",
-    "retrieval.ngram.text_index": "retrieval.ngram.ngram_index",
-    "scoring": "inference.scoring",
     "specs": "settings.specs",
-    "survey.outputs.write_survey": "evaluation.survey.outputs",
     "survey": "evaluation.survey",
+    "survey.outputs.write_survey": "evaluation.survey.outputs",
+    "tasks": "experiments.tasks",
+    "tasks.parts": "experiments.tasks",
     "tasks.parts.ambiguous.invented_stories": "experiments.tasks.ambiguous_prompts",
     "tasks.parts.ambiguous.lexicon": "experiments.tasks.ambiguous_words",
     "tasks.parts.ambiguous.relations_start": "experiments.tasks.ambiguous",
@@ -71,8 +77,6 @@ MOVED = {
     "tasks.parts.gpt2_start": "experiments.tasks.small_start",
     "tasks.parts.pair_samples": "experiments.tasks.pair_task",
     "tasks.parts.word_tokenizer": "experiments.tasks.tokenizers",
-    "tasks.parts": "experiments.tasks",
-    "tasks": "experiments.tasks",
     "text_memory": "retrieval.ngram",
     "training": "experiments.training",
     "weights": "runtime.weights",
@@ -163,10 +167,13 @@ def moved_to(name: str) -> str | None:
     >>> moved_to("nextword.metrics.bleu")
     'nextword.evaluation.metrics.bleu'
     """
-    for old, new in MOVED.items():
-        rest = name.removeprefix(f"{_PACKAGE}.{old}")
-        if rest != name and (not rest or rest.startswith(".")):
-            return f"{_PACKAGE}.{new}{rest}"
+    package, _, old = name.partition(".")
+    rest = ""
+    while package == _PACKAGE and old:  # the longest name first: what became of a module itself, then of its folder
+        if old in MOVED:
+            return f"{_PACKAGE}.{MOVED[old]}{rest}"
+        old, _, last = old.rpartition(".")
+        rest = f".{last}{rest}"
     return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nextword.evaluation.judges.dae import arcs_of
-from nextword.evaluation.judges.sp import verdict
+from nextword.evaluation.judges.sp_acc import verdict
 from nextword.evaluation.metrics import Table, UndefinedError
 from nextword.evaluation.metrics.sample import MissingFieldError
 from tests.helpers.tiny_judges import GAMES, KOREAN, metric, parts, sample, scores

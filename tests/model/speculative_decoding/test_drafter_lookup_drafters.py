@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nextword.functional.entries import TextRead
+from nextword.functional.copy_scores import TextRead
 from nextword.model.speculative_decoding.drafter import Decided, Draft, KnownText, PlacesDrafter
 
 

@@ -82,7 +82,7 @@ def compare(
         engine.expect(config)
         stages = StageReporter(progress or SilentWatcher())
         with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):
-            place.claim(config, task)
+            place.begin(config, task)
             return _do_missing_runs(config, task, place, stages, command, engine)
 
 
@@ -97,7 +97,7 @@ def make_start(
     task, config = build_task(config), place.as_begun(config)
     check_settings(config, task)
     with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), cpu_threads(config.threads):
-        place.claim(config, task)
+        place.begin(config, task)
         return prepare_start(config, task, place.start, StageReporter(progress or SilentWatcher()))
 
 

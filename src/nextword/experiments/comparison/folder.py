@@ -29,8 +29,8 @@ from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.resume import expect_free_or_own, weights_problem
 from nextword.experiments.training.settings import FineTuning
 from nextword.results.records import Record, RunRecord, write_atomically
-from nextword.results.records.claim import differences as manifest_differences
-from nextword.results.records.claim import read_claim
+from nextword.results.records.manifest import differences as manifest_differences
+from nextword.results.records.manifest import read_manifest
 from nextword.settings.config import validated
 from nextword.settings.version import __version__
 
@@ -93,7 +93,7 @@ class ComparisonFolder:
         path = self.path / MANIFEST
         if "fine_tuning" in config.model_fields_set or not path.exists() or not self._has_begun():
             return config
-        begun = read_claim(path, "a comparison").get("fine_tuning")
+        begun = read_manifest(path, "a comparison").get("fine_tuning")
         kept = None if begun is None else validated(FineTuning, begun, f"{path}: fine_tuning")
         return config.model_copy(update={"fine_tuning": kept})
 
@@ -111,12 +111,12 @@ class ComparisonFolder:
             if not self._has_begun():
                 return []
             wanted = _beyond_defaults(_fingerprint(config, task), config)
-            found = _beyond_defaults(self._with_results(read_claim(path, "a comparison")), config)
+            found = _beyond_defaults(self._with_results(read_manifest(path, "a comparison")), config)
             return differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
 
         expect_free_or_own(self.path, path, "comparison", different)
 
-    def claim(self, config: CompareConfig, task: Task) -> None:
+    def begin(self, config: CompareConfig, task: Task) -> None:
         """Makes a folder in which nothing was trained yet this comparison's own, as ``expect``."""
         self.expect(config, task)
         if not self._has_begun():

@@ -30,8 +30,8 @@ from nextword.experiments.training.resume import (
 )
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import write_atomically
-from nextword.results.records.claim import differences, read_claim
 from nextword.results.records.comparison_results import TrainingResults
+from nextword.results.records.manifest import differences, read_manifest
 from nextword.settings.version import __version__
 
 MANIFEST, RECORD = "run.json", "record.json"
@@ -64,14 +64,14 @@ class RunFolder:
         def different() -> list[str]:
             if not self._has_begun():
                 return []
-            manifest = read_claim(path, "a training")
+            manifest = read_manifest(path, "a training")
             may_change = MAY_CHANGE if files is not None and FILES in manifest else (*MAY_CHANGE, FILES)
             asked = {**config.model_dump(mode="json"), FILES: files}
             return differences(manifest, asked, lambda key: key.split(".")[0] in may_change)
 
         expect_free_or_own(self.path, path, "training", different)
 
-    def claim(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
+    def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
         """Makes the folder this training's own, as ``expect``; what one left that was never trained is deleted."""
         self.expect(config, files)
         if not self._has_begun():

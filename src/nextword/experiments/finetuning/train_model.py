@@ -131,7 +131,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         expect_available(settings)
         with told_as_data():
             files = task.data.describe()
-        folder.claim(config, files)
+        folder.begin(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with stage_told(watcher, "model"):
         model = starting_model(config, settings, task, tokenizer, folder)

@@ -24,7 +24,7 @@ from nextword.experiments.training.loss_curve import (
     RunningLoss,
     TrainingOutcome,
 )
-from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, claim_folder, last_complete_checkpoint
+from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, last_complete_checkpoint, write_manifest
 from nextword.experiments.training.segments import Bm25BatchTrainer, ConsecutiveTrainer
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import save_whole, shard, share_vocabulary
@@ -113,7 +113,7 @@ def _train(
         expect_trained(settings.learning_rates, model)
         expect_room(model, settings)
         if processes.is_main():
-            claim_folder(folder, identity)
+            write_manifest(folder, identity)
         if settings.fsdp:
             shard(model)
         elif settings.shard_vocabulary:

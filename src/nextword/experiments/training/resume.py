@@ -106,7 +106,7 @@ def expect_free_or_own(folder: Path, manifest: Path, kind: str, differences: Cal
         )
 
 
-def claim_folder(folder: Path, identity: TrainingIdentity) -> None:
+def write_manifest(folder: Path, identity: TrainingIdentity) -> None:
     """Makes a folder this training's own.
 
     Raises:

@@ -20,9 +20,9 @@ from transformers import PreTrainedModel
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.functional.chunked_loss import row_chunks
-from nextword.functional.columns import ALL_COLUMNS, ColumnRange
 from nextword.functional.inplace import concatenate_chunks
 from nextword.functional.products import dense_products, grouped_product, picked_product
+from nextword.functional.vocab_shard import ALL_COLUMNS, ColumnRange
 from nextword.functional.weight_gradient import FusedBackward, defer_gradient
 from nextword.model.training_modes import as_in_evaluation
 from nextword.runtime.devices import (

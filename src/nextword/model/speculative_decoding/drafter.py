@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from nextword.distribution import NextToken
-from nextword.functional.entries import TextRead
+from nextword.functional.copy_scores import TextRead
 from nextword.heads import head_spec
 from nextword.settings.registry import Registry
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from nextword.functional.entries import TextRead
+from nextword.functional.copy_scores import TextRead
 from nextword.model.speculative_decoding.draft_length import DraftLength, LearnedLength
 from nextword.model.speculative_decoding.drafter import Draft, Drafter, drafters
 

@@ -19,7 +19,7 @@ from transformers.generation.configuration_utils import GenerationMode
 from transformers.generation.utils import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
 from transformers.utils.generic import ModelOutput
 
-from nextword.functional.entries import TextRead
+from nextword.functional.copy_scores import TextRead
 from nextword.model.head_cache.kv_cache import kv_length
 from nextword.model.speculative_decoding.drafter import Decided, Draft, KnownText
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nextword.evaluation.judges.entities import BUILT_IN
-from nextword.evaluation.judges.sp import find_parser
+from nextword.evaluation.judges.sp_acc import find_parser
 from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
 from nextword.experiments.comparison.measured_texts import START as OWN_START

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextword.functional.entries import UniqueTokens
+from nextword.functional.copy_scores import UniqueTokens
 
 tokens = st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=7, max_size=7), min_size=1, max_size=3)
 

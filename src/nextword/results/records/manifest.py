@@ -10,7 +10,7 @@ from typing import Any
 from nextword.settings.setting_names import named
 
 
-def read_claim(path: Path, writer: str) -> dict[str, Any]:
+def read_manifest(path: Path, writer: str) -> dict[str, Any]:
     """The content of such a file.
 
     Args:
@@ -21,32 +21,32 @@ def read_claim(path: Path, writer: str) -> dict[str, Any]:
         ValueError: It cannot be read, or is no such file.
     """
     try:
-        claim = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise ValueError(
             f"{path} cannot be read ({problem}); choose another folder ({named('out')}) or delete this one"
         ) from None
-    if not isinstance(claim, dict):
+    if not isinstance(manifest, dict):
         raise ValueError(
             f"{path} is not what {writer} writes; choose another folder ({named('out')}) or delete this one"
         )
-    return claim
+    return manifest
 
 
 def differences(
-    claim: dict[str, Any], asked: dict[str, Any], may_differ: Callable[[str], bool] = lambda key: False
+    manifest: dict[str, Any], asked: dict[str, Any], may_differ: Callable[[str], bool] = lambda key: False
 ) -> list[str]:
     """In what two sets of settings differ, a line for each key, tables within tables with dots.
 
     Args:
-        claim: What the folder says.
+        manifest: What the folder says.
         asked: What is asked for now.
         may_differ: Of which keys a difference does not count.
 
     >>> differences({"model": "gpt2", "training": {"steps": 5}}, {"model": "gpt2", "training": {"steps": 6}})
     ['training.steps: 5 there, 6 asked for']
     """
-    before, now = _flat(claim), _flat(json.loads(json.dumps(asked)))
+    before, now = _flat(manifest), _flat(json.loads(json.dumps(asked)))
     return [
         f"{key}: {_shown(before, key)} there, {_shown(now, key)} asked for"
         for key in sorted({*before, *now})

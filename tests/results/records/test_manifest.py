@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from nextword.results.records.claim import differences, read_claim
+from nextword.results.records.manifest import differences, read_manifest
 
 
 @pytest.mark.parametrize(("content", "message"), [("{", "cannot be read"), ("[1]", "not what a comparison writes")])
 def test_a_file_that_is_no_claim(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "compare.json").write_text(content)
     with pytest.raises(ValueError, match=rf"{message}.*choose another folder \(out\) or delete this one"):
-        read_claim(tmp_path / "compare.json", "a comparison")
+        read_manifest(tmp_path / "compare.json", "a comparison")
 
 
 def test_what_is_missing_differs_from_what_is_nothing() -> None:

@@ -17,7 +17,7 @@ from nextword.distribution import (
     SoftmaxDistribution,
 )
 from nextword.distribution import TokenClasses as Classes
-from nextword.functional.entries import CopyScores
+from nextword.functional.copy_scores import CopyScores
 from tests.helpers.small_distributions import D, N, S, V, cached_entries, randn, small_scores
 
 
