@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from nextword.settings.old_modules import MOVED, RENAMED, moved_to
+from nextword.settings.old_modules import RENAMED, moved_to
 
 SHOWN = """
 from nextword.conditioning.parts.pooling import PooledConditioner, PooledConfig
@@ -154,10 +154,9 @@ def test_speculative_decoding_has_its_old_names() -> None:
     assert (Draft([3], "known").words, KnownText([1, 2]).words, outcome.words) == ([3], [1, 2], (3, 4))
 
 
-def test_a_longer_name_stands_before_its_beginning() -> None:
-    names = list(MOVED)
-    for place, name in enumerate(names):
-        assert not any(name.startswith(f"{before}.") for before in names[:place]), name
+def test_what_became_of_a_module_goes_before_what_became_of_its_folder() -> None:
+    assert moved_to("nextword.judges.parts.label_choice") == "nextword.evaluation.judges.classifier"
+    assert moved_to("nextword.judges.parts.sentences") == "nextword.evaluation.judges.sentences"
     assert moved_to("nextword.heads.softmax") is None
     assert set(RENAMED).isdisjoint({"NextToken", "Head"})
 
