@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nextword.checking.property import Case, Deviation, Property, answers_about, compared
 from nextword.checking.readers import BackboneReader, Reader, accepts, deviation
 from nextword.model.head_cache.kv_cache import cache_argument
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 EXTRA = 3
 """Columns of padding more than needed."""
@@ -120,21 +123,21 @@ def _padded(case: Case) -> list[Any]:
     return [case.batch, case.left] if _has_positions(case.model) else [case.batch]
 
 
-def _has_positions(model: Any) -> bool:
+def _has_positions(model: NextWordModel) -> bool:
     # left padding can be told from text only where the places of tokens can be given
     if not hasattr(model, "backbone"):
         return False  # a scorer, which pads by itself
     return not model.config.is_encoder_decoder and accepts(model, "position_ids")
 
 
-def _no_kv_cache(model: Any) -> str:
+def _no_kv_cache(model: NextWordModel) -> str:
     backbone = model.backbone
     if cache_argument(backbone) is None:
         return f"{type(backbone).__name__} keeps no KV cache"
     return "" if backbone._supports_default_dynamic_cache() else f"{type(backbone).__name__} has a cache of its own"
 
 
-def _no_source(model: Any) -> str:
+def _no_source(model: NextWordModel) -> str:
     if model.conditioner is not None:
         return "the auxiliary text has a row of its own"
     return "" if model.config.is_encoder_decoder else "a decoder-only model has no source"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from nextword.checking.property import EXACT, EXACT_IN_HALF, Case, Deviation, Pr
 from nextword.checking.readers import BackboneReader, Reader, accepts, deviation
 from nextword.distribution import NextToken
 from nextword.model.forward.packing import carries_over, first_position, packed_row, parts_texts, readings
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 _SEPARATED = 0.01
 """Of what keeping texts apart changes, a model that tries to do so changes at least this share."""
@@ -45,13 +48,13 @@ def _as_many_as_fit(case: Case) -> ProbeSample:
     return replace(case.sample, rows=tuple(rows))
 
 
-def _takes_no_places(model: Any) -> str:
+def _takes_no_places(model: NextWordModel) -> str:
     if model.config.is_encoder_decoder:
         return "an encoder-decoder model counts its places itself"
     return "" if accepts(model, "position_ids") else f"{type(model.backbone).__name__} takes no position_ids"
 
 
-def _keeps_no_texts_apart(model: Any) -> str:
+def _keeps_no_texts_apart(model: NextWordModel) -> str:
     name = type(model.backbone).__name__
     if model.config.is_encoder_decoder:
         return "an encoder-decoder model has one source for a row"
@@ -69,7 +72,7 @@ def _keeps_no_texts_apart(model: Any) -> str:
     )
 
 
-def _tries_to(model: Any) -> bool:
+def _tries_to(model: NextWordModel) -> bool:
     """Whether places that begin anew change what is looked at; who answers alike both times knows of no second text."""
     found = readings(model)
     if found is None:
@@ -175,11 +178,11 @@ def _padding(reader: Reader, case: Case) -> Iterator[Deviation]:
     yield Deviation("other states there", deviation(reader.log_probs(replace(more, aux_states=far)), expected))
 
 
-def _unconditioned(model: Any) -> str:
+def _unconditioned(model: NextWordModel) -> str:
     return "the model has no conditioner" if model.conditioner is None else ""
 
 
-def _unheard(model: Any) -> str:
+def _unheard(model: NextWordModel) -> str:
     if model.conditioner is not None and model.conditioner.is_neutral and not model.next_word_head.reads_source:
         return "the conditioner adds nothing yet: train it, or begin with start = 'random'"
     return _unconditioned(model)

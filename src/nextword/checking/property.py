@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,6 +14,9 @@ from torch import Tensor
 from nextword.checking.findings import CheckRow, Finding
 from nextword.checking.probe_texts import Batch, ProbeSample, ProbeWords
 from nextword.checking.readers import Reader, deviation, in_blocks
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 
 class Deviation(NamedTuple):
@@ -75,7 +78,7 @@ def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> 
 class Case:
     """One sample under check, the wrapped model, and random tokens for changed texts."""
 
-    model: Any
+    model: NextWordModel
     words: ProbeWords
     sample: ProbeSample
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
-def assert_distribution(model: Any, *arguments: Any, **settings: Any) -> None:
+
+def assert_distribution(model: NextWordModel, *arguments: Any, **settings: Any) -> None:
     """Fails with every fault that ``nextword.check`` finds, each with the smallest input that shows it.
 
     Arguments are those of ``nextword.check``; a scorer needs ``vocabulary``.

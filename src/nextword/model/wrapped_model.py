@@ -26,8 +26,10 @@ class WrappedModel(PreTrainedModel):
     """
 
     config_class = NextWordConfig
-    if TYPE_CHECKING:  # transformers would take the annotation for the class
+    if TYPE_CHECKING:  # transformers would take the annotation for the class, and leaves its methods untyped
         config: Any
+        to: Any
+        eval: Any
 
     backbone: Any
     next_word_head: Head

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,6 +25,9 @@ from nextword.model.attach import load
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import GridSearch, Record, TriedSettings
 from nextword.runtime.devices import best_device
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
 
 
 class StoredSearch(Record):
@@ -141,7 +144,7 @@ def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress
     Returns:
         Nats per token, over all tokens alike; NaN or infinite where the model is broken.
     """
-    model: Any = load(folder, objective=LIKELIHOOD)
+    model: NextWordModel = load(folder, objective=LIKELIHOOD)
     model.to(best_device())
     collator, aligned = batch_collator(model), not architecture_of(model.config).has_encoder
     sums: list[float] = []

@@ -32,6 +32,7 @@ from nextword.runtime.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
+    from nextword.model.modeling import NextWordModel
 
 SECOND = 2**31
 """Added to the seed in a second stage, so that it does not see the batches of the first again in the same order."""
@@ -148,7 +149,7 @@ def _train_stage(
     setting: Setting,
     stage: Path,
     settings: TrainingSettings,
-    model: Any,
+    model: NextWordModel,
     before: TrainingOutcome | None = None,
 ) -> TrainingOutcome:
     # the outcome counts the stage before, too
@@ -171,7 +172,7 @@ def _train_stage(
     return outcome
 
 
-def _save(setting: Setting, stage: Path, model: Any, outcome: TrainingOutcome) -> None:
+def _save(setting: Setting, stage: Path, model: NextWordModel, outcome: TrainingOutcome) -> None:
     model.save_pretrained(stage / "model")
     setting.start.tokenizer.save_pretrained(stage / "model")
     if model.conditioner is not None and setting.start.encoder is not None:
@@ -179,7 +180,7 @@ def _save(setting: Setting, stage: Path, model: Any, outcome: TrainingOutcome) -
     outcome.save(stage / "outcome.json")
 
 
-def _encoded_texts(setting: Setting, model: Any, *, with_validation: bool) -> EncodedTexts | None:
+def _encoded_texts(setting: Setting, model: NextWordModel, *, with_validation: bool) -> EncodedTexts | None:
     # where the encoder makes the same of them all through training
     if not is_encodable(model):
         return None
@@ -195,7 +196,7 @@ def _encoded_texts(setting: Setting, model: Any, *, with_validation: bool) -> En
 def _load_trained(run: Run, setting: Setting) -> Any:
     # the saved model, so that a user who loads the folder gets this very one
     method = run.method
-    model: Any = load(setting.folder.trained(method, run.seed) / "model")
+    model: NextWordModel = load(setting.folder.trained(method, run.seed) / "model")
     if method.trained_as:
         set_seed(run.seed)
         model = attach(model, setting.start.filled(method.head), TEST_TIME_OBJECTIVE)
@@ -203,7 +204,7 @@ def _load_trained(run: Run, setting: Setting) -> Any:
     return model.eval()
 
 
-def _measure(run: Run, setting: Setting, model: Any) -> Measured:
+def _measure(run: Run, setting: Setting, model: NextWordModel) -> Measured:
     # the model is left with what was tuned
     method, path = run.method, setting.folder.measured(run.method, run.seed)
     try:
@@ -228,7 +229,7 @@ def _measure(run: Run, setting: Setting, model: Any) -> Measured:
     return measured
 
 
-def _write_missing_texts(run: Run, setting: Setting, model: Any) -> dict[str, list[str]]:
+def _write_missing_texts(run: Run, setting: Setting, model: NextWordModel) -> dict[str, list[str]]:
     writes, folder = setting.task.writes, setting.folder
     if writes is None:
         return {}

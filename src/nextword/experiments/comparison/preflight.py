@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from nextword.experiments.tasks import Task
+    from nextword.model.modeling import NextWordModel
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ def build_method(
     return attach_to_train(backbone, head, objective, **followed, pretrained=pretrained)
 
 
-def _check_generation(model: Any, method: Method, task: Task) -> None:
+def _check_generation(model: NextWordModel, method: Method, task: Task) -> None:
     # writes two tokens, since generate alone knows which arguments it takes
     if task.writes is None:
         raise ValueError("generation: this task has the methods write no texts")

@@ -58,6 +58,8 @@ from nextword.settings.setting_names import named
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
 """How long a saved model is trained, the rest is ``FineTuning``; a small one made here has settings of its size."""
@@ -194,7 +196,7 @@ def _validated(
 def _trained(
     config: TrainConfig,
     settings: TrainingSettings,
-    model: Any,
+    model: NextWordModel,
     rows: Any,
     validation: Any,
     folder: RunFolder,
@@ -245,7 +247,7 @@ CHECKED_LENGTHS = (1, 6)
 
 
 def measured_on_test_part(
-    model: Any, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
+    model: NextWordModel, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
 ) -> Any:
     """All that the data's task measures of a model."""
     with told_as_data(), torch.no_grad():
@@ -256,7 +258,7 @@ def results_of(
     config: TrainConfig,
     task: Task,
     settings: TrainingSettings,
-    model: Any,
+    model: NextWordModel,
     outcome: TrainingOutcome,
     evaluation: Any,
     command: str,

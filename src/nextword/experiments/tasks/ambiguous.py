@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 class AmbiguousStartConfig(StartSettings):
     """The tiny model that stands in for a pretrained model, and its training on generated text."""
@@ -175,7 +177,9 @@ class TwoAnswers(Measures):
     def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
         self._data, self._probes, self._config = data, asked, config
 
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+    def evaluate(
+        self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
         """On the test prompts: joint, and cache-only where the head has it."""
         prompts, size = self._data.prompts["test"], self._config.batch_size
         modes = [mode for mode in ("joint", "cache_only") if mode in model.next_word_head.modes]
@@ -195,7 +199,7 @@ class TwoAnswers(Measures):
             metrics["left_out"] = MetricValue(value=float(left_out), unit=unit, n=len(prompts))
         return Evaluation(metrics=metrics | ranks, spectrum=spectrum, examples=examples)
 
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+    def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
         encoded = encode(self._data.prompts["validation"], tokenizer)
         return tuned(model, lambda: mean_nll(model, encoded, self._config.batch_size))
@@ -211,7 +215,7 @@ class RelationsStart(SmallStart):
         super().__init__(self._words, config.start.architecture, self._documents, config.start.training())
         self._lexicon, self._config = lexicon, config
 
-    def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
+    def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How well the model knows the relations: share of statements whose last word it guesses first."""
         with inference_mode_of(model):
             return completion_accuracy(model, relation_probes(self._lexicon), tokenizer, self._config.batch_size)

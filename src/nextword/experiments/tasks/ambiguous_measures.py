@@ -29,6 +29,8 @@ from nextword.runtime.pretrained import token_label
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 KS = (1, 2, 5, 10, 25)
 SPECTRUM_LENGTH = 200
@@ -74,7 +76,7 @@ def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> Non
 
 
 def accuracy(
-    model: Any, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
+    model: NextWordModel, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:
     """Acc@k for every k, over all prompts and by group; for the joint setting also the likelihood of the two words."""
     parts, nats = [], []
@@ -109,7 +111,7 @@ def _share(hits: np.ndarray, unit: str) -> MetricValue:
 
 
 def rank_and_spectrum(
-    model: Any, prompts: Sequence[EncodedPrompt], max_rows: int, batch_size: int, progress: Progress
+    model: NextWordModel, prompts: Sequence[EncodedPrompt], max_rows: int, batch_size: int, progress: Progress
 ) -> tuple[dict[str, MetricValue], list[float] | None]:
     """Numerical rank of the joint log-probabilities at every position of the prompts (at most ``max_rows`` rows).
 
@@ -144,7 +146,11 @@ def rank_and_spectrum(
 
 
 def example_predictions(
-    model: Any, prompts: Sequence[EncodedPrompt], tokenizer: PreTrainedTokenizerBase, modes: Sequence[str], k: int = 3
+    model: NextWordModel,
+    prompts: Sequence[EncodedPrompt],
+    tokenizer: PreTrainedTokenizerBase,
+    modes: Sequence[str],
+    k: int = 3,
 ) -> list[ExamplePrediction]:
     """The ``k`` first tokens for one prompt of each group in each setting, with the share of every source.
 
@@ -161,7 +167,7 @@ def example_predictions(
     return predictions
 
 
-def mean_nll(model: Any, prompts: Sequence[EncodedPrompt], batch_size: int) -> float:
+def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size: int) -> float:
     """Mean nats of the first tokens of both words, each of which is right half of the time; ln 2 is the best."""
     total = 0.0
     for part in batches(prompts, batch_size):
@@ -171,7 +177,7 @@ def mean_nll(model: Any, prompts: Sequence[EncodedPrompt], batch_size: int) -> f
 
 
 def completion_accuracy(
-    model: Any, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
+    model: NextWordModel, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> dict[str, MetricValue]:
     """How often the first guess after a statement's beginning is a word that completes it, by relation.
 
@@ -229,7 +235,7 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def probe_metrics(
-    model: Any, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
+    model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
     """Of each set: mass and spread of the listed words where one is to come, their mass where none is."""
     by_name: dict[str, list[ProbeAnswer]] = {}
@@ -250,7 +256,7 @@ def probe_metrics(
 
 
 def probe_examples(
-    model: Any, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
+    model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
 ) -> list[ExamplePrediction]:
     """The first tokens after one prompt of each set in each setting, as many as the prompt lists words."""
     first: dict[str, WordProbe] = {}

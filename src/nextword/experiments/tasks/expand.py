@@ -46,6 +46,8 @@ from nextword.settings.config import Seed, Settings
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 # -- What can be set of the start of the task ``expand``, and of the texts that methods write for it.
 
@@ -197,7 +199,7 @@ class ArticleStart(SmallStart):
         )
         self._data = data
 
-    def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
+    def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How many articles are too short, which depends on the start's tokenizer."""
         return self._data.too_short(tokenizer)
 
@@ -208,20 +210,22 @@ class Steering(Measures):
     def __init__(self, data: SummaryArticles, config: ExpandConfig) -> None:
         self._data, self._config = data, config
 
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+    def evaluate(
+        self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
         """On all test articles that are long enough."""
         scorer = self._scorer(model, tokenizer)
         beginnings = scorer.prompts.beginnings(self._data.pairs.test, "test")
         with inference_mode_of(model):
             return Evaluation(metrics=steering_metrics(scorer, beginnings, self._config.seed, progress))
 
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+    def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation articles."""
         scorer = self._scorer(model, tokenizer)
         beginnings = scorer.prompts.beginnings(self._data.pairs.validation, "validation")[: self._config.tuning_pairs]
         return tuned(model, lambda: scorer.nats(beginnings, prompted=False))
 
-    def _scorer(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> SteeringScorer:
+    def _scorer(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> SteeringScorer:
         inputs = self._data.inputs(model, tokenizer)
         return SteeringScorer(model, self._data.prompts(tokenizer), inputs, self._config.batch_size)
 
@@ -236,7 +240,7 @@ SHUFFLES = 1000
 class SteeringScorer:
     """Asks a model for the likelihood of beginnings of articles; ``inputs`` is what it reads beside the prompts."""
 
-    model: Any
+    model: NextWordModel
     prompts: SummaryPrompts
     inputs: Inputs
     batch_size: int

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from nextword.experiments.tasks.expand import ExpandConfig
+    from nextword.model.modeling import NextWordModel
 
 
 class SummaryArticles(Data):
@@ -73,7 +74,7 @@ class SummaryArticles(Data):
         """Makes prompts of summaries, and beginnings of articles."""
         return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
-    def inputs(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
+    def inputs(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
         """What a conditioned model reads of the summaries of some prompts."""
         return SummaryInputs(model, self._auxiliary(tokenizer))
 
@@ -339,7 +340,7 @@ class SummaryInputs:
     None: there is no encoder, so the model must have no conditioner.
     """
 
-    def __init__(self, model: Any, auxiliary: AuxiliaryTokenizer | None) -> None:
+    def __init__(self, model: NextWordModel, auxiliary: AuxiliaryTokenizer | None) -> None:
         if model.conditioner is not None and auxiliary is None:
             raise ValueError("task.encoder: a conditioned model reads summaries with an encoder, and there is none")
         self.model, self.auxiliary = model, auxiliary

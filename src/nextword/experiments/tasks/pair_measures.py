@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nextword.evaluation.metrics.copying import CopyingSum, frequent_words
 from nextword.experiments.tasks.pair_task import EncodedPair, PairEncoder, PairSamples, PairTaskConfig
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from nextword.evaluation.metrics.likelihood import LikelihoodSum
+    from nextword.model.modeling import NextWordModel
 
 
 class TargetLikelihood(Measures):
@@ -43,18 +44,22 @@ class TargetLikelihood(Measures):
     ) -> None:
         self._tokens, self._batch_size, self._tuning_pairs = tokens, batch_size, tuning_pairs
 
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+    def evaluate(
+        self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
         """Nats, perplexity and bits per byte; each target is one block of the interval."""
         with inference_mode_of(model):
             total = self._likelihood(model, self._tokens(tokenizer, "test", None), progress)
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
 
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+    def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation targets."""
         tokens = self._tokens(tokenizer, "validation", self._tuning_pairs)
         return tuned(model, lambda: self._likelihood(model, tokens))
 
-    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
+    def _likelihood(
+        self, model: NextWordModel, pairs: Sequence[TokenPair], progress: Progress | None = None
+    ) -> LikelihoodSum:
         log_probs = target_log_probs(model, pairs, self._batch_size, progress=progress)
         return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
 
@@ -71,7 +76,9 @@ class PairLikelihood(TargetLikelihood):
         super().__init__(tokens, config.batch_size, config.tuning_pairs)
         self._pairs, self._encoder, self._config = pairs, encoder, config
 
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+    def evaluate(
+        self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
         """Nats, perplexity and bits per byte of the targets, and the predictions."""
         encoded = self._encoder(tokenizer)(self._pairs.test)
         with inference_mode_of(model):
@@ -112,7 +119,7 @@ def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozense
 
 
 def example_predictions(
-    model: Any,
+    model: NextWordModel,
     pairs: Sequence[EncodedPair],
     tokenizer: PreTrainedTokenizerBase,
     frequent: frozenset[str],

@@ -19,6 +19,8 @@ from nextword.runtime.pretrained import token_label
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 class PromptedTexts(Writes):
     """Texts after each prompt: as long as what people wrote there, or until the model ends them.
@@ -50,7 +52,7 @@ class PromptedTexts(Writes):
 
     def write(
         self,
-        model: Any,
+        model: NextWordModel,
         tokenizer: PreTrainedTokenizerBase,
         files: Mapping[Path, SeededDecoding],
         arguments: Mapping[str, Any],

@@ -11,7 +11,7 @@ or plain text, of each paragraph of which one sentence is taken out, as in the p
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -30,6 +30,8 @@ from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from nextword.model.modeling import NextWordModel
 
 LIKELIHOOD_SHARE = 0.25
 """Share of an evaluation's time that goes into the likelihood, about; the rest is generation."""
@@ -94,7 +96,9 @@ class LikelihoodAndCopying(PairLikelihood):
 
     _config: Seq2SeqConfig
 
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+    def evaluate(
+        self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
         """Likelihood over all test pairs, copying over the first of them."""
         config, pairs, encoder = self._config, self._pairs, self._encoder(tokenizer)
         encoded = encoder(pairs.test)

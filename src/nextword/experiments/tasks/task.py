@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
     from nextword.results.records import Evaluation, MetricValue
 
 
@@ -174,7 +175,7 @@ class Start(ABC):
     def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:
         """A small model and what it is trained on first."""
 
-    def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
+    def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """What a start, a pretrained one too, already knows; measured once and stored beside the results."""
         return {}
 
@@ -187,10 +188,12 @@ class Measures(ABC):
     """What is measured of a trained model."""
 
     @abstractmethod
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+    def evaluate(
+        self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
         """All measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
 
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+    def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Evaluation-time settings of a head, chosen on validation; the model is left with them. ``{}``: none."""
         return {}
 
@@ -203,7 +206,7 @@ class Writes(ABC):
     @abstractmethod
     def write(
         self,
-        model: Any,
+        model: NextWordModel,
         tokenizer: PreTrainedTokenizerBase,
         files: Mapping[Path, SeededDecoding],
         arguments: Mapping[str, Any],

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
+    from nextword.model.modeling import NextWordModel
+
 
 Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
 """So many tokens of a text at most; ``None``: all."""
@@ -56,7 +58,9 @@ class WindowLikelihood(Measures):
             raise ValueError(f"task.stride ({config.stride}) must not be longer than task.window ({config.window})")
         self._test, self._validation, self._config = test, validation, config
 
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+    def evaluate(
+        self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
         """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
         stream, spans = self.test_windows(tokenizer)
         with inference_mode_of(model):
@@ -68,7 +72,7 @@ class WindowLikelihood(Measures):
         stream = self._test(tokenizer, self._config.test_tokens)
         return stream, windows(len(stream), self._config.window, self._config.stride)
 
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+    def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
         stream = self._validation(tokenizer, self._config.tuning_tokens)
         size = min(self._config.window, len(stream) - 1)

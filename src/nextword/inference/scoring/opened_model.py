@@ -140,11 +140,11 @@ def open_model(
     _expect_adjustable(head)
     location, where = model_location(path), _device(device)
     model: NextWordModel = load(location, dtype=dtype if dtype == "auto" else getattr(torch, dtype))
-    model.to(where)  # type: ignore[arg-type]  # transformers decorates it
+    model.to(where)
     model.configure_head(**{key: head[key] for key in head if key in model.next_word_head.adjustable})
     tokenizer = load_tokenizer(str(location), f"{location}: tokenizer")
     title = name or (Path(location).resolve().name if isinstance(location, Path) else location)
-    model.eval()  # type: ignore[no-untyped-call]
+    model.eval()
     return OpenedModel(title, model, tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
 
 

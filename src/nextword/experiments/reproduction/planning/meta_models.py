@@ -26,6 +26,8 @@ from nextword.objectives import parse_objective
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+    from nextword.model.modeling import NextWordModel
+
 
 @dataclass(frozen=True)
 class ModelSize:
@@ -104,7 +106,7 @@ def _model(
     return model
 
 
-def _size(model: Any, settings: TrainingSettings | None) -> ModelSize:
+def _size(model: NextWordModel, settings: TrainingSettings | None) -> ModelSize:
     parameters = sum(one.numel() for one in model.parameters())
     encoder = model.auxiliary_encoder
     passed = parameters - (0 if encoder is None else sum(one.numel() for one in encoder.parameters()))
