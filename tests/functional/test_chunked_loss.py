@@ -31,10 +31,10 @@ class Case:
         self.leaves = [self.states, self.weight, self.shift]
         self.calls = 0
 
-    def compute(self, rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
+    def compute(self, rows: slice, leaves: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
         self.calls += 1
         states, counted = leaves
-        scores = dense_products(self.weight, None, [states], single_pass)[0] + self.shift.exp()
+        scores = dense_products(self.weight, None, [states], fused_backward)[0] + self.shift.exp()
         return (scores.sin() * (counted + 1)[:, None]).sum()
 
     def expected(self) -> Tensor:
@@ -105,8 +105,8 @@ def test_float16_is_computed_again_with_its_loss_scale() -> None:
     weight = torch.full((V, D), 1e-3, dtype=torch.float16, requires_grad=True)
     states = torch.full((N, D), 1e-3, dtype=torch.float16, requires_grad=True)
 
-    def compute(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
-        return dense_products(weight, None, leaves, single_pass)[0].float().sum() * 1e-6
+    def compute(rows: slice, leaves: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
+        return dense_products(weight, None, leaves, fused_backward)[0].float().sum() * 1e-6
 
     total = sum_with_gradient(compute, CHUNKS, [states], [weight])
     (total * 2.0**16).backward()
@@ -118,8 +118,8 @@ def test_a_second_pass_draws_the_same_random_numbers() -> None:
     """As dropout of an output layer with LoRA does."""
     weight, states = randn(V, D, seed=1), randn(N, D, seed=0)
 
-    def compute(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
-        return torch.nn.functional.dropout(dense_products(weight, None, leaves, single_pass)[0], 0.5).sum()
+    def compute(rows: slice, leaves: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
+        return torch.nn.functional.dropout(dense_products(weight, None, leaves, fused_backward)[0], 0.5).sum()
 
     torch.manual_seed(0)
     total = sum_with_gradient(compute, CHUNKS, [states], [weight])
@@ -137,12 +137,12 @@ def test_sums_within_sums_and_in_two_threads() -> None:
     expected = torch.autograd.grad(case.expected(), case.leaves)
     half_way = Barrier(2, timeout=30)
 
-    def nested(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
+    def nested(rows: slice, leaves: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
         half_way.wait()
         Case().sum().backward()  # a loss of its own, on weights of its own
         torch.autograd.grad(case.sum(), case.leaves)  # and one on the same weights, in a pass of its own
         half_way.wait()
-        return case.compute(rows, leaves, single_pass)
+        return case.compute(rows, leaves, fused_backward)
 
     def gradients(_: int) -> list[Tensor]:
         total = sum_with_gradient(nested, CHUNKS, [case.states * 2, case.counted], [case.weight, case.shift])

@@ -193,10 +193,10 @@ def test_overwrite_in_a_single_pass_makes_no_second_gradient() -> None:
     scores, ids, values, present = case(0, 0.6)
     inputs = scores.requires_grad_(), values.requires_grad_()
 
-    def result(single_pass: FusedBackward | None, seen: list[int]) -> Tensor:
+    def result(fused_backward: FusedBackward | None, seen: list[int]) -> Tensor:
         made = inputs[0] * 1.0
         made.register_hook(lambda gradient: seen.append(gradient.data_ptr()))
-        changed = overwrite_(made, ids, inputs[1], present, single_pass)
+        changed = overwrite_(made, ids, inputs[1], present, fused_backward)
         product = changed * 2.0
         product.grad_fn.register_hook(lambda gradients, _: seen.append(gradients[0].data_ptr()))  # type: ignore[union-attr]
         return product.exp().sum()

@@ -75,14 +75,14 @@ def test_what_is_frozen_gets_no_gradient(leaves: list[Tensor], frozen: int) -> N
 
 def test_a_collector_adds_up_the_gradients_of_several_products(leaves: list[Tensor]) -> None:
     weight, _, *states = leaves
-    single_pass = FusedBackward([weight])
+    fused_backward = FusedBackward([weight])
     for own in states:
-        scores = dense_products(weight, None, [own], single_pass)
+        scores = dense_products(weight, None, [own], fused_backward)
         direct, of_states = torch.autograd.grad(loss(scores), [weight, own], allow_unused=True)
         assert direct is None
         assert of_states is not None
     expected = torch.autograd.grad(sum(loss([F.linear(own, weight)]) for own in states), weight)[0]
-    torch.testing.assert_close(single_pass.collectors[0].result(), expected, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(fused_backward.collectors[0].result(), expected, rtol=1e-14, atol=1e-14)
     loss(dense_products(weight, None, states)).backward()  # without the pass it is autograd's
     assert weight.grad is not None
 

@@ -76,16 +76,16 @@ def test_float16_next_to_a_whole_product(weight: Tensor, states: Tensor, ids: Te
 
 @pytest.mark.parametrize("dense_first", [True, False])
 def test_single_pass(weight: Tensor, states: Tensor, ids: Tensor, dense_first: bool) -> None:
-    single_pass = FusedBackward([weight])
+    fused_backward = FusedBackward([weight])
     terms = [
-        dense_products(weight, None, [states[:, 0]], single_pass)[0].sin().sum(),
-        picked_product(weight, states, ids, single_pass).sin().sum(),
+        dense_products(weight, None, [states[:, 0]], fused_backward)[0].sin().sum(),
+        picked_product(weight, states, ids, fused_backward).sin().sum(),
     ]
     for term in terms if dense_first else terms[::-1]:
         assert torch.autograd.grad(term, weight, allow_unused=True, retain_graph=True) == (None,)
     total = F.linear(states[:, 0], weight).sin().sum() + (states @ F.embedding(ids, weight).mT).sin().sum()
     expected = torch.autograd.grad(total, weight)[0]
-    torch.testing.assert_close(single_pass.collectors[0].result(), expected, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(fused_backward.collectors[0].result(), expected, rtol=1e-13, atol=1e-13)
 
 
 def test_nothing_is_picked_for_nothing(weight: Tensor, states: Tensor, ids: Tensor) -> None:

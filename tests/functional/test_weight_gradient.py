@@ -20,14 +20,14 @@ def test_each_weight_has_a_collector_of_its_own() -> None:
     """Two that are equal, and one that the pass does not collect: its gradient is autograd's."""
     first, second, other = (randn(V, D, seed=0).requires_grad_() for _ in range(3))
     states = [randn(N, D, seed=seed) for seed in (1, 2, 3)]
-    single_pass = FusedBackward([first, second])
+    fused_backward = FusedBackward([first, second])
     products = [
-        dense_products(w, None, [s], single_pass)[0] for w, s in zip((first, second, other), states, strict=True)
+        dense_products(w, None, [s], fused_backward)[0] for w, s in zip((first, second, other), states, strict=True)
     ]
     gradients = torch.autograd.grad(sum(own.sum() for own in products), [first, second, other], allow_unused=True)
     assert gradients[:2] == (None, None)
     expected = [own.sum(0).expand(V, D) for own in states]
-    for collector, reference in zip(single_pass.collectors, expected, strict=False):
+    for collector, reference in zip(fused_backward.collectors, expected, strict=False):
         torch.testing.assert_close(collector.result(), reference, rtol=1e-14, atol=1e-14)
     torch.testing.assert_close(gradients[2], expected[2], rtol=1e-14, atol=1e-14)
 

@@ -28,8 +28,8 @@ def randn(*shape: int, seed: int) -> Tensor:
 def sum_of_sines(states: Tensor, weight: Tensor, chunks: list[slice] = CHUNKS) -> Tensor:
     """``(states @ weight.T).sin().sum()``, chunk by chunk."""
 
-    def sines(_: slice, rows: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
-        return dense_products(weight, None, rows, single_pass)[0].sin().sum()
+    def sines(_: slice, rows: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
+        return dense_products(weight, None, rows, fused_backward)[0].sin().sum()
 
     return sum_with_gradient(sines, chunks, [states], [weight])
 
@@ -168,8 +168,8 @@ def test_half_precision_weights_get_gradients_of_their_own(chunks: list[slice]) 
     alias = defer_gradient(weight)
     states = torch.randn(N, D, generator=torch.Generator().manual_seed(1)).bfloat16()
 
-    def total(_: slice, rows: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
-        return dense_products(alias, None, rows, single_pass)[0].float().sum()
+    def total(_: slice, rows: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
+        return dense_products(alias, None, rows, fused_backward)[0].float().sum()
 
     sum_with_gradient(total, chunks, [states], [alias]).backward()
     assert weight.grad is not None

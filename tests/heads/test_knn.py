@@ -273,6 +273,23 @@ def test_what_is_being_written_is_remembered_by_a_cache_below(made: tuple[Path, 
     assert (shares["knn"] > 0.1).any()
 
 
+@pytest.mark.parametrize("mix", ["fixed", "joint"])
+@torch.no_grad()
+def test_two_datastores_are_two_components(made: tuple[Path, Path], mix: str) -> None:
+    folder, store = made
+    inner = {"head": "knn", "store": str(store), "k": 4, "mix": mix, **({"weight": 0.3} if mix == "fixed" else {})}
+    model = nw.attach(nw.load(folder), {**inner, "k": 8, "below": inner}).eval()
+    ids = ids_of(STRANGER)
+    distribution = model.distribution(ids)
+    every = torch.arange(distribution.vocab_size).expand(len(distribution), -1)
+    shares = distribution.sources(every)
+    assert {"knn", "knn 2"} < shares.keys()
+    assert all((share > 1e-4).any() for share in shares.values())
+    torch.testing.assert_close(sum(shares.values()), distribution.probs())
+    torch.testing.assert_close(distribution.probs().sum(-1), torch.ones(len(distribution)))
+    assert distribution.stands_in_store().keys() == {"knn", "knn 2"} == model.next_word_head.stored_texts().keys()
+
+
 def test_what_does_not_fit_is_refused(made: tuple[Path, Path], tmp_path: Path) -> None:
     folder, store = made
     other = saved_model(tmp_path / "other", seed=1)

@@ -29,14 +29,14 @@ class LinearVocabulary:
     def columns(self) -> VocabShard:
         return ALL_COLUMNS
 
-    def __call__(self, states: Tensor, single_pass: object = None) -> Tensor:
+    def __call__(self, states: Tensor, fused_backward: object = None) -> Tensor:
         return torch.nn.functional.linear(states, self.weight, self.bias)
 
-    def scores_of(self, states: Tensor, ids: Tensor, single_pass: object = None) -> Tensor:
+    def scores_of(self, states: Tensor, ids: Tensor, fused_backward: object = None) -> Tensor:
         scores = states @ self.weight[ids].mT
         return scores if self.bias is None else scores + self.bias[ids][:, None]
 
-    def each(self, states: Sequence[Tensor], single_pass: object = None) -> list[Tensor]:
+    def each(self, states: Sequence[Tensor], fused_backward: object = None) -> list[Tensor]:
         return [self(own) for own in states]
 
     def map(self, change: object) -> LinearVocabulary:
@@ -46,7 +46,7 @@ class LinearVocabulary:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
     def scores_of_groups(
-        self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor], single_pass: object = None
+        self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor], fused_backward: object = None
     ) -> list[Tensor]:
         return [self(own)[:, group] for own, group in zip(states, ids, strict=True)]
 

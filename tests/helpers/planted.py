@@ -21,7 +21,7 @@ class Unnormalised(Planted):
     def _log_probs(self) -> Tensor:
         return super()._log_probs() - 0.01
 
-    def _log_prob(self, ids: Tensor, single_pass: object = None) -> Tensor:
+    def _log_prob(self, ids: Tensor, fused_backward: object = None) -> Tensor:
         return super()._log_prob(ids) - 0.01
 
     def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
@@ -32,7 +32,7 @@ class TooMuch(Unnormalised):
     def _log_probs(self) -> Tensor:
         return self.dense()
 
-    def _log_prob(self, ids: Tensor, single_pass: object = None) -> Tensor:
+    def _log_prob(self, ids: Tensor, fused_backward: object = None) -> Tensor:
         return self.dense().gather(1, ids)
 
     def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
@@ -48,14 +48,14 @@ class HiddenZero(Planted):
     def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
         return {"softmax": self._log_probs().gather(1, ids)}
 
-    def _log_prob(self, ids: Tensor, single_pass: object = None) -> Tensor:
+    def _log_prob(self, ids: Tensor, fused_backward: object = None) -> Tensor:
         return self._log_probs().gather(1, ids).clamp_min(-50.0)
 
 
 class HiddenZeroInTraining(Planted):
     """The other way round."""
 
-    def _log_prob(self, ids: Tensor, single_pass: object = None) -> Tensor:
+    def _log_prob(self, ids: Tensor, fused_backward: object = None) -> Tensor:
         return super()._log_prob(ids).masked_fill(ids == 7, -torch.inf)
 
 
@@ -82,7 +82,7 @@ class NotANumber(Planted):
     def _log_probs(self) -> Tensor:
         return super()._log_probs().index_fill(1, torch.tensor([7]), torch.nan)
 
-    def _log_prob(self, ids: Tensor, single_pass: object = None) -> Tensor:
+    def _log_prob(self, ids: Tensor, fused_backward: object = None) -> Tensor:
         return self._log_probs().gather(1, ids)
 
     def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
@@ -92,7 +92,7 @@ class NotANumber(Planted):
 class SumsOverRows(Planted):
     """Centres its scores over all rows at hand, as a batch norm would."""
 
-    def dense(self, single_pass: object = None) -> Tensor:
+    def dense(self, fused_backward: object = None) -> Tensor:
         scores = super().dense()
         return scores * (1 + 0.01 * scores.std(correction=0))
 
@@ -111,5 +111,5 @@ class WrongTop(Planted):
 class Dropped(Planted):
     """Forgets to ask whether it is in training."""
 
-    def dense(self, single_pass: object = None) -> Tensor:
+    def dense(self, fused_backward: object = None) -> Tensor:
         return torch.nn.functional.dropout(super().dense(), 0.1)

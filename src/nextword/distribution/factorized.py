@@ -126,7 +126,7 @@ class FactorizedDistribution(NextToken):
         return ids.shape[1] == 1 and self._computed is None and not torch.compiler.is_compiling()
 
     def _by_class(
-        self, chosen: Int[Tensor, "N"], single_pass: FusedBackward | None = None
+        self, chosen: Int[Tensor, "N"], fused_backward: FusedBackward | None = None
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
         """For every chosen class: its positions, its tokens, and the scores of these at those, in columns held here."""
         order = chosen.argsort(stable=True)
@@ -135,7 +135,7 @@ class FactorizedDistribution(NextToken):
         groups = [(rows, ids) for rows, ids in by_class if len(rows)]
         positions, members = [rows for rows, _ in groups], [ids for _, ids in groups]
         states = [self.states[rows] for rows in positions]
-        scores = self.vocabulary.scores_of_groups(states, members, positions, single_pass)
+        scores = self.vocabulary.scores_of_groups(states, members, positions, fused_backward)
         return list(zip(positions, members, map(at_least_float32, scores), strict=True))
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
@@ -146,7 +146,7 @@ class FactorizedDistribution(NextToken):
         log_probs = torch.cat([scores.log_softmax(-1) + of_class for scores, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         if self._computed is not None:
             return self._computed.gather(1, ids)
         if not self._is_grouped(ids):
@@ -154,13 +154,13 @@ class FactorizedDistribution(NextToken):
         tokens = ids[:, 0]
         chosen = self.classes.token_class[tokens]
         of_class = self.log_class_probs().gather(1, chosen[:, None])
-        groups = self._by_class(chosen, single_pass)
+        groups = self._by_class(chosen, fused_backward)
         if not groups:
             return of_class
         place, inside = self.classes.place[tokens], []
         for rows, members, scores in groups:
             own = self.columns.of_group(members)
-            at_ids, total, _ = softmax_at_(scores, place[rows, None], single_pass, own)
+            at_ids, total, _ = softmax_at_(scores, place[rows, None], fused_backward, own)
             inside.append(at_ids - total[:, None])
         rows = torch.cat([rows for rows, _, _ in groups])
         return of_class.index_add(0, rows, torch.cat(inside).to(of_class.dtype))

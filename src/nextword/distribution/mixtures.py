@@ -69,9 +69,9 @@ class Mixture(NextToken):
         assert total is not None
         return total
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
-        parts = in_one_product(self.parts, single_pass)
-        log_probs = torch.stack([part._log_prob(ids, single_pass) for part in parts], -1)
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+        parts = in_one_product(self.parts, fused_backward)
+        log_probs = torch.stack([part._log_prob(ids, fused_backward) for part in parts], -1)
         return logsumexp_finite(log_probs + self.log_weights[:, None, :])
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
@@ -167,8 +167,8 @@ class PointerMixture(NextToken):
         generated = shift_rows_(self.base._log_probs(), self.log_gate)
         return self._attended().add_to_(generated)
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
-        generated = self.base._log_prob(ids, single_pass) + self.log_gate[:, None]
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+        generated = self.base._log_prob(ids, fused_backward) + self.log_gate[:, None]
         attended = self._attended().log_mass_of(ids, self.vocab_size)
         return log_add_exp(generated, attended.to(generated.dtype))
 
@@ -238,9 +238,9 @@ class CacheDistribution(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return self._choose(self.entries.scatter(self.vocab_size), self.fallback._log_probs())
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         stored = self.entries.log_mass_of(ids, self.vocab_size)
-        return self._choose(stored, self.fallback._log_prob(ids, single_pass))
+        return self._choose(stored, self.fallback._log_prob(ids, fused_backward))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         seen = self.entries.any_visible()[:, None]

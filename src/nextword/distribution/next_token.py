@@ -74,8 +74,8 @@ class NextToken(ABC):
         """Of all rows at once, in a new tensor, which the caller may change where autograd is off."""
 
     @abstractmethod
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
-        """Of all rows at once; ``single_pass`` is handed on to products and to functions that work in place."""
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+        """Of all rows at once; ``fused_backward`` is handed on to products and to functions that work in place."""
 
     @abstractmethod
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
@@ -122,10 +122,10 @@ class NextToken(ABC):
         row_tensors: list[Tensor] = []
         self.map(lambda tensor: row_tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
 
-        def likelihood(rows: slice, leaves: list[Tensor], single_pass: FusedBackward | None) -> Tensor:
+        def likelihood(rows: slice, leaves: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
             in_order = iter(leaves)
             chunk = self.map(lambda _: next(in_order))
-            log_probs = chunk._log_prob(ids[rows, None], single_pass)[:, 0]
+            log_probs = chunk._log_prob(ids[rows, None], fused_backward)[:, 0]
             return (log_probs if weights is None else log_probs * weights.detach()[rows].to(log_probs.dtype)).sum()
 
         shared = self.shared()

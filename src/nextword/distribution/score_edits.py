@@ -26,7 +26,7 @@ class EditMode(ABC):
         vocabulary: Vocabulary,
         states: Float[Tensor, "B Q D"],
         ids: Int[Tensor, "B K"],
-        single_pass: FusedBackward | None = None,
+        fused_backward: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
         """The values that queries of the output embedding give to few tokens."""
 
@@ -37,7 +37,7 @@ class EditMode(ABC):
         ids: Int[Tensor, "N K"],
         values: Float[Tensor, "N K"],
         present: Bool[Tensor, "N K"],
-        single_pass: FusedBackward | None = None,
+        fused_backward: FusedBackward | None = None,
     ) -> Float[Tensor, "N V"]:
         """Changes ``scores`` in place, and returns them."""
 
@@ -58,14 +58,14 @@ class Replace(EditMode):
     """The value takes the score's place ("assign")."""
 
     def scores_of(
-        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None
+        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, fused_backward: FusedBackward | None = None
     ) -> Tensor:
-        return vocabulary.scores_of(states, ids, single_pass)
+        return vocabulary.scores_of(states, ids, fused_backward)
 
     def write_(
-        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, single_pass: FusedBackward | None = None
+        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, fused_backward: FusedBackward | None = None
     ) -> Tensor:
-        return overwrite_(scores, ids, values, present, single_pass)
+        return overwrite_(scores, ids, values, present, fused_backward)
 
     def gather(self, values: Tensor, columns: Tensor, new: Tensor) -> Tensor:
         return values.scatter(1, columns, new)
@@ -78,15 +78,15 @@ class Add(EditMode):
     """The value is added to the score ("add")."""
 
     def scores_of(
-        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None
+        self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, fused_backward: FusedBackward | None = None
     ) -> Tensor:
         """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
-        of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, single_pass)
+        of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, fused_backward)
         # a token that the vocabulary rules out stays out
-        return (vocabulary.scores_of(states, ids, single_pass) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
+        return (vocabulary.scores_of(states, ids, fused_backward) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
 
     def write_(
-        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, single_pass: FusedBackward | None = None
+        self, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, fused_backward: FusedBackward | None = None
     ) -> Tensor:
         return scores.scatter_add_(1, ids, values.masked_fill(~present, 0.0).to(scores.dtype))
 
@@ -138,7 +138,7 @@ class LogitEdit(ABC):
 
     @abstractmethod
     def apply_(
-        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, fused_backward: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
         """Changes ``scores`` in place; returns them, and which tokens were changed, the latest change last."""
 
@@ -180,11 +180,11 @@ class TokenLogitEdit(LogitEdit):
         return {} if self.places is None else {self.source: self.places.text}
 
     def apply_(
-        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, fused_backward: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
         ids, present = self.words.ids, self.words.present
         written = vocabulary.columns.writable(ids, self.words.scores, present)
-        changed = self.change.write_(scores, *written, single_pass)
+        changed = self.change.write_(scores, *written, fused_backward)
         return changed, [EditedTokens(self.source, ids, present, self.places)]
 
 
@@ -212,13 +212,13 @@ class Rerank(LogitEdit):
         return Rerank(change(self.queries), self.sizes, self.change, self.from_initial)
 
     def apply_(
-        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: FusedBackward | None = None
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, fused_backward: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
         columns, size = vocabulary.columns, vocabulary.size
         if self.sizes[0] > size:
             raise ValueError(f"reranker: must have at most {size} candidates, the vocabulary ({self.sizes[0]} given)")
         initial, ids = columns.top_k(scores.detach(), min(sum(self.sizes), size))
-        rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids, single_pass))
+        rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids, fused_backward))
         values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)
         touched = []
         for step, size in enumerate(self.sizes):
@@ -228,4 +228,4 @@ class Rerank(LogitEdit):
             chosen = torch.zeros_like(present).scatter(1, best, True)
             present = present | chosen
             touched.append(EditedTokens(f"reranker {size}", ids, chosen))
-        return self.change.write_(scores, *columns.writable(ids, values, present), single_pass), touched
+        return self.change.write_(scores, *columns.writable(ids, values, present), fused_backward), touched

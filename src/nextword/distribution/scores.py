@@ -77,9 +77,9 @@ class SoftmaxDistribution(NextToken):
     def shared(self) -> list[Tensor]:
         return [*self.vocabulary.shared(), *(tensor for stored in self.stored.values() for tensor in stored.shared())]
 
-    def dense(self, single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
+    def dense(self, fused_backward: FusedBackward | None = None) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
-        return self._whole(single_pass)[0]
+        return self._whole(fused_backward)[0]
 
     def with_product(self, product: Float[Tensor, "N V"]) -> SoftmaxDistribution:
         """The same, but the first question takes ``product`` for ``vocabulary(states)``, and destroys it."""
@@ -93,21 +93,21 @@ class SoftmaxDistribution(NextToken):
         changed.stored = self.stored | dict(stored)
         return changed
 
-    def _whole(self, single_pass: FusedBackward | None = None) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
-        scores, touched = self._edited(single_pass)
+    def _whole(self, fused_backward: FusedBackward | None = None) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
+        scores, touched = self._edited(fused_backward)
         return self.columns.whole(scores), touched
 
-    def _edited(self, single_pass: FusedBackward | None = None) -> tuple[Float[Tensor, "N _"], list[EditedTokens]]:
+    def _edited(self, fused_backward: FusedBackward | None = None) -> tuple[Float[Tensor, "N _"], list[EditedTokens]]:
         """Scores after the edits, in the columns that are held here, and which tokens each edit changed."""
         # the answer to a question is written over the product, so the next question makes a new one
         product, self._product = self._product, None
-        scores = at_least_float32(self.vocabulary(self.states, single_pass) if product is None else product)
+        scores = at_least_float32(self.vocabulary(self.states, fused_backward) if product is None else product)
         del product
         if self.nonlinearity is not None:
             scores = self.nonlinearity(scores)
         touched: list[EditedTokens] = []
         for edit in self.edits:
-            scores, latest = edit.apply_(scores, self.vocabulary, single_pass)
+            scores, latest = edit.apply_(scores, self.vocabulary, fused_backward)
             touched += latest
         return scores, touched
 
@@ -132,13 +132,15 @@ class SoftmaxDistribution(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return _added_(*self._normalised_(self.dense()))
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
-        at_ids, total, _ = self._at(ids, single_pass)
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+        at_ids, total, _ = self._at(ids, fused_backward)
         return at_ids - total[:, None]
 
-    def _at(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def _at(
+        self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Log-mass of tokens, log of the normaliser, both less the peak; and the peak."""
-        at_ids, total, dense_peak = softmax_at_(self._edited(single_pass)[0], ids, single_pass, self.columns)
+        at_ids, total, dense_peak = softmax_at_(self._edited(fused_backward)[0], ids, fused_backward, self.columns)
         stored = self._entries()
         peak = _common_peak(dense_peak, stored)
         total, at_ids = total + (dense_peak - peak), at_ids + (dense_peak - peak)[:, None]
@@ -198,7 +200,7 @@ def _added_(log_probs: Float[Tensor, "N V"], stored: Mapping[str, CopyScores]) -
     return log_probs
 
 
-def in_one_product(parts: Sequence[NextToken], single_pass: FusedBackward | None = None) -> list[NextToken]:
+def in_one_product(parts: Sequence[NextToken], fused_backward: FusedBackward | None = None) -> list[NextToken]:
     """The same distributions; those that are softmaxes over one vocabulary get their products, made as one.
 
     Each product answers the first question to its distribution; for a second one it is made again.
@@ -207,7 +209,7 @@ def in_one_product(parts: Sequence[NextToken], single_pass: FusedBackward | None
     together = [part for part in softmaxes if part.vocabulary is softmaxes[0].vocabulary]
     if len(together) < 2:
         return list(parts)
-    products = iter(together[0].vocabulary.each([part.states for part in together], single_pass))
+    products = iter(together[0].vocabulary.each([part.states for part in together], fused_backward))
     return [part.with_product(next(products)) if part in together else part for part in parts]
 
 
@@ -260,7 +262,7 @@ class ComputedScores(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return _added_(self.dense.clone(), self.stored)
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         log_prob = self.dense.gather(1, ids)
         for entries in self.stored.values():
             log_prob = log_add_exp(log_prob, entries.log_mass_of(ids, self.vocab_size).to(log_prob.dtype))
@@ -341,7 +343,7 @@ class KnownScores(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return torch.cat([log_probs for _, log_probs in self._blocks()])
 
-    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
         return torch.cat([log_probs.gather(1, ids[rows]) for rows, log_probs in self._blocks()])
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ class Vocabulary(Protocol):
     Dense scores have a column for each token, or for those tokens whose rows of the embedding this process holds
     (``columns``).
 
-    ``single_pass`` is handed on to the products of ``nextword.functional.products``, which then give the embedding's
+    ``fused_backward`` is handed on to the products of ``nextword.functional.products``, which then give the embedding's
     gradient to its collector. A vocabulary that makes its products otherwise leaves it alone.
     """
 
@@ -32,16 +32,18 @@ class Vocabulary(Protocol):
     def columns(self) -> VocabShard:
         """Which columns dense scores have."""
 
-    def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
+    def __call__(
+        self, states: Float[Tensor, "N D"], fused_backward: FusedBackward | None = None
+    ) -> Float[Tensor, "N V"]:
         """A score for every token, in a new tensor that the caller may change."""
 
     def each(
-        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: FusedBackward | None = None
+        self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> Sequence[Float[Tensor, "_R V"]]:
         """The same for several sets of states that belong to the same rows, in one pass over the embedding."""
 
     def scores_of(
-        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: FusedBackward | None = None
+        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same for the Q states of a row, without those of all others."""
 
@@ -50,7 +52,7 @@ class Vocabulary(Protocol):
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
-        single_pass: FusedBackward | None = None,
+        fused_backward: FusedBackward | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
         """For each group of states, of some of the N rows, the scores of its own tokens; no token is in two groups."""
 
@@ -89,23 +91,23 @@ class Shifted:
     def shared(self) -> list[Tensor]:
         return [*self.vocabulary.shared(), self.shift]
 
-    def __call__(self, states: Tensor, single_pass: FusedBackward | None = None) -> Tensor:
-        return self.each([states], single_pass)[0]
+    def __call__(self, states: Tensor, fused_backward: FusedBackward | None = None) -> Tensor:
+        return self.each([states], fused_backward)[0]
 
-    def each(self, states: Sequence[Tensor], single_pass: FusedBackward | None = None) -> list[Tensor]:
-        return [scores + self.shift[self.row] for scores in self.vocabulary.each(states, single_pass)]
+    def each(self, states: Sequence[Tensor], fused_backward: FusedBackward | None = None) -> list[Tensor]:
+        return [scores + self.shift[self.row] for scores in self.vocabulary.each(states, fused_backward)]
 
-    def scores_of(self, states: Tensor, ids: Tensor, single_pass: FusedBackward | None = None) -> Tensor:
-        return self.vocabulary.scores_of(states, ids, single_pass) + self.shift[self.row[:, None], ids][:, None]
+    def scores_of(self, states: Tensor, ids: Tensor, fused_backward: FusedBackward | None = None) -> Tensor:
+        return self.vocabulary.scores_of(states, ids, fused_backward) + self.shift[self.row[:, None], ids][:, None]
 
     def scores_of_groups(
         self,
         states: Sequence[Tensor],
         ids: Sequence[Tensor],
         rows: Sequence[Tensor],
-        single_pass: FusedBackward | None = None,
+        fused_backward: FusedBackward | None = None,
     ) -> list[Tensor]:
-        products = self.vocabulary.scores_of_groups(states, ids, rows, single_pass)
+        products = self.vocabulary.scores_of_groups(states, ids, rows, fused_backward)
         # the group's columns first: they are few, and the rows are many
         return [
             scores + self.shift.index_select(1, group)[self.row[positions]]

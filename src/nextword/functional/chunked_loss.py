@@ -107,13 +107,13 @@ def _forward_and_backward(
 ) -> tuple[Tensor, _Gradients]:
     of_rows = [torch.zeros_like(row) if row.requires_grad else None for row in rows]
     weights = [tensor for tensor in shared if tensor.requires_grad]
-    single_pass, totals = FusedBackward(weights), []
+    fused_backward, totals = FusedBackward(weights), []
     # a caller that checkpoints the whole model need not keep or recompute what is saved and read within this function
     no_outer_hooks = saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
     with torch.enable_grad(), no_outer_hooks:
         for chunk in chunks:
             leaves = [row.detach()[chunk].requires_grad_(row.requires_grad) for row in rows]
-            total = compute(chunk, leaves, single_pass)
+            total = compute(chunk, leaves, fused_backward)
             totals.append(total.detach())
             inputs = [*(leaf for leaf in leaves if leaf.requires_grad), *weights]
             gradients = torch.autograd.grad(total, inputs, allow_unused=True) if total.requires_grad else ()
@@ -123,12 +123,12 @@ def _forward_and_backward(
                 if gradient is not None and part is not None:
                     gradient[chunk] = part
             uses = Counter(_address(part) for part in gradients if part is not None)
-            for collector, part in zip(single_pass.collectors, parts, strict=False):
+            for collector, part in zip(fused_backward.collectors, parts, strict=False):
                 if part is not None:  # autograd gives one and the same tensor to both terms of a sum
                     collector.add(part, shared=uses[_address(part)] > 1)
-            for collector in single_pass.collectors:
+            for collector in fused_backward.collectors:
                 collector.compact(chunk.stop / max(1, chunks[-1].stop))
-    collectors = iter(single_pass.collectors)
+    collectors = iter(fused_backward.collectors)
     of_shared = [next(collectors) if tensor.requires_grad else None for tensor in shared]
     return torch.stack(totals).sum(), _Gradients(of_rows, of_shared)
 

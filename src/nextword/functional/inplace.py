@@ -18,7 +18,7 @@ from nextword.functional.weight_gradient import FusedBackward, first_order
 def softmax_at_(
     scores: Float[Tensor, "N V"],
     ids: Int[Tensor, "N K"],
-    single_pass: FusedBackward | None = None,
+    fused_backward: FusedBackward | None = None,
     columns: VocabShard = ALL_COLUMNS,
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
     """What a softmax needs: the scores of K tokens a row, and the log-sum-exp of the row. Destroys ``scores``.
@@ -28,7 +28,7 @@ def softmax_at_(
     Args:
         scores: Dense scores, read nowhere else; no row is ``-inf`` throughout. They hold exponentials afterwards.
         ids: Tokens.
-        single_pass: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes one
+        fused_backward: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes one
             more (N, V) tensor.
         columns: Which columns ``scores`` has.
 
@@ -41,7 +41,7 @@ def softmax_at_(
     (tensor([[ 0., -2.]]), tensor([0.4076]), tensor([102.]))
     """
     if torch.is_grad_enabled() and scores.requires_grad:
-        at_ids, total, peak, _ = _SoftmaxAt.apply(scores, ids, single_pass is not None, columns)  # type: ignore[no-untyped-call]
+        at_ids, total, peak, _ = _SoftmaxAt.apply(scores, ids, fused_backward is not None, columns)  # type: ignore[no-untyped-call]
         return at_ids, total, peak
     at_ids, mass, peak = _exponentials_(scores, ids, columns)
     return at_ids, mass.log(), peak
@@ -103,7 +103,7 @@ def overwrite_(
     ids: Int[Tensor, "N K"],
     values: Float[Tensor, "N K"],
     present: Bool[Tensor, "N K"],
-    single_pass: FusedBackward | None = None,
+    fused_backward: FusedBackward | None = None,
 ) -> Float[Tensor, "N V"]:
     """Puts ``values`` in place of the scores of ``ids`` wherever ``present``. Changes ``scores``, and returns them.
 
@@ -114,7 +114,7 @@ def overwrite_(
         ids: Tokens to overwrite; those present in a row must differ, or agree in value.
         values: What to write.
         present: Which columns count.
-        single_pass: With one, the gradient of the result is changed into that of ``scores`` in place; otherwise the
+        fused_backward: With one, the gradient of the result is changed into that of ``scores`` in place; otherwise the
             backward pass makes one more (N, V) tensor.
 
     >>> overwrite_(torch.zeros(1, 3), torch.tensor([[2, 0]]), torch.tensor([[5.0, 7.0]]), torch.tensor([[True, False]]))
@@ -124,7 +124,7 @@ def overwrite_(
         return scores
     values = values.to(scores.dtype)
     if torch.is_grad_enabled() and (scores.requires_grad or values.requires_grad):
-        traversed_once = single_pass is not None
+        traversed_once = fused_backward is not None
         changed: Tensor = _Overwrite.apply(scores, ids, values, present, traversed_once)  # type: ignore[no-untyped-call]
         return changed
     return _write_(scores, ids, values, present)

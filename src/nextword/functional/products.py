@@ -21,7 +21,7 @@ def dense_products(
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, "V"] | None,
     states: Sequence[Float[Tensor, "_R D"]],
-    single_pass: FusedBackward | None = None,
+    fused_backward: FusedBackward | None = None,
 ) -> list[Float[Tensor, "_R V"]]:
     """``states[k] @ weight.T + bias`` for every k, as one product; each result may be changed in place.
 
@@ -35,7 +35,7 @@ def dense_products(
         return [F.linear(part, weight, bias) for part in states]
     joined, sizes = states[0] if len(states) == 1 else torch.cat(list(states)), [len(part) for part in states]
     if differentiable:
-        collector = None if single_pass is None else single_pass.collector(weight)
+        collector = None if fused_backward is None else fused_backward.collector(weight)
         return list(_DenseProducts.apply(weight, bias, sizes, joined, collector))  # type: ignore[no-untyped-call]
     return list(torch.split(product(joined, weight, bias), sizes))
 
@@ -149,7 +149,7 @@ def grouped_product(
     weight: Float[Tensor, "V D"],
     states: Sequence[Float[Tensor, "_R D"]],
     ids: Sequence[Int[Tensor, "_K"]],
-    single_pass: FusedBackward | None = None,
+    fused_backward: FusedBackward | None = None,
 ) -> tuple[Float[Tensor, "_R _K"], ...]:
     """``states[g] @ weight[ids[g]].T`` for every group g, with gradients of both; no row belongs to two groups.
 
@@ -157,7 +157,7 @@ def grouped_product(
     >>> [scores.tolist() for scores in grouped_product(weight, [torch.ones(1, 2)], [torch.tensor([2, 0])])]
     [[[9.0, 1.0]]]
     """
-    collector = None if single_pass is None else single_pass.collector(weight)
+    collector = None if fused_backward is None else fused_backward.collector(weight)
     products: tuple[Tensor, ...] = _GroupedProduct.apply(weight, collector, len(states), *states, *ids)  # type: ignore[no-untyped-call]
     return products
 
@@ -179,7 +179,7 @@ def picked_product(
     weight: Float[Tensor, "V D"],
     states: Float[Tensor, "B Q D"],
     ids: Int[Tensor, "B K"],
-    single_pass: FusedBackward | None = None,
+    fused_backward: FusedBackward | None = None,
 ) -> Float[Tensor, "B Q K"]:
     """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; autograd gets a sparse one of the weight.
 
@@ -193,7 +193,7 @@ def picked_product(
     if only_torch_operations(weight.device):
         return states @ torch.nn.functional.embedding(ids, weight).mT
     if torch.is_grad_enabled() and (weight.requires_grad or states.requires_grad):
-        collector = None if single_pass is None else single_pass.collector(weight)
+        collector = None if fused_backward is None else fused_backward.collector(weight)
         scores: Tensor = _PickedProduct.apply(weight, states, ids, collector)  # type: ignore[no-untyped-call]
         return scores
     return _product(weight, states, ids)

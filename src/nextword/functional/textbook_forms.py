@@ -7,7 +7,7 @@ One loss in plain form is::
     loss = -log_probs.gather(1, ids[:, None]).sum()        # autograd does the rest
 
 Nothing calls these functions but the tests: with each of them in the place of its fast form, every head must give the
-same loss and the same gradients. None of them works in place, and none uses its ``single_pass``.
+same loss and the same gradients. None of them works in place, and none uses its ``fused_backward``.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def dense_products(
     weight: Float[Tensor, "V D"],
     bias: Float[Tensor, "V"] | None,
     states: Sequence[Float[Tensor, "_R D"]],
-    single_pass: object = None,
+    fused_backward: object = None,
 ) -> list[Float[Tensor, "_R V"]]:
     """One product for each set of states."""
     return [part @ weight.T + (0.0 if bias is None else bias) for part in states]
 
 
 def picked_product(
-    weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: object = None
+    weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: object = None
 ) -> Float[Tensor, "B Q K"]:
     """Every picked row in memory."""
     return states @ weight[ids].mT
@@ -50,14 +50,14 @@ def grouped_product(
     weight: Float[Tensor, "V D"],
     states: Sequence[Float[Tensor, "_R D"]],
     ids: Sequence[Int[Tensor, "_K"]],
-    single_pass: object = None,
+    fused_backward: object = None,
 ) -> list[Float[Tensor, "_R _K"]]:
     """One product for each group."""
     return [part @ weight[group].T for part, group in zip(states, ids, strict=True)]
 
 
 def softmax_at_(
-    scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], single_pass: object = None, columns: object = None
+    scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], fused_backward: object = None, columns: object = None
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
     """Scores and normaliser, relative to 0 in place of the peak."""
     return scores.gather(1, ids), scores.logsumexp(-1), scores.new_zeros(len(scores))
@@ -68,7 +68,7 @@ def overwrite_(
     ids: Int[Tensor, "N K"],
     values: Float[Tensor, "N K"],
     present: Bool[Tensor, "N K"],
-    single_pass: object = None,
+    fused_backward: object = None,
 ) -> Float[Tensor, "N V"]:
     """A choice between old and new for every token of the vocabulary."""
     new = torch.zeros_like(scores).scatter_add(1, ids, values.masked_fill(~present, 0.0))

@@ -22,7 +22,7 @@ from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
 from nextword.heads.input_states import Dimensions
 from nextword.heads.safe_start import MOST
-from nextword.heads.wrapper_head import OverHeadConfig, WrapperHead, normalised_jointly
+from nextword.heads.wrapper_head import DelegatingHead, WrapperHead, WrapperHeadConfig, normalised_jointly
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
 from nextword.retrieval.search import Search
 from nextword.retrieval.stored_keys import StoreOrigin
@@ -35,7 +35,7 @@ _ROWS = 256
 """Positions whose keys are looked at together."""
 
 
-class KnnConfig(OverHeadConfig):
+class KnnConfig(WrapperHeadConfig):
     """Settings of the kNN head; all but ``below`` and ``mix`` may be changed on a trained model."""
 
     published: ClassVar[Mapping[str, Any]] = {"weight": 0.25}
@@ -111,6 +111,15 @@ class KnnHead(WrapperHead):
         self._opened: tuple[Any, StoredKeys, Search] | None = None
         self._weights: set[str] = set()
         self._tokenizer: str | None = None
+
+    @property
+    def _component(self) -> str:
+        """What its part of a distribution is called: over a datastore below it, which has a part too, ``knn 2``."""
+        count, head = 1, self.below
+        while isinstance(head, DelegatingHead):
+            count += isinstance(head, KnnHead)
+            head = head.below
+        return _NAME if count == 1 else f"{_NAME} {count}"
 
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         """The head below, and a weight that costs next to nothing, unless it was chosen."""
@@ -214,7 +223,7 @@ class KnnHead(WrapperHead):
         return self.recent.stretch(document - before, first, last)
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        return {**self.below.stored_texts(), _NAME: self}
+        return {**self.below.stored_texts(), self._component: self}
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         below: NextToken = self.below(context)
@@ -223,13 +232,13 @@ class KnnHead(WrapperHead):
         found = self._retrieved(context)
         found = replace(found, scores=found.scores / self.config.temperature)
         if self.config.mix == "joint":
-            return normalised_jointly(below, {_NAME: found}, f"{_NAME}: mix=joint")
+            return normalised_jointly(below, {self._component: found}, f"{_NAME}: mix=joint")
         if self.mixing is not None:
             logit = self.mixing(found)
-            return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), _NAME)
+            return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), self._component)
         weight = self.config.as_published().weight
         of_below, of_found = found.scores.new_tensor([1 - weight, weight]).log()[:, None].expand(2, len(found.scores))
-        return PointerMixture(below, found, of_below, of_found, _NAME)
+        return PointerMixture(below, found, of_below, of_found, self._component)
 
     def calibration(self) -> Calibration | None:
         """The temperature, and the weight where it is fixed; None where a gate learns it."""

@@ -14,9 +14,10 @@ from nextword.functional.copy_scores import Stored
 from nextword.heads.context import Context
 from nextword.heads.head import Head, HeadConfig, StoredTexts, build_head, head_spec, parse_head
 from nextword.heads.input_states import Dimensions
+from nextword.settings.old_modules import old_names
 
 
-class OverHeadConfig(HeadConfig):
+class WrapperHeadConfig(HeadConfig):
     """Settings that every head over another one has."""
 
     below: str | dict[str, Any] | None = None
@@ -30,7 +31,7 @@ class OverHeadConfig(HeadConfig):
             parse_head(below)
         return below
 
-    def unbuilt(self) -> OverHeadConfig:
+    def unbuilt(self) -> WrapperHeadConfig:
         """With the head below as a spec."""
         return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
 
@@ -44,11 +45,11 @@ class OverHeadConfig(HeadConfig):
             return self
         return self.model_copy(update={"below": parse_head(self.below).as_published().model_dump()})
 
-    def over(self, former: HeadConfig | None) -> OverHeadConfig:
+    def over(self, former: HeadConfig | None) -> WrapperHeadConfig:
         """With the model's own head below, where none is named."""
         if self.below is not None:
             return self
-        named = former.below if isinstance(former, OverHeadConfig) else former
+        named = former.below if isinstance(former, WrapperHeadConfig) else former
         return self.model_copy(update={"below": "softmax" if named is None else head_spec(parse_head(named))})
 
 
@@ -117,7 +118,7 @@ class WrapperHead(DelegatingHead):
     modes: ClassVar[tuple[str, ...]] = ("joint", "below")
     """The whole, or the head below alone."""
 
-    def __init__(self, config: OverHeadConfig, dimensions: Dimensions) -> None:
+    def __init__(self, config: WrapperHeadConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
         del self._modules["inputs"]  # those of the head below are read, and saved with it
         self.below = build_head(parse_head(config.below or "softmax"), dimensions)
@@ -157,3 +158,6 @@ def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], pl
             f"({type(distribution).__name__} given); elsewhere mix by a weight"
         )
     return distribution.beside(stored)
+
+
+__getattr__ = old_names(__name__)

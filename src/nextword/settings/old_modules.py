@@ -101,6 +101,7 @@ RENAMED = {
     "WordChoice": "model.speculative_decoding.token_choice.TokenChoice",
     "drafting_of": "model.speculative_decoding.speculative_decoding.speculative_decoding_of",
     "measuring": "model.training_modes.inference_mode_of",
+    "OverHeadConfig": "heads.wrapper_head.WrapperHeadConfig",
     "RecallingHead": "heads.ngram.NgramHead",
     "TextIndex": "retrieval.ngram.NgramIndex",
     "TextManifest": "retrieval.ngram.NgramManifest",

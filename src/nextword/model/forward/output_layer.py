@@ -92,12 +92,14 @@ class OutputLayer:
         self._weight = _read(self.layer) if _is_plain(self.layer) else None
         self._bias = None if self._weight is None or self.layer.bias is None else held_here(self.layer.bias)
 
-    def __call__(self, states: Float[Tensor, "N D"], single_pass: FusedBackward | None = None) -> Float[Tensor, "N V"]:
+    def __call__(
+        self, states: Float[Tensor, "N D"], fused_backward: FusedBackward | None = None
+    ) -> Float[Tensor, "N V"]:
         """A score for every token, exactly as the model itself makes it."""
-        return self.each([states], single_pass)[0]
+        return self.each([states], fused_backward)[0]
 
     def each(
-        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: FusedBackward | None = None
+        self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> list[Float[Tensor, "_R V"]]:
         """The same for several sets of states."""
         if self._weight is None:
@@ -105,7 +107,7 @@ class OutputLayer:
             # later steps write over the scores, which autograd forbids on a view (torchao's int8 layers give one)
             return [self._adjusted(scores.clone() if scores._is_view() else scores, None) for scores in made]
         alike = [self.columns.read_by_all(part) for part in states]
-        products = dense_products(self._weight, self._bias, alike, single_pass)
+        products = dense_products(self._weight, self._bias, alike, fused_backward)
         return [self._adjusted(scores, self.columns.tokens) for scores in products]
 
     def _by_layer(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
@@ -118,17 +120,17 @@ class OutputLayer:
         return scores
 
     def scores_of(
-        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: FusedBackward | None = None
+        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same as among those of every token."""
         if self._weight is not None:
             # a collector is that of one tensor, so the product must read this one
-            collected = single_pass is not None and single_pass.collector(self._weight) is not None
+            collected = fused_backward is not None and fused_backward.collector(self._weight) is not None
             weight = self._weight if collected or self.columns.processes > 1 else self.layer.weight
             alike = self.columns.read_by_all(states)
 
             def product(rows: Tensor) -> Tensor:
-                scores = picked_product(weight, alike, rows, single_pass)
+                scores = picked_product(weight, alike, rows, fused_backward)
                 return scores if self._bias is None else scores + self._bias[rows][:, None]
 
             scores = self.columns.from_holders(ids, product)
@@ -151,7 +153,7 @@ class OutputLayer:
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
-        single_pass: FusedBackward | None = None,
+        fused_backward: FusedBackward | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
         """For each group of states the scores of its own group of tokens, without those of all others.
 
@@ -169,7 +171,7 @@ class OutputLayer:
                 whole = dense_products(self._weight, self._bias, alike)
                 products += [scores[:, group] for scores, group in zip(whole, held, strict=True)]
             else:
-                products += grouped_product(self._weight, alike, held, single_pass)
+                products += grouped_product(self._weight, alike, held, fused_backward)
                 if self._bias is not None:
                     products = [scores + self._bias[group] for scores, group in zip(products, held, strict=True)]
         return [self._adjusted(scores, group[None]) for scores, group in zip(products, ids, strict=True)]
