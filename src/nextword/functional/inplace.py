@@ -28,8 +28,8 @@ def softmax_at_(
     Args:
         scores: Dense scores, read nowhere else; no row is ``-inf`` throughout. They hold exponentials afterwards.
         ids: Tokens.
-        fused_backward: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes one
-            more (N, V) tensor.
+        fused_backward: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes
+            one more (N, V) tensor.
         columns: Which columns ``scores`` has.
 
     Returns:
