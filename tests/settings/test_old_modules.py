@@ -166,3 +166,35 @@ def test_what_never_was_is_not_found() -> None:
         __import__("nextword.odds")
     with pytest.raises(ImportError, match="Sores"):
         exec("from nextword.distribution import Sores")
+
+
+def test_methods_of_plug_ins_by_their_old_names() -> None:
+    from nextword.heads.softmax import SoftmaxHead
+    from nextword.heads.wrapper_head import WrapperHead
+
+    called = []
+    with pytest.warns(FutureWarning, match="init_from_backbone"):
+
+        class Old(SoftmaxHead):
+            def begin(self, context_of: object) -> None:
+                super().begin(context_of)  # type: ignore[misc]
+                called.append("begin")
+
+    with pytest.warns(FutureWarning, match="validate_backbone"):
+
+        class OldWrapper(WrapperHead):
+            def forward(self, context: object, mode: str | None = None) -> object:
+                raise NotImplementedError
+
+            def prove(self, context_of: object, weights_of: object) -> None:
+                called.append("prove")
+
+    class New(SoftmaxHead):
+        def init_from_backbone(self, context_of: object) -> None:
+            called.append("new")
+
+    head = Old.__new__(Old)
+    head.init_from_backbone(lambda ids: None)  # type: ignore[arg-type, return-value]
+    OldWrapper.__new__(OldWrapper).validate_backbone(None, None)  # type: ignore[arg-type]
+    New.__new__(New).begin(None)  # type: ignore[attr-defined]
+    assert called == ["begin", "prove", "new"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from nextword.distribution import Vocabulary
 from nextword.heads import Dimensions
+from nextword.settings.old_modules import understand_old_methods
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
 
@@ -100,6 +101,10 @@ class Conditioner(nn.Module, ABC):
     virtual: int = 0
     """Places that it puts before every text."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        understand_old_methods(cls, {"begin": "init_from_backbone"})
+
     def __init__(self, config: ConditionerConfig, dimensions: Dimensions, attention_heads: int) -> None:
         super().__init__()
         self.config: Any = config
@@ -121,7 +126,7 @@ class Conditioner(nn.Module, ABC):
             ValueError: The backbone has no place for it.
         """
 
-    def begin(self, backbone: Any) -> None:
+    def init_from_backbone(self, backbone: Any) -> None:
         """Called once when the conditioner is attached, after it has its weights; a new output layer begins here.
 
         Raises:
@@ -158,6 +163,9 @@ class Conditioner(nn.Module, ABC):
         """Whether it changes nothing yet: it adds something, and everything that it adds is zero."""
         added = [module for module in self.modules() if isinstance(module, OutputProjection)]
         return bool(added) and all(module.is_zero for module in added)
+
+
+understand_old_methods(Conditioner, {"begin": "init_from_backbone"})
 
 
 registry: Registry[type[Conditioner]] = Registry("conditioner", Conditioner)

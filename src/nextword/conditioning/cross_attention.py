@@ -278,7 +278,7 @@ class CrossAttentionConditioner(Conditioner):
         """The blocks with what they keep."""
         return {ARGUMENT: _Running(self._block_of, kept)}
 
-    def begin(self, backbone: Any) -> None:
+    def init_from_backbone(self, backbone: Any) -> None:
         """A trial: every block must be reached; then a new output layer, where one is asked for."""
         try:
             ran = self._trial(backbone)
@@ -287,7 +287,7 @@ class CrossAttentionConditioner(Conditioner):
         missed = [layer for layer, block in self._block_of.items() if block not in ran]
         if missed:
             raise ValueError(f"{_refusal(backbone)} (layer {missed[0]} did not)")
-        super().begin(backbone)
+        super().init_from_backbone(backbone)
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
         """Those of all modules that run after the first block."""

@@ -71,7 +71,7 @@ class SoftPrefixConditioner(Conditioner):
         nn.init.normal_(self.queries, std=0.02)
 
     @torch.no_grad()
-    def begin(self, backbone: Any) -> None:
+    def init_from_backbone(self, backbone: Any) -> None:
         """Places that look like a word of no kind."""
         limit = getattr(backbone.config.get_text_config(decoder=True), "max_position_embeddings", None)
         if limit is not None and self.virtual >= limit:

@@ -18,7 +18,7 @@ from nextword.functional.keys_in_place import Keys
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, CopyCalibration
 from nextword.heads.context import Context, Layout
-from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
+from nextword.heads.head import FITTED, ContextOf, Fitted, Head, HeadConfig, registry
 from nextword.heads.input_states import Dimensions
 from nextword.heads.local_embeddings import source_places
 from nextword.heads.safe_start import fitted_temperature, probe_tokens, unobtrusive_share
@@ -123,7 +123,7 @@ class CacheHead(Head):
         return float(self.config.as_published().temperature)
 
     @torch.no_grad()
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """Temperature and weight that fit the model, where none were chosen."""
         if FITTED not in (self.config.temperature, self.config.weight):
             return

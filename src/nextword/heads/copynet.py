@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Int
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.heads.context import Context
-from nextword.heads.head import FITTED, Fitted, Head, registry
+from nextword.heads.head import FITTED, ContextOf, Fitted, Head, registry
 from nextword.heads.input_states import Dimensions, Projection
 from nextword.heads.local_embeddings import LocalEmbeddings, PointerConfig
 from nextword.heads.safe_start import closed_gate, probe_tokens, unobtrusive_share
@@ -76,7 +75,7 @@ class CopyNetHead(Head):
         nn.init.constant_(self.bias, self.config.as_published().initial_bias)
 
     @torch.no_grad()
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """The bias below the model's own scores, unless it was chosen."""
         if self.config.initial_bias != FITTED:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ from nextword.functional.frequency import TokenCounts, divide
 from nextword.functional.frequency.classes import by_frequency
 from nextword.functional.probability import fitted_softmax
 from nextword.heads.context import Context
-from nextword.heads.head import FITTED, Draw, Fitted, Head, HeadConfig, registry
+from nextword.heads.head import FITTED, ContextOf, Draw, Fitted, Head, HeadConfig, registry
 from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
 
 logger = logging.getLogger(__name__)
@@ -225,7 +225,7 @@ class FrequencyHead(Head):
         return factorized.over_prior(factorized.log_softmax_class_mass())
 
     @torch.no_grad()
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """Class embeddings of zero over the softmax; without that prior near the mass of their tokens, or random."""
         if self.config.prior == FITTED:
             self.config = self.config.model_copy(update={"prior": "softmax"})

@@ -16,12 +16,17 @@ from nextword.heads.context import Context
 from nextword.heads.input_states import Dimensions, input_states_of, modifiers
 from nextword.runtime.weights import built
 from nextword.settings.config import validated
+from nextword.settings.old_modules import understand_old_methods
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
 
 Fitted = Literal["fitted"]
 FITTED: Final = "fitted"
 """Value of a setting that is chosen when the head is attached, so that the model stays as good as it was."""
+
+
+ContextOf = Callable[[Int[Tensor, "M"]], Context]
+"""Runs the model on tokens, cut into rows, and gives the context at every position."""
 
 
 class HeadConfig(SpecSettings):
@@ -105,6 +110,10 @@ class Head(nn.Module, ABC):
     generate_takes: ClassVar[tuple[str, ...]] = ()
     """Of these, the ones that ``generate`` takes as arguments too, for one call."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        understand_old_methods(cls, {"begin": "init_from_backbone", "prove": "validate_backbone"})
+
     def __init__(self, config: HeadConfig, dimensions: Dimensions) -> None:
         super().__init__()
         self.config: Any = config
@@ -179,11 +188,11 @@ class Head(nn.Module, ABC):
     def take_over(self, former: Head) -> None:
         """Called when the head is attached to a model that has one, whose parts a head over another may go on with."""
 
-    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
+    def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to refuse a model that does not go with what it reads.
 
         Args:
-            context_of: As in ``begin``.
+            context_of: As in ``init_from_backbone``.
             weights_of: Fingerprint of the backbone's weights; None where they cannot be compared.
 
         Raises:
@@ -207,7 +216,7 @@ class Head(nn.Module, ABC):
             ValueError: Something was made with another tokenizer.
         """
 
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """Called once when the head is attached, to start new parameters by what the model does already.
 
         Args:
@@ -237,6 +246,9 @@ class Head(nn.Module, ABC):
     def facts(self) -> dict[str, Any]:
         """What building the head found out, for records: numbers and text by name."""
         return {}
+
+
+understand_old_methods(Head, {"begin": "init_from_backbone", "prove": "validate_backbone"})
 
 
 @runtime_checkable

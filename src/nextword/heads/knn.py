@@ -19,7 +19,7 @@ from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, CopyCalibration
 from nextword.heads.context import Context
-from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
+from nextword.heads.head import FITTED, ContextOf, Fitted, StoredTexts, registry
 from nextword.heads.input_states import Dimensions
 from nextword.heads.safe_start import MOST
 from nextword.heads.wrapper_head import DelegatingHead, WrapperHead, WrapperHeadConfig, normalised_jointly
@@ -121,9 +121,9 @@ class KnnHead(WrapperHead):
             head = head.below
         return _NAME if count == 1 else f"{_NAME} {count}"
 
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """The head below, and a weight that costs next to nothing, unless it was chosen."""
-        super().begin(context_of)
+        super().init_from_backbone(context_of)
         if self.config.weight == FITTED:
             self.config = self.config.model_copy(update={"weight": MOST})
             if self.mixing is not None:
@@ -134,9 +134,9 @@ class KnnHead(WrapperHead):
         """Whether keys of the text that is read are to be left out."""
         return self.config.store is not None and self.config.overlap > 0
 
-    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
+    def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Refuses a store that was made with another model, and warns of one that was made with weights like these."""
-        super().prove(context_of, weights_of)
+        super().validate_backbone(context_of, weights_of)
         opened = self._store()
         own = weights_of()
         self._weights = set() if own is None else {own}

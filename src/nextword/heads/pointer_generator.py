@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from nextword.functional.keys_in_place import Keys, KeysInPlace, read_keys
 from nextword.functional.weight_gradient import first_order
 from nextword.heads.context import Context
 from nextword.heads.gate import ScalarGate
-from nextword.heads.head import FITTED, Fitted, Head, registry
+from nextword.heads.head import FITTED, ContextOf, Fitted, Head, registry
 from nextword.heads.input_states import Dimensions, Projection
 from nextword.heads.local_embeddings import LocalEmbeddings, PointerConfig
 from nextword.heads.safe_start import closed_gate, probe_tokens, unobtrusive_share
@@ -90,7 +90,7 @@ class PointerGeneratorHead(Head):
         nn.init.zeros_(self.attention_bias)
 
     @torch.no_grad()
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """The gate nearly closed, unless its bias was chosen."""
         if self.config.gate_bias != FITTED:
             return

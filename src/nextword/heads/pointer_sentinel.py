@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Int
 from pydantic import Field
-from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.distribution import NextToken, PointerMixture, SoftmaxDistribution
 from nextword.heads.context import Context
 from nextword.heads.gate import ScalarGate
-from nextword.heads.head import FITTED, Fitted, Head, registry
+from nextword.heads.head import FITTED, ContextOf, Fitted, Head, registry
 from nextword.heads.input_states import Dimensions, Projection
 from nextword.heads.local_embeddings import LocalEmbeddings, PointerConfig
 from nextword.heads.safe_start import closed_gate, probe_tokens, unobtrusive_share
@@ -74,7 +72,7 @@ class PointerSentinelHead(Head):
         self.gate = ScalarGate(dimensions.hidden, config.as_published().gate_bias)
 
     @torch.no_grad()
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """The sentinel with nearly everything, unless its bias was chosen."""
         if self.config.gate_bias != FITTED:
             return

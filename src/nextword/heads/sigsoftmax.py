@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.heads.context import Context
-from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
+from nextword.heads.head import FITTED, ContextOf, Fitted, Head, HeadConfig, registry
 from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
 from nextword.heads.safe_start import probe_tokens
 
@@ -76,7 +76,7 @@ class SigsoftmaxHead(Head):
         self.project = Projection(self.inputs.width, dimensions.hidden, bias=config.bias)
 
     @torch.no_grad()
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """A shift beyond the model's scores, unless it was chosen."""
         if self.config.shift != FITTED:
             return

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import field_validator
 from torch import Tensor
 
 from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.functional.copy_scores import Stored
-from nextword.heads.context import Context
-from nextword.heads.head import Head, HeadConfig, StoredTexts, build_head, head_spec, parse_head
+from nextword.heads.head import ContextOf, Head, HeadConfig, StoredTexts, build_head, head_spec, parse_head
 from nextword.heads.input_states import Dimensions
 from nextword.settings.old_modules import old_names
 
@@ -87,8 +86,8 @@ class DelegatingHead(Head):
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
         return self.below.source_streams(states)
 
-    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
-        self.below.prove(context_of, weights_of)
+    def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
+        self.below.validate_backbone(context_of, weights_of)
 
     def open_stored(self) -> None:
         self.below.open_stored()
@@ -96,8 +95,8 @@ class DelegatingHead(Head):
     def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
         self.below.expect_tokenizer(fingerprint_of)
 
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
-        self.below.begin(context_of)
+    def init_from_backbone(self, context_of: ContextOf) -> None:
+        self.below.init_from_backbone(context_of)
 
     def resized(self, vocab_size: int) -> None:
         self.below.resized(vocab_size)
@@ -135,10 +134,10 @@ class WrapperHead(DelegatingHead):
             self.below, self._taken_over = own, True
             self._know_below()
 
-    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def init_from_backbone(self, context_of: ContextOf) -> None:
         """Starts the head below, unless it was at work already."""
         if not self._taken_over:
-            super().begin(context_of)
+            super().init_from_backbone(context_of)
             self._know_below()
 
     def resized(self, vocab_size: int) -> None:

@@ -154,13 +154,13 @@ def _attached(
         if new is not None:
             new.to(device=device, dtype=backbone.dtype)
     if kept is None and wrapped.conditioner is not None:
-        wrapped.conditioner.begin(backbone)
+        wrapped.conditioner.init_from_backbone(backbone)
     choose_trained(wrapped)
     with modes_kept(backbone):
         wrapped.train(backbone.training)
     _prove(wrapped)
     with _probed(wrapped) as context_of:
-        wrapped.next_word_head.begin(context_of)
+        wrapped.next_word_head.init_from_backbone(context_of)
     wrapped.config.head = wrapped.next_word_head.config.model_dump()
     return wrapped
 
@@ -207,7 +207,7 @@ _NOTICED = 0.05  # nats per token from which on a start is said to hurt
 def _prove(model: NextWordModel) -> None:
     """Lets the head refuse the model."""
     with _probed(model) as context_of:
-        model.next_word_head.prove(context_of, lambda: comparable_fingerprint(model.backbone))
+        model.next_word_head.validate_backbone(context_of, lambda: comparable_fingerprint(model.backbone))
 
 
 def _warn_if_worse(model: NextWordModel) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -125,6 +125,22 @@ def old_names(module: str) -> Callable[[str], Any]:
         return getattr(importlib.import_module(home), new)
 
     return get
+
+
+def understand_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
+    """Lets a plug-in's class define a method by its old name, or call it of its base class.
+
+    Args:
+        kind: The class, as soon as it is made.
+        renamed: Methods that its base class calls, by the names that they had.
+    """
+    for old, new in renamed.items():
+        own = vars(kind)
+        if old in own and new not in own:
+            warnings.warn(f"{kind.__name__}.{old} is {new} now", FutureWarning, stacklevel=3)
+            setattr(kind, new, own[old])
+        elif new in own:
+            setattr(kind, old, own[new])
 
 
 class _Moved(ModuleType):
