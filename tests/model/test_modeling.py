@@ -23,10 +23,10 @@ CACHE = ROOM / "head_cache"
 """What is kept between passes: it answers questions of many steps."""
 LEADING = "modeling"
 IDS = torch.randint(3, 20, (2, 9), generator=torch.Generator().manual_seed(0))
-BATCH = ["batch"]
+BATCH = ["forward_batch"]
 RUN = ["backbone", "backbone", "head_inputs"]
 LOSS = ["backbone"]
-UPDATE = ["sequence_level_batch"]
+UPDATE = ["sequence_update"]
 SHAPES = re.compile(r"jaxtyping|beartype")
 """Files of what checks shapes, which stands between a caller and whom it calls."""
 
@@ -76,7 +76,11 @@ def test_each_step_is_called_once(family: str, head: str) -> None:
     assert led(trained) == BATCH + RUN + LOSS
     # what a step calls itself are rooms that no other step enters
     beneath = [(caller, called) for caller, called in trained if caller != LEADING]
-    check, packing, size = ("batch", "argument_checks"), ("batch", "packing"), ("batch", "output_layer")
+    check, packing, size = (
+        ("forward_batch", "argument_checks"),
+        ("forward_batch", "packing"),
+        ("forward_batch", "output_layer"),
+    )
     ids = [check] * (2 if family == "t5" else 1)
     assert beneath == [check, packing, *ids, size, check, ("backbone", "output_layer")]
     assert led(steps(lambda: model.eval().distribution(IDS, **decoder)))[: len(BATCH + RUN)] == BATCH + RUN

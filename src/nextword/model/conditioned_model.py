@@ -14,7 +14,7 @@ from nextword.conditioning import registry as conditioners
 from nextword.conditioning.auxiliary_encoder import longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids
-from nextword.model.forward.batch import NO_CONDITIONER, valid_positions
+from nextword.model.forward.forward_batch import NO_CONDITIONER, valid_positions
 from nextword.model.wrapped_model import WrappedModel
 from nextword.runtime.weights import built
 

@@ -16,7 +16,7 @@ from nextword.heads import head_spec
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.forward.argument_checks import expect_ids, expect_known_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone import too_long
-from nextword.model.forward.batch import AUXILIARY_ARGUMENTS, step_mask
+from nextword.model.forward.forward_batch import AUXILIARY_ARGUMENTS, step_mask
 from nextword.model.head_cache.kv_cache import attach_head_cache, decoder_cache, head_cache_of, kv_length
 from nextword.model.speculative_decoding.speculative_decoding import speculative_decoding_of
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop

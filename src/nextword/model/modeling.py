@@ -18,18 +18,18 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.context import Context
 from nextword.heads.head import Draw
-from nextword.model.batching import HeadBatching
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
+from nextword.model.continuous_batching import HeadBatching
 from nextword.model.forward.argument_checks import expect_chosen
 from nextword.model.forward.backbone import BackboneOutput, read_auxiliary, router_loss, run_backbone
-from nextword.model.forward.batch import ForwardBatch, forward_batch
+from nextword.model.forward.forward_batch import ForwardBatch, forward_batch
 from nextword.model.forward.head_inputs import HeadInputs, PackedInputs, head_inputs
 from nextword.model.forward.output_layer import expect_layers, state_width, validate_output_layer, vocabulary_size
 from nextword.model.forward.packing import LOSS, SEQUENCE_UPDATE, outside_graph
 from nextword.model.generation import HeadGeneration
 from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_head_cache
 from nextword.model.registration import list_by_name
-from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
+from nextword.model.sequence_update import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
 from nextword.model.transformers_mixin import TransformersMixin
 from nextword.objectives import Loss, parse_objective

@@ -43,6 +43,7 @@ MOVED = {
     "metrics.parts.paired_tests": "evaluation.metrics.statistics",
     "metrics.parts.statistic": "evaluation.metrics.statistics",
     "metrics.parts.units": "evaluation.metrics.tokens",
+    "model.batching": "model.continuous_batching",
     "model.drafting": "model.speculative_decoding",
     "model.drafting.drafted_loop": "model.speculative_decoding.speculative_loop",
     "model.drafting.drafting": "model.speculative_decoding.speculative_decoding",

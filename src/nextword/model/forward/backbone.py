@@ -12,7 +12,7 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.heads import head_spec
 from nextword.heads.context import Source
-from nextword.model.forward.batch import AuxiliaryText, ForwardBatch
+from nextword.model.forward.forward_batch import AuxiliaryText, ForwardBatch
 from nextword.model.forward.output_layer import OutputLayer, run_with_output_tap
 from nextword.model.head_cache.kv_cache import put_head_cache_on
 from nextword.runtime.pretrained import encoder_config

@@ -14,7 +14,7 @@ from nextword.distribution import Vocabulary
 from nextword.heads.context import Context, Layout, Memory, Source
 from nextword.heads.head import Head
 from nextword.model.forward.backbone import AuxiliaryStates, BackboneOutput
-from nextword.model.forward.batch import ForwardBatch
+from nextword.model.forward.forward_batch import ForwardBatch
 from nextword.model.forward.packing import PACKED, TextRows, outside_graph
 from nextword.model.head_cache.head_cache import DynamicHeadCache
 from nextword.model.head_cache.slots import PagedHeadCache

@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from nextword.inference.datastore import remember_recent
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.model.batching import expect_batchable
+from nextword.model.continuous_batching import expect_batchable
 from nextword.results.report.inspection_page import playground_page
 from nextword.serving.http.admission import Admission, Meters, error_body
 from nextword.serving.http.batches import SharedBatches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.model.batching import bytes_per_slot, share_of_the_cache
+from nextword.model.continuous_batching import bytes_per_slot, share_of_the_cache
 from tests.helpers.batched import batching, greedy, single
 
 ID_AND_VALIDITY = 8 + 1

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from nextword.functional.padding import padded
-from nextword.model.forward.batch import ForwardBatch
+from nextword.model.forward.forward_batch import ForwardBatch
 from nextword.model.generation import unconstrained_generation
 from nextword.objectives.loss import on_every_process
 from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, Written
