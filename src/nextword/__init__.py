@@ -87,7 +87,7 @@ __all__ = [
     "train",
 ]
 
-old_modules.understand()
+old_modules.install_old_imports()
 registration.register()
 
 _PACKAGES = {

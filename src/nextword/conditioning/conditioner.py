@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nextword.distribution import Vocabulary
 from nextword.heads import Dimensions
-from nextword.settings.old_modules import understand_old_methods
+from nextword.settings.old_modules import keep_old_methods
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
 
@@ -103,7 +103,7 @@ class Conditioner(nn.Module, ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        understand_old_methods(cls, {"begin": "init_from_backbone"})
+        keep_old_methods(cls, {"begin": "init_from_backbone"})
 
     def __init__(self, config: ConditionerConfig, dimensions: Dimensions, attention_heads: int) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class Conditioner(nn.Module, ABC):
         return bool(added) and all(module.is_zero for module in added)
 
 
-understand_old_methods(Conditioner, {"begin": "init_from_backbone"})
+keep_old_methods(Conditioner, {"begin": "init_from_backbone"})
 
 
 registry: Registry[type[Conditioner]] = Registry("conditioner", Conditioner)

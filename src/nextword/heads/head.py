@@ -16,7 +16,7 @@ from nextword.heads.context import Context
 from nextword.heads.input_states import Dimensions, input_states_of, modifiers
 from nextword.runtime.weights import built
 from nextword.settings.config import validated
-from nextword.settings.old_modules import understand_old_methods
+from nextword.settings.old_modules import keep_old_methods
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
 
@@ -112,7 +112,7 @@ class Head(nn.Module, ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        understand_old_methods(cls, {"begin": "init_from_backbone", "prove": "validate_backbone"})
+        keep_old_methods(cls, {"begin": "init_from_backbone", "prove": "validate_backbone"})
 
     def __init__(self, config: HeadConfig, dimensions: Dimensions) -> None:
         super().__init__()
@@ -248,7 +248,7 @@ class Head(nn.Module, ABC):
         return {}
 
 
-understand_old_methods(Head, {"begin": "init_from_backbone", "prove": "validate_backbone"})
+keep_old_methods(Head, {"begin": "init_from_backbone", "prove": "validate_backbone"})
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ from nextword.model.speculative_decoding.token_choice import RedrawProcessor
 from nextword.model.wrapped_model import WrappedModel
 
 
-class HeadBatching(WrappedModel):
+class ContinuousBatching(WrappedModel):
     """Continuous batching in which every request gets what ``generate`` gives it alone."""
 
     def init_continuous_batching(

@@ -19,7 +19,7 @@ from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.context import Context
 from nextword.heads.head import Draw
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.model.continuous_batching import HeadBatching
+from nextword.model.continuous_batching import ContinuousBatching
 from nextword.model.forward.argument_checks import expect_chosen
 from nextword.model.forward.backbone import BackboneOutput, read_auxiliary, router_loss, run_backbone
 from nextword.model.forward.forward_batch import ForwardBatch, forward_batch
@@ -34,12 +34,12 @@ from nextword.model.training_modes import as_in_evaluation
 from nextword.model.transformers_mixin import TransformersMixin
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
-from nextword.objectives.objective import asked_head
+from nextword.objectives.objective import with_known_logits
 from nextword.runtime.devices import device_of
 from nextword.runtime.pretrained import encoder_config, wordless_tokens
 
 
-class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
+class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
     """What both wrapped models share; use ``NextWordForCausalLM`` or ``NextWordForSeq2SeqLM``.
 
     Args:
@@ -161,7 +161,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, HeadBatching):
         counted = targets != IGNORED_LABEL
         head, context = self.next_word_head, for_head.at(counted)
         if logits is not None:
-            head = asked_head(head, context, logits, for_head.among_all(counted))
+            head = with_known_logits(head, context, logits, for_head.among_all(counted))
         return self._divided(self.objective(head, context, targets[counted]), total_items, routers)
 
     @outside_graph(SEQUENCE_UPDATE)

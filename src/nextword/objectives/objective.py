@@ -73,7 +73,7 @@ registry: Registry[type[Objective]] = Registry("objective", Objective)
 # -- A head that was asked already: what an objective is given where a pass returns logits too.
 
 
-def asked_head(head: Head, context: Context, logits: Float[Tensor, "*rows V"], row: Int[Tensor, "N"]) -> Head:
+def with_known_logits(head: Head, context: Context, logits: Float[Tensor, "*rows V"], row: Int[Tensor, "N"]) -> Head:
     """``head`` itself, but at this very context its distribution is read off ``logits``: nothing is computed twice.
 
     Elsewhere, or in another of its modes, it answers as ever; so it does where logits have a gradient, which a loss

@@ -128,7 +128,7 @@ def old_names(module: str) -> Callable[[str], Any]:
     return get
 
 
-def understand_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
+def keep_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
     """Lets a plug-in's class define a method by its old name, or call it of its base class.
 
     Args:
@@ -195,7 +195,7 @@ def moved_to(name: str) -> str | None:
     return None
 
 
-def understand() -> None:
+def install_old_imports() -> None:
     """From now on imports know the old names."""
     if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
         sys.meta_path.append(_OldModules())  # last: only what is found nowhere else

@@ -25,11 +25,11 @@ from nextword.experiments.training.loss_curve import (
     TrainingOutcome,
 )
 from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, last_complete_checkpoint, write_manifest
-from nextword.experiments.training.segments import Bm25BatchTrainer, ConsecutiveTrainer
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import save_whole, shard, share_vocabulary
 from nextword.experiments.training.trainable import expect_room, trainable, trained_modules
 from nextword.experiments.training.trainer_arguments import expect_available, trainer_arguments
+from nextword.experiments.training.trainers import Bm25BatchTrainer, ConsecutiveTrainer
 from nextword.results.records import Cost, CurvePoint
 from nextword.runtime import processes
 from nextword.runtime.weights import convert

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nextword.experiments.training.segments import similar_rows
+from nextword.experiments.training.trainers import similar_rows
 from nextword.runtime import optional_libraries
 
 pytest.importorskip("bm25s")

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 import nextword as nw
 from nextword.experiments.training.one_training import train
-from nextword.experiments.training.segments import Bm25BatchTrainer, similar_rows
+from nextword.experiments.training.trainers import Bm25BatchTrainer, similar_rows
 from nextword.inference.datastore import build_datastore
 from nextword.inference.scoring.opened_model import OpenedModel
 from tests.helpers.segmented_text import LENGTH, data, model, text

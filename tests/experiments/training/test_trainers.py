@@ -10,7 +10,7 @@ import torch
 
 import nextword as nw
 from nextword.experiments.training.one_training import train
-from nextword.experiments.training.segments import consecutive_rows
+from nextword.experiments.training.trainers import consecutive_rows
 from nextword.model.head_cache.kv_cache import LongMemory
 from tests.helpers.segmented_text import LENGTH, data, model, text
 from tests.helpers.tiny_trainings import settings, tiny_gpt2
