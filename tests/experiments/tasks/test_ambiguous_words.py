@@ -63,7 +63,7 @@ def test_analogy_file(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         ": capital-common-countries\nAthens Greece Oslo Norway\n: currency\nEurope euro Japan yen\n"
-        ": capital-world\nOslo Norway Rome Italy\n\n: family\nboy girl he she\nking queen boy girl\n",
+        "  : capital-world\nOslo Norway Rome Italy\n\n: family\nboy girl he she\nking queen boy girl\n",
     )
     found = {relation.name: (relation.group, set(relation.pairs)) for relation in from_analogies(path).relations}
     assert found == {

@@ -96,8 +96,8 @@ def from_analogies(path: Path) -> Lexicon:
         words = line.split()
         if not words:
             continue
-        if words[0] == ":" or line.startswith(":"):
-            section = line.lstrip(":").strip()
+        if words[0].startswith(":"):
+            section = line.strip().lstrip(":").strip()
             continue
         if section is None:
             raise ValueError(f"{path}:{number}: a quadruple before any section; give a line ': section-name' first.")

@@ -51,6 +51,7 @@ def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np
         ids, spans = more_ids[right:], more_spans[right:]
     done_ids.extend(ids)
     done_spans.extend(chain.from_iterable(spans))
+    # the same numbers: numpy calls those of an array long long, which is another name of int64
     return np.asarray(done_ids).view(np.int64), np.asarray(done_spans).view(np.int64).reshape(-1, 2)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement import unfinished_score, unit_sums
+from nextword.inference.scoring.measurement import block_sums, score_checkpoint
 from nextword.inference.scoring.measurement.all_models import score_models
 from nextword.inference.scoring.measurement.data_files import ChangedError, GivenTexts, read_texts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
@@ -43,7 +43,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chunk has three texts or four."""
-    monkeypatch.setattr(unfinished_score, "CHUNK_BYTES", 600)
+    monkeypatch.setattr(score_checkpoint, "CHUNK_BYTES", 600)
 
 
 def killed(after: int):
@@ -71,7 +71,7 @@ def scored(models: dict[str, str], texts: list[str] = TEXTS, **given: object) ->
 @pytest.mark.usefixtures("_small_chunks")
 def test_the_size_of_chunks_changes_no_number(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = scored(models)
-    monkeypatch.setattr(unfinished_score, "CHUNK_BYTES", 10**6)
+    monkeypatch.setattr(score_checkpoint, "CHUNK_BYTES", 10**6)
     whole = scored(models)
     assert [one.nll for one in found.models] == pytest.approx([one.nll for one in whole.models], rel=1e-12)
     for a, b in zip(found.models, whole.models, strict=True):
@@ -111,7 +111,7 @@ def test_any_number_of_processes_gives_the_same_numbers(models: dict[str, str]) 
 def test_a_killed_score_goes_on(
     saves: float, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unfinished_score, "SAVE_SECONDS", saves)
+    monkeypatch.setattr(score_checkpoint, "SAVE_SECONDS", saves)
     whole = scored(models)
     told: list[tuple[str, float]] = []
     for kill in (4, 15, 40, 45):  # while tokens are counted; while the first model scores; with the second at work
@@ -119,12 +119,12 @@ def test_a_killed_score_goes_on(
         with pytest.raises(Stop):
             scored(models, out=tmp_path, progress=progress)
         assert not (tmp_path / "score.json").exists()
-        assert (tmp_path / unfinished_score.NAME).exists()
+        assert (tmp_path / score_checkpoint.NAME).exists()
     told, progress = killed(10**6)
     found = scored(models, out=tmp_path, progress=progress)
     assert numbers(found) == numbers(whole)
     assert ScoreResults.load(tmp_path / "score.json") == found
-    assert not (tmp_path / unfinished_score.NAME).exists()
+    assert not (tmp_path / score_checkpoint.NAME).exists()
     shares = [share for name, share in told if name == "ours"]
     assert shares[-1] == 1
     assert shares == sorted(shares)
@@ -135,9 +135,9 @@ def test_a_command_killed_with_its_processes_goes_on(models: dict[str, str], tmp
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 40), encoding="utf-8")
     program = (
-        "from nextword.inference.scoring.measurement import unfinished_score\n"
+        "from nextword.inference.scoring.measurement import score_checkpoint\n"
         "if __name__ == '__main__':\n"
-        "    unfinished_score.CHUNK_BYTES, unfinished_score.SAVE_SECONDS = 600, 0.0\n"
+        "    score_checkpoint.CHUNK_BYTES, score_checkpoint.SAVE_SECONDS = 600, 0.0\n"
         "    from nextword.cli import app\n"
         "    app()\n"
     )
@@ -147,7 +147,7 @@ def test_a_command_killed_with_its_processes_goes_on(models: dict[str, str], tmp
     command = [sys.executable, str(script), "score", *words]
     out = tmp_path / "killed"
     with subprocess.Popen([*command, "--out", str(out)], start_new_session=True) as running:
-        partial = out / unfinished_score.NAME
+        partial = out / score_checkpoint.NAME
         while not partial.exists() or not json.loads(str(np.load(partial)["about"]))["models"][0]["scored"]:
             assert running.poll() is None, "it was done before it could be killed"
             time.sleep(0.05)
@@ -169,7 +169,7 @@ def test_going_on_otherwise_is_refused(models: dict[str, str], tmp_path: Path) -
         nw.score(models, None, TEXTS, window=7, out=tmp_path)
     with pytest.raises(ValueError, match=r"same models \('plain', number 1, is another one now"):
         scored({"plain": models["ours"], "ours": models["plain"]}, out=tmp_path)
-    partial = tmp_path / unfinished_score.NAME
+    partial = tmp_path / score_checkpoint.NAME
     partial.write_bytes(partial.read_bytes()[:200])
     with pytest.raises(ValueError, match=r"must be an unfinished score \(.*\); delete the file to begin again"):
         scored(models, out=tmp_path)
@@ -195,7 +195,7 @@ def test_data_that_changes_while_it_is_scored_is_refused(tmp_path: Path) -> None
     opened = OpenedModel.of(word_model(), word_tokenizer())
     with pytest.raises(ChangedError, match=r"rows\.jsonl: must stay as it is while it is scored \(it was changed"):
         score_models([lambda: opened], given, ScoreSettings(), out=tmp_path / "out")
-    assert not (tmp_path / "out" / unfinished_score.NAME).exists()
+    assert not (tmp_path / "out" / score_checkpoint.NAME).exists()
 
 
 def test_two_scores_in_one_folder_are_refused(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_few_texts_are_in_memory_at_once() -> None:
 
 
 def test_neighbours_are_drawn_together_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_sums, "MOST_UNITS", 8)
+    monkeypatch.setattr(block_sums, "MOST_UNITS", 8)
     found = nw.score(word_model(), word_tokenizer(), TEXTS)
     assert (found.unit, found.units) == ("blocks of 4 texts", 8)
     low, high = found.models[0].values["nll"].low, found.models[0].values["nll"].high

@@ -23,12 +23,12 @@ from nextword.evaluation.metrics.statistics import (
 )
 from nextword.inference.scoring.breakdowns import Breakdown
 from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.measurement.block_sums import TOKENS, BlockSums, Units
 from nextword.inference.scoring.measurement.data_files import ChangedError, GivenTexts
 from nextword.inference.scoring.measurement.model_passes import ModelPasses, Watch, describe
+from nextword.inference.scoring.measurement.score_checkpoint import CHUNK_BYTES, NAME, ScoreCheckpoint, chunks
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import limited
-from nextword.inference.scoring.measurement.unfinished_score import CHUNK_BYTES, NAME, ScoreCheckpoint, chunks
-from nextword.inference.scoring.measurement.unit_sums import TOKENS, BlockSums, Units
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.results.records import Environment, locked
 from nextword.results.records.measured_values import MetricValue

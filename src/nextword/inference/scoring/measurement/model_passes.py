@@ -15,7 +15,9 @@ from jaxtyping import Float, Int
 
 from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.inference.scoring.breakdowns import Breakdown, CopiedSpans, FrequencyBands, NewAndRepeated, TextPosition
+from nextword.inference.scoring.measurement.block_sums import BlockSums, Units
 from nextword.inference.scoring.measurement.data_files import GivenTexts
+from nextword.inference.scoring.measurement.score_checkpoint import Chunk, ModelState, chunks
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import ScoredText, ScoringWindow, scored_text
 from nextword.inference.scoring.measurement.token_answers import (
@@ -26,8 +28,6 @@ from nextword.inference.scoring.measurement.token_answers import (
     facts_question,
     token_lines,
 )
-from nextword.inference.scoring.measurement.unfinished_score import Chunk, ModelState, chunks
-from nextword.inference.scoring.measurement.unit_sums import BlockSums, Units
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.pretrained import token_label

@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from nextword.functional.frequency.counts import UNREADABLE, read_arrays, write_arrays
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement.unit_sums import BlockSums
+from nextword.inference.scoring.measurement.block_sums import BlockSums
 from nextword.settings.setting_names import named
 
 SAVE_SECONDS = 30.0
