@@ -12,7 +12,7 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.heads import head_spec
 from nextword.heads.context import Source
-from nextword.model.forward.forward_batch import AuxiliaryText, ForwardBatch
+from nextword.model.forward.forward_batch import AuxiliaryInputs, ForwardBatch
 from nextword.model.forward.output_layer import OutputLayer, run_with_output_tap
 from nextword.model.head_cache.kv_cache import put_head_cache_on
 from nextword.runtime.pretrained import encoder_config
@@ -203,7 +203,7 @@ def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates
     )
 
 
-def _read(model: NextWordModel, given: AuxiliaryText) -> dict[str, Tensor]:
+def _read(model: NextWordModel, given: AuxiliaryInputs) -> dict[str, Tensor]:
     """Everything that is made of the auxiliary texts, with the name of the part that needs it."""
     states, valid = given.aux_states, given.valid
     assert valid is not None
@@ -228,7 +228,9 @@ def _expect_texts(valid: Tensor) -> None:
         raise ValueError(f"auxiliary text: row {empty[0]} has no token (it is padding only); leave such rows out")
 
 
-def _words(model: NextWordModel, given: AuxiliaryText, states: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _words(
+    model: NextWordModel, given: AuxiliaryInputs, states: Tensor, valid: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """The auxiliary text in the decoder's tokens, the encoder's state of each, and its position; -1 at padding."""
     ids, places = given.source_ids, given.source_places
     if ids is None or places is None:

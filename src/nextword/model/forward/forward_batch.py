@@ -58,7 +58,7 @@ class SourceText:
 
 
 @dataclass(frozen=True)
-class AuxiliaryText:
+class AuxiliaryInputs:
     """The auxiliary text of a conditioned model; the names are those of forward's arguments.
 
     ``valid`` is False at its padding; None where no text is given.
@@ -136,7 +136,7 @@ class ForwardBatch:
     position_ids: Tensor | None
     virtual: int
     source: SourceText | None
-    auxiliary: AuxiliaryText
+    auxiliary: AuxiliaryInputs
     past: Past
     use_cache: bool | None
     new_places: Bool[Tensor, "B T"] | None
@@ -191,7 +191,7 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
         position_ids=position_ids,
         virtual=virtual,
         source=_source(model, given, len(ids)) if seq2seq else None,
-        auxiliary=AuxiliaryText() if model.conditioner is None else _auxiliary(given),
+        auxiliary=AuxiliaryInputs() if model.conditioner is None else _auxiliary(given),
         past=past,
         use_cache=use_cache,
         new_places=new_places,
@@ -393,8 +393,8 @@ def _behind_virtual_places(
     return virtual, mask, positions
 
 
-def _auxiliary(given: Mapping[str, Any]) -> AuxiliaryText:
-    text = AuxiliaryText(**{name: given[name] for name in (*AUXILIARY_ARGUMENTS, "source_ids") if name in given})
+def _auxiliary(given: Mapping[str, Any]) -> AuxiliaryInputs:
+    text = AuxiliaryInputs(**{name: given[name] for name in (*AUXILIARY_ARGUMENTS, "source_ids") if name in given})
     if text.tokens is None:
         return text
     return replace(text, valid=valid_positions("aux_attention_mask", text.aux_attention_mask, text.tokens))
