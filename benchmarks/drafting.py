@@ -26,8 +26,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, LogitsProcessor, LogitsProcessorList
 
 import nextword as nw
-from nextword.model.speculative_decoding.draft_length import LONGEST, FixedLength, LearnedLength
 from nextword.model.speculative_decoding.drafter import Draft
+from nextword.model.speculative_decoding.speculative_decoding import LONGEST, FixedLength, LearnedLength
 
 OWN = {False: "its own", True: "its own, no {} words twice"}
 PLAIN, LOOKUP = "plain", "prompt lookup (transformers)"

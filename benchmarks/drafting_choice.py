@@ -24,8 +24,8 @@ from rows import append, surroundings
 from transformers import AutoTokenizer
 
 import nextword as nw
-from nextword.model.speculative_decoding.draft_length import LONGEST
 from nextword.model.speculative_decoding.drafter import Decided, Draft, KnownText, PlacesDrafter
+from nextword.model.speculative_decoding.speculative_decoding import LONGEST
 
 Candidate = tuple[tuple[Any, ...], Draft]
 """What a place is ranked by (words that agree, share, minus the place), and the draft from there."""

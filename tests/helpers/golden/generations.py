@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import nextword as nw
-from nextword.model.speculative_decoding.draft_length import FixedLength
+from nextword.model.speculative_decoding.speculative_decoding import FixedLength
 from tests.helpers.batched import batching, greedy, prompts, single
 from tests.helpers.conditioned_generating_models import FEW, auxiliary, model_of
 from tests.helpers.conditioned_models import COPYING

@@ -15,7 +15,7 @@ import transformers as hf
 
 import nextword as nw
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.model.speculative_decoding.draft_length import FixedLength
+from nextword.model.speculative_decoding.speculative_decoding import FixedLength
 from nextword.runtime.pretrained import token_label
 from tests.helpers.opened_models import POSITIONS, conditioned, decoder, encoder_decoder
 from tests.helpers.text_tokenizers import TEXTS, byte_level, words

@@ -15,8 +15,8 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 import nextword as nw
 from nextword.distribution import FactorizedDistribution
-from nextword.model.speculative_decoding.draft_length import FixedLength
 from nextword.model.speculative_decoding.drafter import Decided, Draft, Drafter, KnownText
+from nextword.model.speculative_decoding.speculative_decoding import FixedLength
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from tests.helpers.conditioned_generating_models import auxiliary, model_of
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, HYBRIDS, headed, left_padded, pairs, prompt

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 import nextword as nw
 from nextword.checking.audit.scorer_properties import PROBES
-from nextword.checking.tokenizer_round_trip import round_trip
+from nextword.checking.checker import round_trip
 from tests.helpers.families import tiny
 
 

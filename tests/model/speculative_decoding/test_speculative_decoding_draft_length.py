@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.model.speculative_decoding.draft_length import Acceptance, FixedLength, LearnedLength, PassCost
 from nextword.model.speculative_decoding.drafter import Draft
+from nextword.model.speculative_decoding.speculative_decoding import Acceptance, FixedLength, LearnedLength, PassCost
 
 GOOD, BAD = Draft([1] * 10, ("cache", 4), agreed=3), Draft([1] * 10, ("cache", 0), agreed=1)
 

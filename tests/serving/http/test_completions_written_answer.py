@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nextword.serving.http.written_answer import WrittenAnswer
+from nextword.serving.http.completions import WrittenAnswer
 from tests.helpers.text_tokenizers import byte_level
 
 TOKENIZER: Any = byte_level()

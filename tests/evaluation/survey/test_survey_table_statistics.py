@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from nextword.evaluation.metrics.statistics import Statistic
-from nextword.evaluation.survey.statistics import Crossing, two_level_intervals
+from nextword.evaluation.survey.survey_table import Crossing, two_level_intervals
 
 SIMULATIONS = 1000
 SEED = 2611

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.evaluation.survey.statistics import correlations
+from nextword.evaluation.survey.survey_table import correlations
 from nextword.results.records import Environment, EvaluationResults, Measure, MetricValue, SampleFile, SystemRecord
 
 

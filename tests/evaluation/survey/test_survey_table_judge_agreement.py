@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nextword.evaluation.survey.statistics import alpha, coded, percent_agreement
+from nextword.evaluation.survey.survey_table import alpha, coded, percent_agreement
 from nextword.results.records.survey_files import Level
 from nextword.runtime import optional_libraries
 
