@@ -105,7 +105,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _PACKAGES:
         return importlib.import_module(_PACKAGES[name])
-    return old_modules.old_names(__name__)(name)
+    return old_modules.old_names(__name__, calls=1)(name)
 
 
 def __dir__() -> list[str]:

@@ -198,3 +198,13 @@ def test_methods_of_plug_ins_by_their_old_names() -> None:
     OldWrapper.__new__(OldWrapper).validate_backbone(None, None)  # type: ignore[arg-type]
     New.__new__(New).begin(None)  # type: ignore[attr-defined]
     assert called == ["begin", "prove", "new"]
+
+
+@pytest.mark.parametrize("shown", ["import nextword; nextword.Drafting", "from nextword.text_memory import TextMemory"])
+def test_a_warning_names_the_line_that_is_to_change(shown: str) -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        exec(compile(shown, "<mine>", "exec"), {})
+    named = [one for one in seen if issubclass(one.category, FutureWarning)]
+    assert named
+    assert {one.filename for one in named} == {"<mine>"}

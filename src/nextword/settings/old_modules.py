@@ -117,14 +117,14 @@ RENAMED = {
 _PACKAGE = __name__.partition(".")[0]
 
 
-def old_names(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module some of whose names were others before."""
+def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module some of whose names were others before, ``calls`` calls away from who asks."""
 
     def get(name: str) -> Any:
         if name not in RENAMED:
             raise AttributeError(f"module '{module}' has no attribute '{name}'")
         home, _, new = f"{_PACKAGE}.{RENAMED[name]}".rpartition(".")
-        warnings.warn(f"{name} is {home}.{new} now", FutureWarning, stacklevel=2)
+        warnings.warn(f"{name} is {home}.{new} now", FutureWarning, stacklevel=2 + calls)
         return getattr(importlib.import_module(home), new)
 
     return get
@@ -140,7 +140,7 @@ def keep_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
     for old, new in renamed.items():
         own = vars(kind)
         if old in own and new not in own:
-            warnings.warn(f"{kind.__name__}.{old} is {new} now", FutureWarning, stacklevel=3)
+            warnings.warn(f"{kind.__name__}.{old} is {new} now", FutureWarning, stacklevel=4)  # past ABCMeta
             setattr(kind, new, own[old])
         elif new in own:
             setattr(kind, old, own[new])
@@ -153,7 +153,8 @@ class _Moved(ModuleType):
         assert self.__spec__ is not None
         assert self.__spec__.origin is not None
         today = importlib.import_module(self.__spec__.origin)
-        return getattr(today, name) if hasattr(today, name) else old_names(self.__name__)(name)
+        renamed = name in RENAMED and name not in vars(today)
+        return old_names(self.__name__, calls=1)(name) if renamed else getattr(today, name)
 
 
 class _OldModules:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,12 +65,12 @@ class NgramModel:
         """The levels of the match of each context."""
         return find_levels(self.index, contexts, self.weights.evidence, self.weights.limit)
 
-    def origins(self, context: Int[np.ndarray, "T"], token: int, most: int = 5) -> list[Origin]:
+    def origins(self, context: Sequence[int] | Int[np.ndarray, "T"], token: int, most: int = 5) -> list[Origin]:
         """The ``most`` places of the corpus that most of a token's mass after a context came from."""
         last = len(context) - 1
         if last < 0:
             return []
-        found = self.find(LastTokens.of_text(context, np.array([last])))
+        found = self.find(LastTokens.of_text(np.asarray(context), np.array([last])))
         _, rank, mass = _masses(found, self.weights)
         held = self.index.next_tokens(rank) == token
         best = np.argsort(-mass[held], kind="stable")[:most]
