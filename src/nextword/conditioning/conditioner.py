@@ -139,6 +139,8 @@ class Conditioner(nn.Module, ABC):
                 if getattr(layer, "bias", None) is not None:
                     nn.init.zeros_(layer.bias)
 
+    begin = init_from_backbone  # the name that it had: plug-ins call it of their base class
+
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
         """Further arguments of the backbone's forward."""
         return {}
@@ -163,9 +165,6 @@ class Conditioner(nn.Module, ABC):
         """Whether it changes nothing yet: it adds something, and everything that it adds is zero."""
         added = [module for module in self.modules() if isinstance(module, OutputProjection)]
         return bool(added) and all(module.is_zero for module in added)
-
-
-keep_old_methods(Conditioner, {"begin": "init_from_backbone"})
 
 
 registry: Registry[type[Conditioner]] = Registry("conditioner", Conditioner)

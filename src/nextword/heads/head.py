@@ -199,6 +199,8 @@ class Head(nn.Module, ABC):
             ValueError: The model is not the one that something was made with.
         """
 
+    prove = validate_backbone  # the name that it had: plug-ins call it of their base class
+
     def open_stored(self) -> None:
         """Opens what lies on the disk beside the model; an engine calls it at its start, not at the first request.
 
@@ -223,6 +225,8 @@ class Head(nn.Module, ABC):
             context_of: Runs the model on tokens, cut into rows, and gives the context at every position.
         """
 
+    begin = init_from_backbone  # the name that it had: plug-ins call it of their base class
+
     def resized(self, vocab_size: int) -> None:
         """Called when the vocabulary has another number of tokens; most heads read the live output layer anyway."""
 
@@ -246,9 +250,6 @@ class Head(nn.Module, ABC):
     def facts(self) -> dict[str, Any]:
         """What building the head found out, for records: numbers and text by name."""
         return {}
-
-
-keep_old_methods(Head, {"begin": "init_from_backbone", "prove": "validate_backbone"})
 
 
 @runtime_checkable
