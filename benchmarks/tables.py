@@ -331,7 +331,7 @@ def long_memory(data: Path, wanted: Goals) -> str:
     parts = []
     for where, rows in measured(data, "long_memory"):
         body = [
-            [row["name"], f"{int(row['places']):,}", f"{float(row['ms']):,.0f}", f"{float(row['rival_ms']):,.0f}",
+            [row["name"], f"{int(row['positions']):,}", f"{float(row['ms']):,.0f}", f"{float(row['rival_ms']):,.0f}",
              at_most(row["ratio"], wanted["long_memory"].get(row["name"])),
              f"{float(row['lowest']):.2f}–{float(row['highest']):.2f}", row["largest_mb"] or "–"]
             for row in rows

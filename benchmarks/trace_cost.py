@@ -66,9 +66,9 @@ def main() -> None:
             "plain": lambda: plain(before).logits,
             "head": lambda model=model: model(before).logits,
             "facts": lambda model=model: token_facts(
-                model.distribution(before), after, candidates=CANDIDATES, places=PLACES
+                model.distribution(before), after, candidates=CANDIDATES, positions=PLACES
             ),
-            "trace": lambda model=model: nw.trace(model, tokenizer, text, candidates=CANDIDATES, places=PLACES),
+            "trace": lambda model=model: nw.trace(model, tokenizer, text, candidates=CANDIDATES, positions=PLACES),
         }
         seconds = interleaved({name: timed(run) for name, run in runs.items()}, chosen.rounds)
         medians = " ".join(f"{statistics.median(of):.2f}" for of in seconds.values())

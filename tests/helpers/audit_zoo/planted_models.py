@@ -71,7 +71,7 @@ def attends_to_everything() -> Any:
 
 @fault(FUTURE, twin=llama)
 def attends_one_ahead() -> Any:
-    """The causal mask is off by one: a place attends to the one after it, which holds the answer."""
+    """The causal mask is off by one: a position attends to the one after it, which holds the answer."""
     return changed(llama(), SeesAhead)
 
 
