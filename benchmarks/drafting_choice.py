@@ -1,7 +1,7 @@
 """Words a pass by which place is chosen, without writing: drafts of up to ten words along texts that are there.
 
 The model reads each text once. Then the passes that generation would take are counted for each way to choose among the
-places that the model's last word may have come from: as ``draft="places"`` does, by the share alone, by the earliest
+places that the model's last word may have come from: as ``draft="head"`` does, by the share alone, by the earliest
 place alone, by shares summed along the last words, without going on behind a refused word, and with the best of the two
 or three places that such a way puts first (the words that a tree of them would give). ``bound`` always knows the best.
 

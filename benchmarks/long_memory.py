@@ -1,10 +1,10 @@
 """What a memory beyond the window costs: a training step, scoring and decoding, with so many remembered places.
 
-The same model with the same window takes turns with the rival: in training and scoring the head ``cache``, which sees
-its window; in decoding the plain head ``softmax``. The places are remembered before the clock starts, with random keys.
-``ratio`` is the median of the ratios of single rounds, and ``ms`` and ``rival_ms`` are of the round that has it, so
-that they agree also where the machine changed its speed between rounds; ``lowest`` and ``highest`` are of all rounds.
-``largest_mb`` is the largest single tensor. Rows are appended to ``benchmarks/data/long_memory.csv``.
+The same model with the same window takes turns with the baseline: in training and scoring the head ``cache``, which
+sees its window; in decoding the plain head ``softmax``. The places are remembered before the clock starts, with random
+keys. ``ratio`` is the median of the ratios of single rounds, ``ms`` and ``baseline_ms`` are of the round that has it,
+so that they agree also where the machine changed its speed between rounds; ``lowest`` and ``highest`` are of all
+rounds. ``largest_mb`` is the largest single tensor. Rows are appended to ``benchmarks/data/long_memory.csv``.
 
     python benchmarks/long_memory.py
     python benchmarks/long_memory.py --size four-layers --batch 8 --length 256
@@ -143,7 +143,7 @@ def _row(kind: str, name: str, positions: int, own: list[float], theirs: list[fl
     at = found.index(middle)
     row = {
         "name": f"{kind}, {name}", "positions": positions, "ms": f"{1000 * own[at]:.1f}",
-        "rival_ms": f"{1000 * theirs[at]:.1f}", "ratio": f"{middle:.3f}", "lowest": f"{min(found):.3f}",
+        "baseline_ms": f"{1000 * theirs[at]:.1f}", "ratio": f"{middle:.3f}", "lowest": f"{min(found):.3f}",
         "highest": f"{max(found):.3f}", "largest_mb": f"{largest / 1e6:.1f}" if largest else "",
     }  # fmt: skip
     print("  ".join(f"{value!s:>12}" for value in row.values()), flush=True)

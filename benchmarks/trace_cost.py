@@ -73,8 +73,8 @@ def main() -> None:
         seconds = interleaved({name: timed(run) for name, run in runs.items()}, chosen.rounds)
         medians = " ".join(f"{statistics.median(of):.2f}" for of in seconds.values())
         against = [
-            " ".join(f"{ratio(seconds[ours], seconds[rival]):.2f}" for ours in ("facts", "trace"))
-            for rival in ("plain", "head")
+            " ".join(f"{ratio(seconds[ours], seconds[baseline]):.2f}" for ours in ("facts", "trace"))
+            for baseline in ("plain", "head")
         ]
         print(f"{head}: {medians}; {'; '.join(against)}", flush=True)
 
