@@ -25,7 +25,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install install-dev install-browser install-docs test test-core test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install install-dev install-browser install-docs test test-core test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs words package bench models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,28 +134,31 @@ docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a
 	$(BIN)/python website/make_pages.py $(NOTEBOOK)
 	PYTHONPATH=website $(BIN)/zensical build --clean --strict
 
+words:  ## count the words in docs/ that people wrote, by page; generated ones apart
+	@$(PYTHON) website/count_words.py
+
 package: $(INSTALLED_DEV)  ## build wheel and sdist, and try the wheel in an environment of its own
 	PIP_FLAGS='$(PIP_FLAGS)' .ci/package $(BIN)/python
 
-bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about two hours)
+bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite docs/records/performance.md and its charts (about two hours)
 	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
 
 # Goes on where it was ended. With another transformers installed, its architectures have rows of their own.
-models: $(INSTALLED_DEV)  ## try every language model of transformers under every kind of head, rewrite docs/models.md (hours)
+models: $(INSTALLED_DEV)  ## try every language model of transformers under every kind of head, rewrite docs/records/models.md (hours)
 	$(BIN)/python benchmarks/model_sweep.py --workers $(WORKERS)
 
 models-oldest: constraints.txt pyproject.toml  ## the same with the oldest transformers that is allowed
 	@test -x $(OLDEST_VENV)/bin/python || $(PYTHON) -m venv $(OLDEST_VENV)
 	sed '$(OLDEST)' constraints.txt > $(OLDEST_VENV)/constraints.txt
 	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
-	$(OLDEST_VENV)/bin/python benchmarks/model_sweep.py --workers $(WORKERS) --record docs/results/models-oldest.json
+	$(OLDEST_VENV)/bin/python benchmarks/model_sweep.py --workers $(WORKERS) --record docs/records/models-oldest.json
 
-audits: $(INSTALLED_DEV)  ## audit every language model of transformers as it is, rewrite docs/audit-models.md (ten minutes)
+audits: $(INSTALLED_DEV)  ## audit every language model of transformers as it is, rewrite docs/records/audits.md (ten minutes)
 	$(BIN)/python benchmarks/audit_sweep.py --workers $(WORKERS)
 
 # Fetches the tests, which no wheel has, into runs/transformers-tests. TESTS=PATH takes those of a checkout instead.
 TESTS ?=
-mixins: $(INSTALLED_DEV)  ## run transformers' own tests on models with heads, rewrite docs/transformers-tests.md (twenty minutes)
+mixins: $(INSTALLED_DEV)  ## run transformers' own tests on models with heads, rewrite docs/records/transformers-tests.md (twenty minutes)
 	$(BIN)/python benchmarks/mixin_tests.py --workers $(WORKERS) $(if $(TESTS),--tests $(TESTS))
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict, who imports whom

@@ -1,4 +1,4 @@
-"""Every language model of transformers, made tiny, through ``nw.check`` as it is; writes ``docs/audit-models.md``.
+"""Every language model of transformers, made tiny, through ``nw.check`` as it is; writes ``docs/records/audits.md``.
 
 A fault that is found in a model without a mistake of ours is a defect of that model, or a false alarm. The reasons in
 ``architectures/defects.toml`` say which; what has none there is counted as a false alarm.
@@ -26,8 +26,8 @@ from options import at_least
 from nextword.results.records import Environment
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "audit-models.md"
-RECORD = ROOT / "docs" / "results" / "audits.json"
+PAGE = ROOT / "docs" / "records" / "audits.md"
+RECORD = ROOT / "docs" / "records" / "audits.json"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

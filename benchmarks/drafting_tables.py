@@ -1,4 +1,4 @@
-"""The tables of ``docs/drafting.md`` as Markdown, from the newest rows."""
+"""The tables of ``docs/records/speculative-decoding.md`` as Markdown, from the newest rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ _WAYS = {
     "prompt lookup (transformers)": "prompt lookup (transformers)",
     "draft=prompt": '`draft="prompt"`',
     "draft=places": '`draft="head"`',
-    "draft=places, always 10": "places, always 10",
-    "assistant": "an assistant",
+    "draft=places, always 10": '`draft="head"`, always 10 tokens',
+    "assistant": "assistant model",
     "bound": "bound",
 }
 """Ways by the name of their column."""
+_TEXTS = {"its own": "generated", "people's": "human", "its own, no 3 words twice": "generated, no repeated trigrams"}
+"""The texts of a row in the words of the guide."""
 _JUDGED = {True: "draft=places", False: "draft=prompt"}
 """Which way the targets are about: by places where the head has any."""
 
@@ -27,8 +29,12 @@ def drafting(data: Path, wanted: Targets) -> str:
         found = {row["way"]: row for row in rows}
         judged = _JUDGED["draft=places" in found]
         aims = _aims(where, wanted["drafting"])
-        title = f"{where['model']}: {where['data']}, {where['text']} ({found[judged]['texts']} texts)"
-        for column, said in (("words_a_pass", "words a pass"), ("of_lookup", "of lookup's"), ("speed", "speed")):
+        title = f"{_title(where)} ({found[judged]['texts']} texts)"
+        for column, said in (
+            ("words_a_pass", "tokens per pass"),
+            ("of_lookup", "over prompt lookup"),
+            ("speed", "speed"),
+        ):
             cells = [_cell(found.get(way), column, aims.get(column) if way == judged else None) for way in _WAYS]
             body.append([title if column == "words_a_pass" else "", said, *cells])
         every += rows
@@ -37,10 +43,14 @@ def drafting(data: Path, wanted: Targets) -> str:
     return f"{measured_on({}, every)}\n\n{markdown(['model: texts', '', *_WAYS.values()], body)}"
 
 
+def _title(where: Row) -> str:
+    return f"{where['model']}: {where['data']}, {_TEXTS.get(where['text'], where['text'])}"
+
+
 def _aims(where: Row, wanted: Targets) -> Targets:
     """The targets of a size, with which the name of a model ends, and of some data, which go before."""
-    size = next((targets for name, targets in wanted["size"].items() if where["model"].endswith(name)), {})
-    return {**size, **wanted["data"].get(where["data"], {})}
+    size = next((targets for name, targets in wanted.get("size", {}).items() if where["model"].endswith(name)), {})
+    return {**size, **wanted.get("data", {}).get(where["data"], {})}
 
 
 def _cell(row: Row | None, column: str, target: float | None) -> str:
@@ -52,7 +62,7 @@ def _cell(row: Row | None, column: str, target: float | None) -> str:
 _PARTS = {
     "plain": "plain",
     "the loop alone": "the loop alone",
-    "guesses alone": "with guesses, of which none is drafted",
+    "guesses alone": "drafts computed, none used",
     "draft=places": '`draft="head"`',
 }
 """Ways that show what the loop and the guesses cost, by the name of their column."""
@@ -65,11 +75,11 @@ def costs(data: Path, wanted: Targets) -> str:
         found = {row["way"]: row for row in rows}
         if found.keys() >= _PARTS.keys():
             cells = [f"{found[way]['ms_a_word']} ({found[way]['speed']})" for way in _PARTS]
-            body.append([f"{where['model']}: {where['data']}, {where['text']}", *cells])
+            body.append([_title(where), *cells])
             every += rows
     if not body:
         return NOTHING
-    return f"{measured_on({}, every)}\n\n{markdown(['ms a word (speed)', *_PARTS.values()], body)}"
+    return f"{measured_on({}, every)}\n\n{markdown(['ms per token (speed)', *_PARTS.values()], body)}"
 
 
 def choices(data: Path, wanted: Targets) -> str:
@@ -84,12 +94,12 @@ def choices(data: Path, wanted: Targets) -> str:
             next((row["words_a_pass"] for row in rows if (row["way"], row["tree"]) == way), "") for _, rows in groups
         ]
         body.append([_way(*way), *(f"{float(cell):.2f}" if cell else "–" for cell in cells)])
-    head = [f"{where['model']}: {where['data']}, {where['text']}" for where, _ in groups]
-    return markdown(["chosen place", *head], body)
+    head = [_title(where) for where, _ in groups]
+    return markdown(["chosen position", *head], body)
 
 
 def _way(name: str, tree: str) -> str:
-    return name if tree == "1" else f"{name}, the best of {tree} places"
+    return name if tree == "1" else f"{name}, the best of {tree} positions"
 
 
 TABLES: dict[str, Callable[[Path, Targets], str]] = {"drafting": drafting, "costs": costs, "choices": choices}

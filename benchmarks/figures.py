@@ -1,4 +1,4 @@
-"""The figures of ``docs/performance.md``: targets against measurements, and how cost grows."""
+"""The charts of ``docs/performance.md``: cost of a training step, and how cost grows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import ticker
-from table_parts import Row, Targets, measured
+from table_parts import Row, measured
 
 from nextword.results.report import svg
 
@@ -16,57 +16,37 @@ _MARKS = "osD^vP*X"
 _HIDDEN = "use_cache=False"
 
 
-_PANELS = (
-    ("time_ratio", "time", "time of a step"),
-    ("peak_ratio", "memory", "peak memory of a step"),
-    ("head_ratio", "memory", "memory of head and loss"),
-)
+_SHOWN = ("softmax", "cache", "softmax+cpr:20,100+mi", "mos:3", "f2")
+"""The heads of the line charts, beside transformers' own model."""
+
+_BARS = (("time_ratio", "time of a step"), ("head_ratio", "memory of head and loss"))
 
 
-def training(data: Path, wanted: Targets) -> Any:
-    """Time and memory of each method over the baseline's, targets as ticks; a single round is not judged."""
-    groups = [(w, rows) for w, rows in measured(data, "training_cost") if w["suite"] in wanted["training"]]
-    groups = [(w, rows) for w, rows in groups if w["device"] == "cpu"]
-    shown = [(w, row) for w, rows in groups for row in rows if row["model"] in wanted["training"][w["suite"]]]
-    if not shown:
+def training(data: Path) -> Any:
+    """Two bars for each head of GPT-2 small: time and memory over transformers' own model."""
+    groups = [(w, rows) for w, rows in measured(data, "training_cost") if w["device"] == "cpu"]
+    wanted = [(w, rows) for w, rows in groups if w["suite"] == "gpt2-small"]
+    if not wanted:
         return None
+    where, every = wanted[0]
+    shown = [row for row in every if " " not in row["model"]]
 
     def draw(figure: Any) -> None:
-        panels = figure.subplots(1, len(_PANELS), sharey=True)
-        names = [_named(where, row) for where, row in shown]
-        for panel, (column, target, title) in zip(panels, _PANELS, strict=True):
-            aims = [wanted["training"][where["suite"]][row["model"]][target] for where, row in shown]
-            values = [float(row[column]) for _, row in shown]
-            judged = [target != "time" or int(row["rounds"]) > 1 for _, row in shown]
-            colours = [
-                _COLOURS[0] if not many else _COLOURS[2] if value <= aim else _COLOURS[4]
-                for value, aim, many in zip(values, aims, judged, strict=True)
-            ]
-            panel.barh(range(len(names)), values, color=colours, height=0.6)
-            ticks = [(aim, place) for place, (aim, many) in enumerate(zip(aims, judged, strict=True)) if many]
-            panel.scatter(
-                *(zip(*ticks, strict=True) if ticks else ([], [])),
-                marker="|",
-                s=160,
-                color=svg.INK,
-                zorder=3,
-                label="target",
-            )
-            panel.axvline(1, color=svg.FAINT, zorder=0)
-            panel.set_title(f"{title},\nover the baseline's")
-            panel.set_yticks(range(len(names)), names)
-        panels[0].invert_yaxis()
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower right")
+        panel = figure.subplots()
+        for number, (column, label) in enumerate(_BARS):
+            at = [place + 0.38 * (number - 0.5) for place in range(len(shown))]
+            values = [float(row[column]) for row in shown]
+            panel.barh(at, values, height=0.34, color=_COLOURS[number], label=label)
+        panel.axvline(1, color=svg.FAINT, zorder=0)
+        panel.set_yticks(range(len(shown)), [row["model"] for row in shown])
+        panel.invert_yaxis()
+        panel.set_xlabel(f"over transformers' own model = 1 ({where['batch']} × {where['length']} tokens)")
+        panel.legend(loc="upper left", bbox_to_anchor=(0, 1.12), ncols=2, fontsize=9)
 
-    return draw, 11.0, 1.2 + 0.3 * len(shown)
+    return draw, 7.5, 1.4 + 0.42 * len(shown)
 
 
-def _named(where: dict[str, str], row: Row) -> str:
-    size = "" if where["size"] == "gpt2-small" else f", {where['size']}"
-    return f"{row['model']}{size}, {where['batch']} × {where['length']}"
-
-
-def sweeps(data: Path, wanted: Targets) -> Any:
+def sweeps(data: Path) -> Any:
     """Time and memory by vocabulary and by length, on logarithmic axes."""
     groups = [(w, rows) for w, rows in measured(data, "sweeps") if w["device"] == "cpu"]
     kinds = list(dict.fromkeys((where["sweep"], where["size"]) for where, _ in groups))
@@ -77,7 +57,7 @@ def sweeps(data: Path, wanted: Targets) -> Any:
         panels = figure.subplots(2, len(kinds), squeeze=False)
         for column, (kind, size) in enumerate(kinds):
             points = [(int(w[kind]), rows) for w, rows in groups if (w["sweep"], w["size"]) == (kind, size)]
-            for line, (value, title) in enumerate((("ms", "ms a training step"), ("peak_mb", "peak MB"))):
+            for line, (value, title) in enumerate((("ms", "ms per training step"), ("peak_mb", "peak MB"))):
                 _lines(panels[line][column], points, value, _models(groups))
                 panels[line][column].set_title(f"{title} by {kind}, {size}")
         # one legend for all panels: every line that any of them has
@@ -89,7 +69,7 @@ def sweeps(data: Path, wanted: Targets) -> Any:
     return draw, 4.6 * len(kinds), 7.0
 
 
-def history(data: Path, wanted: Targets) -> Any:
+def history(data: Path) -> Any:
     """Milliseconds of a decoding step by length of the prompt."""
     groups = [
         (w, r) for w, r in measured(data, "decoding_speed") if w["size"] == "three-layers" and w["device"] == "cpu"
@@ -104,14 +84,17 @@ def history(data: Path, wanted: Targets) -> Any:
         panel.set_yscale("linear")
         panel.yaxis.set_major_formatter(ticker.ScalarFormatter())
         panel.set_ylim(bottom=0)
-        panel.set_title("ms a decoding step by tokens before it (three layers, greedy, batch 1)")
+        panel.set_title("ms per decoding step by context length (three layers, greedy, batch 1)")
         panel.legend(fontsize=8, ncols=2)
 
     return draw, 7.0, 4.2
 
 
 def _models(groups: Sequence[tuple[Any, list[Row]]]) -> list[str]:
-    return list(dict.fromkeys(row["model"] for _, rows in groups for row in rows if _HIDDEN not in row["model"]))
+    """The names that have a line, in their order; where none of the chosen heads is there, every name."""
+    names = list(dict.fromkeys(row["model"] for _, rows in groups for row in rows if _HIDDEN not in row["model"]))
+    chosen = [name for name in names if name in _SHOWN or name.startswith("transformers")]
+    return chosen or names
 
 
 def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str, names: list[str]) -> None:
@@ -135,15 +118,15 @@ def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str, names: l
     panel.grid(axis="y")
 
 
-FIGURES: dict[str, Callable[[Path, Targets], Any]] = {"training": training, "sweeps": sweeps, "history": history}
+FIGURES: dict[str, Callable[[Path], Any]] = {"training": training, "sweeps": sweeps, "history": history}
 """Figures by name: each gives what draws it, its width and its height, or None where nothing was measured."""
 
 
-def write(data: Path, wanted: Targets, folder: Path) -> list[Path]:
+def write(data: Path, folder: Path) -> list[Path]:
     """Draws every figure that there are rows for into ``folder``."""
     written = []
     for name, made in FIGURES.items():
-        found = made(data, wanted)
+        found = made(data)
         if found is None:
             continue
         draw, width, height = found

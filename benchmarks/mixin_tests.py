@@ -1,4 +1,4 @@
-"""transformers' own tests of models, run on models with heads; writes ``docs/transformers-tests.md``.
+"""transformers' own tests of models, run on models with heads; writes ``docs/records/transformers-tests.md``.
 
 About twenty minutes on one core. The tests are fetched with the installed version's source distribution, once.
 
@@ -35,8 +35,8 @@ from options import at_least
 from nextword.results.records import Environment
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "transformers-tests.md"
-RECORD = ROOT / "docs" / "results" / "transformers-tests.json"
+PAGE = ROOT / "docs" / "records" / "transformers-tests.md"
+RECORD = ROOT / "docs" / "records" / "transformers-tests.json"
 
 
 def outcomes_of(backbone: str, head: str, sources: Path, seconds: float) -> Outcomes:

@@ -1,4 +1,4 @@
-"""Every language model of transformers, made tiny, under one head of each family; writes ``docs/models.md``.
+"""Every language model of transformers, made tiny, under one head of each family; writes ``docs/records/models.md``.
 
 Slow: hours on one core. Each architecture has a process of its own and a line in the folder of results, written when it
 is done, so a run that was ended goes on where it was. ``--only`` runs the named ones again; the newest line counts.
@@ -23,16 +23,18 @@ from typing import Any
 from architectures.cells import HEADS
 from architectures.names import KINDS, architectures
 from architectures.one_architecture import Row, try_architecture
-from architectures.page import page, short
+from architectures.page import counts, page, short
 from architectures.processes import Trial, context, row_of
 from options import at_least
 
 from nextword.results.records import Environment
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "models.md"
-RECORD = ROOT / "docs" / "results" / "models.json"
-OLDEST = ROOT / "docs" / "results" / "models-oldest.json"
+PAGE = ROOT / "docs" / "records" / "models.md"
+RECORD = ROOT / "docs" / "records" / "models.json"
+GUIDE = ROOT / "docs" / "models.md"
+"""Has the counts between its markers."""
+OLDEST = ROOT / "docs" / "records" / "models-oldest.json"
 """The record of the oldest transformers that is supported (``make models-oldest``)."""
 
 
@@ -116,12 +118,23 @@ def _write_page(given: argparse.Namespace) -> None:
     newest_record, oldest = (
         json.loads(path.read_text(encoding="utf-8")) if path.exists() else None for path in (RECORD, OLDEST)
     )
-    text = page(newest_record, oldest)
-    if not given.check:
-        given.write.write_text(text, encoding="utf-8")
-        print(given.write)
-    elif given.write.read_text(encoding="utf-8") != text:
-        raise SystemExit(f"{given.write} is older than the record: run python benchmarks/model_sweep.py --page")
+    made = {given.write: page(newest_record, oldest)}
+    if given.write == PAGE:
+        made[GUIDE] = _with_counts(GUIDE.read_text(encoding="utf-8"), newest_record)
+    for path, text in made.items():
+        if not given.check:
+            path.write_text(text, encoding="utf-8")
+            print(path)
+        elif path.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{path} is older than the record: run python benchmarks/model_sweep.py --page")
+
+
+def _with_counts(guide: str, record: dict[str, Any]) -> str:
+    """The guide with the counts of a record between its markers."""
+    before, _, after = guide.partition("<!-- counts -->\n")
+    return (
+        f"{before}<!-- counts -->\n\n{counts(record['rows'], record)}\n<!-- end -->{after.partition('<!-- end -->')[2]}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,77 +1,192 @@
-"""Rewrites the tables of ``docs/performance.md`` and ``docs/drafting.md`` between their markers, from the newest rows.
+"""Writes ``docs/records/performance.md`` and ``docs/records/speculative-decoding.md`` from the newest rows, and draws.
 
-The figures of the first are drawn too. Text outside the markers is nobody's but the author's. Nothing is measured here.
+The table and the charts of ``docs/performance.md`` are made too. Nothing is measured here. Targets are not on the
+pages: the command counts them, and ``--judged`` prints the tables with each number beside its target.
 
     python benchmarks/performance_page.py
+    python benchmarks/performance_page.py --judged    # print met and missed targets, write nothing
     python benchmarks/performance_page.py --check     # fails where a page is older than the rows
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import drafting_tables
 import tables
 from figures import write
 from options import DATA
-from table_parts import Targets, targets
+from table_parts import NO_TARGETS, Targets, every_row, targets
 
 DOCS = Path(__file__).parents[1] / "docs"
 TARGETS = Path(__file__).parent / "targets.toml"
 TABLES = tables.TABLES | drafting_tables.TABLES
+GUIDE = {"summary": tables.summary}
+"""Tables of the guide, by the name of their markers."""
 _PART = re.compile(r"(<!-- measured: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def rewritten(page: str, data: Path, wanted: Targets, images: str = "", drawn: Collection[str] = ()) -> str:
-    """The page with tables from the newest rows, and above a table the figure of its name.
+@dataclass(frozen=True)
+class Section:
+    """A table of a record, the heading above it and the commands that measured its rows."""
+
+    table: str
+    title: str
+    commands: tuple[str, ...] = ()
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A record: its title, the guide that it belongs to, and its tables."""
+
+    title: str
+    guide: str
+    sections: tuple[Section, ...]
+    files: tuple[str, ...] = ()
+    """Tables of rows that are shown whole, below the sections."""
+
+
+PAGES = {
+    "performance": Page(
+        "Performance records",
+        "[Performance](../performance.md)",
+        (
+            Section("cost", "What a head costs", ("head_cost.py",)),
+            Section("training", "Training step", ("training_step.py",)),
+            Section("decoding", "Decoding", ("decoding_speed.py",), "Tokens per second over transformers' `generate`."),
+            Section(
+                "history",
+                "Decoding by context length",
+                ("decoding_speed.py",),
+                "Milliseconds per step / MB of the largest tensor.",
+            ),
+            Section("sweeps", "Vocabulary and length", ("sweeps.py vocabulary", "sweeps.py length")),
+            Section("profile", "Profile of a training step", ("profile_step.py",)),
+            Section("throughput", "Scoring, checking, evaluating", ("throughput.py",)),
+            Section("startup", "Start-up time", ("startup.py --rounds 9",)),
+            Section("beyond", "Cache beyond the window", ("long_memory.py",)),
+            Section(
+                "corpus",
+                "N-gram index",
+                ("text_memory.py --tokenizer TOKENIZER --asked valid.txt --data train.txt more.txt",),
+            ),
+            Section("audit", "Audit", ("audit_cost.py",)),
+            Section("store", "Datastore", ("datastore.py --model MODEL --data train.txt --asked test.txt",)),
+            Section("serving", "Many requests at once", ("serving_speed.py --rounds 3",)),
+            Section("context", "Serving by context length", ("serving_speed.py --read-before --length 256 8192",)),
+        ),
+        (
+            "compiled_speed",
+            "conditioning_speed",
+            "f2_speed",
+            "large_data",
+            "mefmax_speed",
+            "metrics_speed",
+            "process_scaling",
+            "ray_runs",
+            "start_memory",
+            "training_step",
+            "vocabulary_memory",
+        ),
+    ),
+    "speculative-decoding": Page(
+        "Speculative decoding records",
+        "[Speculative decoding](../drafting.md)",
+        (
+            Section(
+                "drafting",
+                "Tokens per pass and speed",
+                (
+                    "drafting.py --model MODEL --pairs PAIRS --texts 12 --prompt 160 --new 60",
+                    "drafting.py --model MODEL --pairs PAIRS --texts 12 --prompt 160 --new 60 --human",
+                ),
+                "Greedy, one text at a time. The bound is a pointer that always knows the best position.",
+            ),
+            Section("costs", "Overhead", ("drafting.py --size tiny --head pg+mi --parts",)),
+            Section(
+                "choices",
+                "How the position to copy from is chosen",
+                ("drafting_choice.py --model MODEL --pairs PAIRS",),
+                "Tokens per pass with drafts of ten tokens along fixed texts, counted without generating.",
+            ),
+        ),
+    ),
+}
+"""The records by the name of their page."""
+
+
+def page_of(name: str, data: Path, wanted: Targets = NO_TARGETS) -> str:
+    """A record in Markdown.
 
     Args:
-        page: Markdown with markers.
+        name: Of the page.
         data: Folder of the tables of rows.
-        wanted: Targets by part.
-        images: Folder of the figures, as seen from the page.
-        drawn: Figures that there are.
+        wanted: Targets by part, shown beside the numbers.
+    """
+    page = PAGES[name]
+    parts = [
+        f"# {page.title}",
+        "<!-- generated by python benchmarks/performance_page.py -->",
+        f"The newest rows of `benchmarks/data`. The guide: {page.guide}.",
+    ]
+    for section in page.sections:
+        parts.append(f"## {section.title}")
+        lines = "\n".join(f"python benchmarks/{command}" for command in section.commands)
+        parts += [section.about] if section.about else []
+        parts += [f"```console\n{lines}\n```"] if lines else []
+        parts.append(TABLES[section.table](data, wanted))
+    for file in page.files:
+        title = file.replace("_", " ").capitalize()
+        parts += [f"## {title}", f"`python benchmarks/{file}.py`, every row.", every_row(data, file)]
+    return "\n\n".join(parts) + "\n"
+
+
+def rewritten(page: str, data: Path) -> str:
+    """The guide with its tables from the newest rows; text outside the markers stays.
 
     Raises:
-        ValueError: Markers of a table that there is none of.
+        ValueError: Markers of a table that does not exist.
     """
 
     def filled(found: re.Match[str]) -> str:
-        name = found[2]
-        if name not in TABLES:
-            raise ValueError(f"measured: {name}: no such table; there are {', '.join(TABLES)}")
-        figure = f"![{name}: figures as in the table]({images}/{name}.svg)\n\n" if name in drawn else ""
-        return f"{found[1]}\n{figure}{TABLES[name](data, wanted)}\n\n{found[3]}"
+        if found[2] not in GUIDE:
+            raise ValueError(f"measured: {found[2]}: no such table; there are {', '.join(GUIDE)}")
+        return f"{found[1]}\n{GUIDE[found[2]](data, NO_TARGETS)}\n\n{found[3]}"
 
     return _PART.sub(filled, page)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Rewrites and draws."""
+    """Writes and draws."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, default=DATA, help="folder of the tables of rows")
-    pages = [DOCS / "performance.md", DOCS / "drafting.md"]
-    options.add_argument("--page", type=Path, nargs="+", default=pages, help="the pages")
-    options.add_argument("--images", type=Path, default=DOCS / "images" / "performance", help="folder of the figures")
-    options.add_argument("--check", action="store_true", help="write nothing, fail where the page would change")
+    options.add_argument("--records", type=Path, default=DOCS / "records", help="folder of the pages")
+    options.add_argument("--guide", type=Path, default=DOCS / "performance.md", help="the guide with the summary")
+    options.add_argument("--images", type=Path, default=DOCS / "images" / "performance", help="folder of the charts")
+    options.add_argument("--check", action="store_true", help="write nothing, fail where a page would change")
+    options.add_argument("--judged", action="store_true", help="write nothing, print every number beside its target")
     given = options.parse_args(argv)
-    wanted = targets(TARGETS)
-    if not given.check:
-        write(given.data, wanted, given.images)
-    drawn = {path.stem for path in given.images.glob("*.svg")}
-    for page in given.page:
-        before = page.read_text(encoding="utf-8")
-        folder = os.path.relpath(given.images, page.parent).replace(os.sep, "/")
-        after = rewritten(before, given.data, wanted, folder, drawn)
-        if given.check and before != after:
-            raise SystemExit(f"{page} is older than the rows: run python benchmarks/performance_page.py")
+    judged = {name: page_of(name, given.data, targets(TARGETS)) for name in PAGES}
+    if given.judged:
+        print("\n".join(judged.values()))
+        return
+    made = {given.records / f"{name}.md": page_of(name, given.data) for name in PAGES}
+    made[given.guide] = rewritten(given.guide.read_text(encoding="utf-8"), given.data)
+    for path, text in made.items():
         if not given.check:
-            page.write_text(after, encoding="utf-8")
-            print(f"{page}: {len(_PART.findall(after))} tables")
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{path} is older than the rows: run python benchmarks/performance_page.py")
+    for name, text in judged.items():
+        met, missed = text.count(", met)"), text.count(", **missed**)")
+        print(f"{name}: {met} targets met, {missed} missed (--judged shows which)")
+    if not given.check:
+        write(given.data, given.images)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -48,6 +49,12 @@ _ONE_RUN = {"profile_step", "datastore", "drafting_choice"}
 
 NOTHING = "*(not measured yet)*"
 
+NO_TARGETS: Targets = defaultdict(dict)
+"""Shows numbers alone."""
+
+_ORIGIN = {"nextword", "torch", "transformers", "processor", "threads", "commit", "plugins", "allocator", "numpy"}
+"""Columns that say where a row was measured."""
+
 
 def targets(path: Path) -> Targets:
     """What is to be reached, by part."""
@@ -79,6 +86,16 @@ def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def every_row(data: Path, table: str) -> str:
+    """All rows of a table as they were measured, each with its day and without the rest of its origin."""
+    rows = read(data / f"{table}.csv")
+    if not rows:
+        return NOTHING
+    head = [name for name in rows[0] if name not in _ORIGIN]
+    body = [[row[name][:10] if name == "date" else row[name].replace("|", "\\|") for name in head] for row in rows]
+    return f"{measured_on({}, rows)}\n\n{markdown(head, body)}"
+
+
 def at_most(value: str, target: float | None) -> str:
     """A measured number beside its target, which it must not exceed."""
     return _against(value, target, target is not None and float(value) <= target, "≤")
@@ -100,8 +117,17 @@ def _against(value: str, target: float | None, met: bool, sign: str) -> str:
 def measured_on(where: Mapping[str, str], rows: Sequence[Row], *, rounds: bool = True) -> str:
     """Where rows were measured, by the newest of them, and how often, unless every column says so itself."""
     row = max(rows, key=lambda one: one["date"])
-    said = [row["processor"], f"{row['threads']} threads", f"torch {row['torch']}", where.get("dtype", "")]
-    said += [rounds_of(rows) if rounds and "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
+    said = [
+        row["processor"],
+        f"{row['threads']} threads",
+        f"torch {row['torch']}" if "torch" in row else "",
+        where.get("dtype", ""),
+    ]
+    said += [
+        rounds_of(rows) if rounds and "rounds" in row else "",
+        f"allocator {row['allocator']}" if "allocator" in row else "",
+        row["date"][:10],
+    ]
     return ", ".join(part for part in said if part)
 
 

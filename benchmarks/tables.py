@@ -1,4 +1,4 @@
-"""The tables of ``docs/performance.md`` as Markdown, from the newest rows of every measurement."""
+"""The tables of ``docs/records/performance.md`` as Markdown, from the newest rows of every measurement."""
 
 from __future__ import annotations
 
@@ -43,6 +43,19 @@ def cost(data: Path, wanted: Targets) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
+def summary(data: Path, wanted: Targets) -> str:
+    """Time of every way to use a model, over transformers' own: a row for each head."""
+    found = {where["what"]: {row["model"]: row["ratio"] for row in rows} for where, rows in measured(data, "head_cost")}
+    if not found:
+        return NOTHING
+    names = [name for name in next(iter(found.values())) if not name.startswith("transformers")]
+    body = [
+        [f"`{name}`", *(f"{float(ratios[name]):.2f}" if name in ratios else "–" for ratios in found.values())]
+        for name in names
+    ]
+    return markdown(["head", *found], body)
+
+
 def training(data: Path, wanted: Targets) -> str:
     """Time and memory of a training step."""
     parts = []
@@ -71,7 +84,7 @@ def training(data: Path, wanted: Targets) -> str:
 
 
 def decoding(data: Path, wanted: Targets) -> str:
-    """Tokens a second, a row for each head and a column for each way of decoding."""
+    """Tokens per second, a row for each head and a column for each way of decoding."""
     groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "gpt2-small"]
     return _decoded(groups, wanted["decoding"], lambda row, target: at_least(row["ratio"], target)) or NOTHING
 
@@ -244,18 +257,20 @@ def datastore(data: Path, wanted: Targets) -> str:
     for where, rows in measured(data, "datastore"):
         further = [row for row in rows if row["search"] != "exact"]
         body = [_exact(row, aims) for row in rows if row["search"] == "exact"]
-        body += [_approximate(row, aims["approximate"]) for row in further]
-        size, build = (at_most(rows[0][key], aims[key]) for key in ("bytes_over_keys", "build_over_forward"))
-        reached = [_search(row) for row in further if _reaches(row, aims["approximate"])]
+        further_aims = aims.get("approximate", {})
+        body += [_approximate(row, further_aims) for row in further]
+        size, build = (at_most(rows[0][key], aims.get(key)) for key in ("bytes_over_keys", "build_over_forward"))
         title = f"**{int(where['keys']):,} keys of width {where['width']}, {where['data']}** ({measured_on({}, rows)})"
         said = (
             f"Building over a forward pass: {build}; over one without the output layer: "
-            f"{float(rows[0]['build_over_states']):.2f}. On disk over the bytes of its keys: {size}. "
-            f"All three targets of an index at once: {', '.join(reached) or '**none**'}."
+            f"{float(rows[0]['build_over_states']):.2f}. On disk over the bytes of its keys: {size}."
         )
+        if further_aims:
+            reached = [_search(row) for row in further if _reaches(row, further_aims)]
+            said += f" All three targets of an index at once: {', '.join(reached) or '**none**'}."
         head = [
             "search",
-            "ms a query",
+            "ms per query",
             "over numpy",
             "over numpy in memory",
             "times as fast as exact",
@@ -268,14 +283,14 @@ def datastore(data: Path, wanted: Targets) -> str:
 
 
 def _exact(row: Row, aims: Targets) -> list[str]:
-    over = at_most(row["over_numpy"], aims["over_numpy"])
+    over = at_most(row["over_numpy"], aims.get("over_numpy"))
     memory, perplexity = (f"{float(row[key]):.2f}" for key in ("over_in_memory", "perplexity"))
     return [_search(row), row["ms_a_query"], over, memory, "1", "1", perplexity, "–"]
 
 
 def _approximate(row: Row, aims: Mapping[str, float]) -> list[str]:
-    faster, recall = (at_least(row[key], aims[key]) for key in ("faster_than_exact", "recall_at_10"))
-    off = at_most(row["perplexity_off_percent"], aims["perplexity_off_percent"])
+    faster, recall = (at_least(row[key], aims.get(key)) for key in ("faster_than_exact", "recall_at_10"))
+    off = at_most(row["perplexity_off_percent"], aims.get("perplexity_off_percent"))
     return [_search(row), row["ms_a_query"], "–", "–", faster, recall, f"{float(row['perplexity']):.2f}", off]
 
 
@@ -302,7 +317,7 @@ def serving(data: Path, wanted: Targets) -> str:
             f"**{where['engine']} {where['engine_version']}: {where['requests']} requests, prompts up to "
             f"{where['length']}, {where['new']} new tokens** ({where['size']}, {measured_on({}, rows)})"
         )
-        parts.append(f"{title}\n\n{markdown(['', 'tokens a second', 'over softmax'], body)}")
+        parts.append(f"{title}\n\n{markdown(['', 'tokens per second', 'over softmax'], body)}")
     return "\n\n".join(parts) or NOTHING
 
 
@@ -320,7 +335,7 @@ def context(data: Path, wanted: Targets) -> str:
                                         f"{float(row['over_softmax']):.2f}" for row in at)])  # fmt: skip
         where = chosen[0][0]
         title = f"**{where['engine']} {where['engine_version']}: {where['requests']} requests**"
-        head = ["ms a token / over softmax", *(f"{int(one['length']):,} read before" for one, _ in chosen)]
+        head = ["ms per token / over softmax", *(f"{int(one['length']):,} read before" for one, _ in chosen)]
         every = [row for _, rows in chosen for row in rows]
         parts.append(f"{title} ({where['size']}, {measured_on({}, every)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 
+import claims_figure
 import claims_page
 import pytest
 
@@ -28,7 +29,7 @@ def made_up_record(name=TABLE, **changes):
 
 @pytest.fixture
 def docs(tmp_path):
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "records").mkdir(parents=True)
     shutil.copy(claims_page.DOCS / "claims.md", tmp_path / "docs" / "claims.md")
     return tmp_path / "docs"
 
@@ -40,7 +41,7 @@ def test_the_pages_are_those_of_the_committed_records():
 def test_every_claim_of_every_table_stands_on_the_page_of_its_paper():
     for name in all_tables():
         paper, _, _ = name.partition("/")
-        page = (claims_page.DOCS / "results" / "papers" / f"{paper}.md").read_text("utf-8")
+        page = (claims_page.DOCS / "records" / "papers" / f"{paper}.md").read_text("utf-8")
         section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
         for claim in find_table(name).claims:
             assert f"**{plain(claim.text)}**" in section, f"{name}: {claim.text}"
@@ -54,7 +55,7 @@ def test_the_pages_of_all_papers_are_linked(page):
 
 @pytest.mark.slow
 def test_a_record_whose_table_has_changed_is_found_and_judged_anew(docs):
-    path = docs / "results" / "papers" / "small" / f"{TABLE}.json"
+    path = docs / "records" / "papers" / "small" / f"{TABLE}.json"
     made_up_record(note="an old note").save(path)
     claims_page.main(["--docs", str(docs)])
     assert ReproducedTable.load(path).note == find_table(TABLE).note
@@ -69,10 +70,10 @@ def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_
     nothing_of_ours = made_up_record(name="histalign/table-4", experiments=[], rows=[])
     nothing_of_ours.save(tmp_path / "out" / "tables" / "small" / "x.json")
     claims_page.main(["--docs", str(docs), "--add", str(tmp_path / "out")])
-    (record,) = claims_page.records_in(docs / "results" / "papers")
+    (record,) = claims_page.records_in(docs / "records" / "papers")
     assert (record.name, record.experiments[0].report, record.shown_in) == (TABLE, None, None)
     assert record.command == record.experiments[0].command == f"nextword reproduce {TABLE} --scale small --data DATA"
-    page = (docs / "results" / "papers" / "histalign.md").read_text()
+    page = (docs / "records" / "papers" / "histalign.md").read_text()
     assert "## histalign/table-1" in page
     assert "`quickstart`, 3 seeds, 4 minutes" in page
     claims_page.main(["--docs", str(docs), "--check"])
@@ -82,7 +83,7 @@ def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_
 def test_settings_are_taken_in_although_nothing_was_run_for_them(docs, tmp_path):
     made_up_record(name="histalign/table-8", experiments=[]).save(tmp_path / "out" / "tables" / "small" / "x.json")
     claims_page.main(["--docs", str(docs), "--add", str(tmp_path / "out")])
-    page = (docs / "results" / "papers" / "histalign.md").read_text()
+    page = (docs / "records" / "papers" / "histalign.md").read_text()
     assert "In bold ours, below it the paper's." in page
 
 
@@ -91,19 +92,37 @@ def test_a_claim_is_waiting_until_its_table_was_run(docs, tmp_path):
     claim = next(one for one in find_table(TABLE).claims if one.headline and not one.not_testable)
     waiting = f"- `{TABLE}`: {' '.join(claim.text.split())}"
     claims_page.main(["--docs", str(docs)])
-    before = (docs / "claims.md").read_text()
+    before = (docs / "records" / "claims.md").read_text()
     made_up_record().save(tmp_path / "out" / "tables" / "small" / f"{TABLE}.json")
     claims_page.main(["--docs", str(docs), "--add", str(tmp_path / "out")])
-    after = (docs / "claims.md").read_text()
+    after = (docs / "records" / "claims.md").read_text()
     assert waiting in before
     assert waiting not in after
-    assert f"| [{TABLE}](results/papers/histalign.md#histaligntable-1), scale small |" in after
+    assert f"| [{TABLE}](papers/histalign.md#histaligntable-1), scale small |" in after
 
 
 @pytest.mark.slow
 def test_an_old_page_is_found(docs):
     claims_page.main(["--docs", str(docs)])
-    page = docs / "claims.md"
+    page = docs / "records" / "claims.md"
     page.write_text(page.read_text().replace("- `histalign/table-2`", "- `other`"))
     with pytest.raises(SystemExit, match="older than the records"):
         claims_page.main(["--docs", str(docs), "--check"])
+
+
+def test_outcomes_are_counted_by_paper():
+    guide = (claims_page.DOCS / "claims.md").read_text("utf-8")
+    lines = guide.partition("<!-- outcomes -->")[2].partition("<!-- end -->")[0].strip().splitlines()
+    assert lines[0] == "| paper | supported | not supported | inconclusive | not testable at this size |"
+    assert len(lines) == 2 + len(names())
+    claims = [claim for name in all_tables() for claim in find_table(name).claims if claim.headline]
+    counted = [int(cell) for line in lines[2:] for cell in line.split("|")[2:-1]]
+    assert sum(counted) == len(claims)
+    assert f"the {len(claims)} main claims" in guide
+
+
+def test_the_chart_has_main_claims_with_intervals():
+    drawn = claims_figure.drawn(claims_page.records_in(claims_page.DOCS / "records" / "papers"))
+    assert drawn
+    assert all(claim.headline for _, claim, _ in drawn)
+    assert all(one.printed and one.low != one.high for _, _, some in drawn for one in some)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import audit_cost
 import datastore
@@ -64,24 +63,33 @@ def test_speeds_are_to_reach_their_target() -> None:
 
 
 def test_text_outside_the_markers_stays_and_unknown_markers_are_refused(tmp_path: Path) -> None:
-    page = "before\n<!-- measured: startup -->\nold\n<!-- end -->\nafter\n"
-    after = performance_page.rewritten(page, tmp_path, {})
-    assert after.startswith("before\n<!-- measured: startup -->\n")
+    page = "before\n<!-- measured: summary -->\nold\n<!-- end -->\nafter\n"
+    after = performance_page.rewritten(page, tmp_path)
+    assert after.startswith("before\n<!-- measured: summary -->\n")
     assert after.endswith("<!-- end -->\nafter\n")
     assert "old" not in after
-    assert performance_page.rewritten(after, tmp_path, {}) == after
+    assert performance_page.rewritten(after, tmp_path) == after
     with pytest.raises(ValueError, match="no such table"):
-        performance_page.rewritten("<!-- measured: nothing -->\n<!-- end -->", tmp_path, {})
+        performance_page.rewritten("<!-- measured: nothing -->\n<!-- end -->", tmp_path)
 
 
-@pytest.mark.parametrize(("page", "of"), [("performance", tables), ("drafting", drafting_tables)])
-def test_a_page_has_every_table(page: str, of: Any) -> None:
-    text = (performance_page.DOCS / f"{page}.md").read_text(encoding="utf-8")
-    assert {name for _, name, _ in performance_page._PART.findall(text)} == set(of.TABLES)
+def test_every_table_and_every_file_of_rows_is_on_a_page() -> None:
+    pages = performance_page.PAGES.values()
+    assert {section.table for page in pages for section in page.sections} == set(performance_page.TABLES)
+    shown = {name for page in pages for name in page.files} | set(table_parts._SETTING)
+    assert shown == {path.stem for path in performance_page.DATA.glob("*.csv")}
 
 
-def test_the_page_of_drafts_is_that_of_the_rows() -> None:
-    performance_page.main(["--check", "--page", str(performance_page.DOCS / "drafting.md")])
+def test_the_pages_are_those_of_the_rows() -> None:
+    performance_page.main(["--check"])
+
+
+def test_pages_have_no_targets_and_judged_ones_do() -> None:
+    plain = performance_page.page_of("performance", performance_page.DATA)
+    wanted = table_parts.targets(performance_page.TARGETS)
+    assert "met)" not in plain
+    assert "**missed**" not in plain
+    assert ", met)" in performance_page.page_of("performance", performance_page.DATA, wanted)
 
 
 @pytest.mark.slow
@@ -90,7 +98,7 @@ def test_drafts_are_judged_by_their_targets(tmp_path: Path) -> None:
     path = tmp_path / "drafting.csv"
     path.write_text(path.read_text(encoding="utf-8").replace(",made up,", ",stories,"), encoding="utf-8")
     table = drafting_tables.drafting(tmp_path, table_parts.targets(performance_page.TARGETS))
-    assert "| toy pg, random: stories, its own (2 texts) | words a pass |" in table
+    assert "| toy pg, random: stories, generated (2 texts) | tokens per pass |" in table
     assert table.count("(≥ 0.97, ") == 1
     assert drafting_tables.choices(tmp_path, {}) == table_parts.NOTHING
 
@@ -119,18 +127,21 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         path = data / f"{name}.csv"
         path.write_text(path.read_text(encoding="utf-8").replace(column, value), encoding="utf-8")
 
-    page = tmp_path / "page.md"
-    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in tables.TABLES), encoding="utf-8")
-    places = ["--data", str(data), "--page", str(page), "--images", str(tmp_path / "images")]
+    guide = tmp_path / "guide.md"
+    guide.write_text("<!-- measured: summary -->\n<!-- end -->\n", encoding="utf-8")
+    places = ["--data", str(data), "--records", str(tmp_path), "--guide", str(guide)]
+    places += ["--images", str(tmp_path / "images")]
     performance_page.main(places)
-    written = page.read_text(encoding="utf-8")
-    assert written.count("not measured yet") == 4  # decoding at full size, a store, context, long memory
+    written = (tmp_path / "performance.md").read_text(encoding="utf-8")
+    missing = 4 + len(performance_page.PAGES["performance"].files)  # full-size decoding, a store, context, long memory
+    assert written.count("not measured yet") == missing
     assert written.count("| `softmax` |") == 8  # three costs, training, history, sweeps, scoring, serving
     assert "| `--quick` | 3 × 20: " in written
-    assert "(≤ 60.00, met)" in written
-    assert "(≥ 0.90, " in written  # cache beside softmax in the same engine
-    assert "(≤ 0.50, " in written
-    assert "](images/history.svg)" in written
+    assert "| `softmax` |" in guide.read_text(encoding="utf-8")
+    judged = performance_page.page_of("performance", data, table_parts.targets(performance_page.TARGETS))
+    assert "(≤ 60.00, met)" in judged
+    assert "(≥ 0.90, " in judged  # cache beside softmax in the same engine
+    assert "(≤ 0.50, " in judged
     assert nw.__version__ in read(data / "sweeps.csv")[0]["nextword"]
     assert sorted(path.name for path in (tmp_path / "images").iterdir()) == [
         "history.svg",
@@ -138,7 +149,7 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "training.svg",
     ]
     performance_page.main([*places, "--check"])
-    page.write_text(written.replace("(≤ 0.50, ", "("), encoding="utf-8")
+    (tmp_path / "performance.md").write_text(written.replace("| `softmax` |", "| softmax |"), encoding="utf-8")
     with pytest.raises(SystemExit, match="older than the rows"):
         performance_page.main([*places, "--check"])
 

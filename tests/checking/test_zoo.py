@@ -12,7 +12,7 @@ from nextword.checking.findings import CheckReport
 from nextword.checking.property import FAULTS as NAMES
 from tests.helpers.audit_zoo.zoo import FAULTS, TWINS, Specimen
 
-PAGE = Path(__file__).parents[2] / "docs" / "audit-zoo.md"
+PAGE = Path(__file__).parents[2] / "docs" / "records" / "audit-tests.md"
 """Lists every fault, with the name that it is found by."""
 
 

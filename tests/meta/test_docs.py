@@ -65,7 +65,7 @@ def command_lines(text: str) -> Iterator[str]:
     """Every `nextword ...` line of a console block, and every `nextword ...` in backticks."""
     for body in blocks(text, "console"):
         for line in body.replace("\\\n", " ").splitlines():
-            command = re.match(r"(?:\$ |.*torchrun .*-m )(nextword .*)", line)
+            command = re.match(r"(?:\$ |.*torchrun .*-m )?(nextword .*)", line)
             if command:
                 yield command[1].split("  #")[0].split(" > ")[0]
     yield from re.findall(r"`(nextword [^`]+)`", FENCE.sub("", text))
@@ -296,7 +296,7 @@ def test_worked_head_of_contributing_is_a_head(
 
 
 def test_classes_of_the_papers_exist() -> None:
-    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "records" / "paper-names.md").read_text(encoding="utf-8")
     classes = re.findall(r"`([a-z]+(?:\.[a-z]+)+)\.([A-Z]\w+)`", text)
     assert len(classes) > 5
     assert not [name for module, name in classes if not hasattr(importlib.import_module(f"nextword.{module}"), name)]
@@ -304,7 +304,7 @@ def test_classes_of_the_papers_exist() -> None:
 
 def test_sizes_of_the_papers_rows() -> None:
     """The rows of Softmax-CPR's table with a size: that of the spec's head on GPT-2 small."""
-    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "records" / "paper-names.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| ([\d.]+) M \|$", text, re.MULTILINE)
     assert len(rows) == 15
     backbone = 124_439_808

@@ -304,7 +304,7 @@ def find_table(name: str) -> PaperTable:
 
 
 def listed_tables(name: str) -> str:
-    """The tables of a paper as a Markdown list, as docs/papers.md has it."""
+    """The tables of a paper as a Markdown list, as docs/records/paper-tables.md has it."""
     tables = load_paper(name).tables
     return "\n".join(f"- `{name}/{own}` ({table.place}): {table.title}." for own, table in tables.items())
 
