@@ -3,8 +3,8 @@
     python benchmarks/record_pages.py
     python benchmarks/record_pages.py --check     # fails where a page is older than its record
 
-A record has the ``title`` of the ``guide`` that quotes it, a ``name`` of its own if it needs one, ``about`` (models,
-data, seeds, machine) and ``sections``, whose ``parts`` are ``commands`` or a table: ``caption``, ``columns`` and ``rows``.
+A record has the ``title`` of the ``guide`` that quotes it, a ``name`` of its own if it needs one, ``about`` and
+``sections``. The ``parts`` of a section are ``commands`` or tables: ``caption``, ``columns`` and ``rows``.
 """
 
 from __future__ import annotations
