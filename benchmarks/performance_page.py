@@ -27,6 +27,36 @@ TARGETS = Path(__file__).parent / "targets.toml"
 TABLES = tables.TABLES | drafting_tables.TABLES
 GUIDE = {"summary": tables.summary}
 """Tables of the guide, by the name of their markers."""
+_DRAFTING_MODELS = """\
+- `cnn`, `tables-model`, `dialogue-model`: `pg+mi` on a small GPT-2.
+- `cepr-cnn`, `pg-cnn`, `cepr-dialogsum`: `softmax+cepr:20` and `pg` on a small T5, trained by
+  `nextword reproduce softmax-cpr/figure-4`: 2,000 steps on sentences of XSum, 50 on summaries.
+- `cepr-long`, `pg-long`: `cepr-cnn` and `pg-cnn` after 1,000 more steps on pairs of highlights and articles.
+- `-gpt2-small`: the same model in a decoder of 12 layers, width 768 and 50,257 tokens, filled so that it computes the
+  same; only the time of a pass differs.
+- `f2-wikitext` (not decoupled) and `mos-wikitext`: small models of WikiText-2; a softmax model of the same size assists.
+
+Rows of `draft="prompt"` for `cepr-long`, `pg-long`, `tables-model`, `dialogue-model`, `mos-wikitext` and `cnn` on human
+summaries use the current n-gram matcher, the others an older version.
+
+```console
+nextword reproduce softmax-cpr/figure-4 --scale small --data DATA --out runs/tables
+python benchmarks/drafting_data.py cnn/pairs.jsonl --more xsum/pairs.jsonl --out runs/pairs/cnn
+nextword train --data runs/pairs/cnn --model small --head pg+mi --out runs/cnn data.max_source_tokens=200 \\
+    data.max_target_tokens=60 data.vocabulary=4000 data.start.steps=0 training.steps=1100 training.batch_size=8 \\
+    training.learning_rate=2e-3
+nextword train --data runs/dialogue --model runs/cnn --out runs/dialogue-model data.max_source_tokens=200 \\
+    data.max_target_tokens=60 training.steps=150 training.batch_size=8
+python benchmarks/drafting_data.py logicnlg --out runs/tables
+nextword train --data runs/tables --model runs/cnn --out runs/tables-model data.max_source_tokens=200 \\
+    data.max_target_tokens=60 training.steps=200 training.batch_size=8 training.learning_rate=1e-3
+nextword train --data runs/pairs/cnn --model runs/cepr-cnn --head softmax+cepr:20 --out runs/cepr-long \\
+    data.max_source_tokens=200 data.max_target_tokens=60 training.batch_size=8 training.steps=1000 \\
+    training.learning_rate=2e-3
+nextword train --data wikitext-2/train.txt --model runs/softmax-wikitext --head mos:3 --out runs/mos-wikitext \\
+    training.steps=200 training.batch_size=8
+python benchmarks/widened.py --model runs/cepr-cnn --out runs/cepr-cnn-gpt2-small
+```"""
 _PART = re.compile(r"(<!-- measured: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -49,6 +79,8 @@ class Page:
     sections: tuple[Section, ...]
     files: tuple[str, ...] = ()
     """Tables of rows that are shown whole, below the sections."""
+    models: str = ""
+    """How the models were made, if they were trained for it."""
 
 
 PAGES = {
@@ -115,6 +147,7 @@ PAGES = {
                 "Tokens per pass with drafts of ten tokens along fixed texts, counted without generating.",
             ),
         ),
+        models=_DRAFTING_MODELS,
     ),
 }
 """The records by the name of their page."""
@@ -140,6 +173,7 @@ def page_of(name: str, data: Path, wanted: Targets = NO_TARGETS) -> str:
         parts += [section.about] if section.about else []
         parts += [f"```console\n{lines}\n```"] if lines else []
         parts.append(TABLES[section.table](data, wanted))
+    parts += ["## Models", page.models] if page.models else []
     for file in page.files:
         title = file.replace("_", " ").capitalize()
         parts += [f"## {title}", f"`python benchmarks/{file}.py`, every row.", every_row(data, file)]
