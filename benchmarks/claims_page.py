@@ -104,7 +104,7 @@ def claims(tables: Sequence[ReproducedTable]) -> str:
             untestable.append(f"{line} *{why}.*")
     lists = {"Not run yet": waiting, "Not testable at scale small": untestable}
     sections = [f"## {title}\n\n" + "\n".join(lines) + "\n" for title, lines in lists.items() if lines]
-    return "\n".join([claims_markdown(tables, "papers"), *sections])
+    return "\n".join([claims_markdown(tables), *sections])
 
 
 def _headlines_without(tables: Sequence[ReproducedTable]) -> Iterator[tuple[str, Claim]]:

@@ -34,7 +34,7 @@ _DRAFTING_MODELS = """\
 - `cepr-long`, `pg-long`: `cepr-cnn` and `pg-cnn` after 1,000 more steps on pairs of highlights and articles.
 - `-gpt2-small`: the same model in a decoder of 12 layers, width 768 and 50,257 tokens, filled so that it computes the
   same; only the time of a pass differs.
-- `f2-wikitext` (not decoupled) and `mos-wikitext`: small models of WikiText-2; a softmax model of the same size assists.
+- `f2-wikitext` (not decoupled) and `mos-wikitext`: small models of WikiText-2; a softmax model of that size assists.
 
 Rows of `draft="prompt"` for `cepr-long`, `pg-long`, `tables-model`, `dialogue-model`, `mos-wikitext` and `cnn` on human
 summaries use the current n-gram matcher, the others an older version.

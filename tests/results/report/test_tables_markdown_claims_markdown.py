@@ -22,7 +22,7 @@ def test_main_claims_of_every_paper() -> None:
     assert len(rows) == 2 * len(main) + 1  # with the second head
     assert rows[1] == [
         "The memory alone is enough.", "✓ **held**",
-        "[histalign/table-1](results/papers/histalign.md#histaligntable-1), scale small", "+17",
+        "[histalign/table-1](papers/histalign.md#histaligntable-1), scale small", "+17",
         "+12.3 (+10.5 to +14.2, 3 seeds)",
     ]  # fmt: skip
     assert rows[2][1] == "– **not testable**: it takes people"

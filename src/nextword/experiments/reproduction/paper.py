@@ -150,7 +150,7 @@ class Claim(Settings):
     place: str | None = None
     """Where it is said, such as "section 6.1" or "abstract"; None: where the table is discussed."""
     headline: bool = False
-    """Whether it is one of the paper's main claims, which docs/claims.md lists."""
+    """Whether it is one of the paper's main claims, which docs/records/claims.md lists."""
     comparisons: list[Comparison] = Field(default=[])
     """What must come out for the claim to hold. In a file ``than`` and ``column`` may be lists: each with each."""
     at_least: int | None = None

@@ -19,7 +19,7 @@ from nextword.results.report.reproduction_page import (
 )
 
 FEW = 4
-"""Of a claim with more comparisons docs/claims.md has the count alone."""
+"""Of a claim with more comparisons docs/records/claims.md has the count alone."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
@@ -111,10 +111,10 @@ def plain(text: str) -> str:
     return " ".join(escaped.split())
 
 
-# -- The papers' main claims with what became of them, as Markdown: docs/claims.md is made of it.
+# -- The papers' main claims with what became of them, as Markdown: docs/records/claims.md is made of it.
 
 
-def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "results/papers") -> str:
+def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "papers") -> str:
     """A table for each paper: every main claim, the paper's difference, ours with interval and seeds, the verdict.
 
     Of a claim with many comparisons the outcomes are counted; each one is on the page of ``tables_markdown``.
