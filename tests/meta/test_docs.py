@@ -334,10 +334,15 @@ def test_planted_wrong_command_is_found(words: str) -> None:
 
 def test_planted_commands_are_read() -> None:
     text = (
-        "see `nextword list heads`\n\n```console\n$ nextword compare --out x  # why\n$ make test\n"
-        "torchrun --nproc-per-node 4 -m nextword train --fsdp\n```\n"
+        "see `nextword list heads`\n\n```console\n$ nextword compare --out x  # why\n$ make test\nmake lint\n"
+        "nextword score m x > y\ntorchrun --nproc-per-node 4 -m nextword train --fsdp\n```\n"
     )
-    assert list(command_lines(text)) == ["nextword compare --out x", "nextword train --fsdp", "nextword list heads"]
+    assert list(command_lines(text)) == [
+        "nextword compare --out x",
+        "nextword score m x",
+        "nextword train --fsdp",
+        "nextword list heads",
+    ]
 
 
 HEAD_IN_PYTHON = re.compile(r'nw\.(?:attach|load)\((?:[^(),"]|"[^"]*"|\([^()]*\))+, "([^"]+)"')
