@@ -12,6 +12,8 @@ from nextword.results.report import svg
 
 _COLOURS = {"held": "#1a7f37", "not held": "#bc4c00", "undecided": "#6e7781"}
 _SAID = {"held": "supported", "not held": "not supported", "undecided": "inconclusive"}
+_NAMES = {"conditional-summaries": "Summaries", "f2-softmax": "F²", "histalign": "HistAlign", "softmax-cpr": "CPR"}
+"""Short names of the papers."""
 _MOST = 8
 """Claims with more comparisons are left out."""
 
@@ -31,7 +33,7 @@ def drawn(tables: Sequence[ReproducedTable]) -> list[tuple[str, JudgedClaim, lis
 def write(tables: Sequence[ReproducedTable], path: Path) -> None:
     """Draws the chart."""
     rows = drawn(tables)
-    with svg.figure("claims", svg.WIDE, 1.6 + 0.5 * len(rows)) as figure:
+    with svg.figure("claims", svg.Format("claims", 7.4, svg.WIDE.label), 1.6 + 0.52 * len(rows)) as figure:
         figure.patch.set_facecolor("white")  # a page may be dark
         _draw(figure.subplots(), rows)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,9 +57,9 @@ def _draw(panel: Any, rows: Sequence[tuple[str, JudgedClaim, list[JudgedComparis
     panel.axvline(0, color=svg.SOFT, linewidth=0.8)
     panel.set_xscale("symlog", linthresh=1)
     panel.set_xticks([-100, -10, -1, 0, 1, 10, 100], ["−100", "−10", "−1", "0", "1", "10", "100"])
-    names = [f"{paper}: {textwrap.shorten(claim.text, 96, placeholder=' …')}" for paper, claim, _ in rows]
-    panel.set_yticks(range(len(rows)), [textwrap.fill(name, 62) for name in names], fontsize=8)
+    names = [f"{_NAMES[paper]}: {textwrap.shorten(claim.text, 84, placeholder=' …')}" for paper, claim, _ in rows]
+    panel.set_yticks(range(len(rows)), [textwrap.fill(name, 40) for name in names], fontsize=7.5)
     panel.set_ylim(len(rows) - 0.4, -0.6)
-    panel.set_xlabel("our difference over the printed one, with its 95 % interval (below 0: the opposite direction)")
+    panel.set_xlabel("our difference over the printed one, with 95 % interval\n(below 0: the opposite direction)")
     panel.grid(axis="x")
-    panel.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=9)
+    panel.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=8, columnspacing=1.0, handletextpad=0.3)
