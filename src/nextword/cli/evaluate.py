@@ -75,7 +75,7 @@ def evaluate(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import WRITING_SECONDS, interruptible, print_line, this_command
-    from nextword.cli.parts.watch import stage_bar
+    from nextword.cli.parts.watch import watching
     from nextword.evaluation import EvaluateConfig
     from nextword.evaluation import evaluate as measure
     from nextword.results.records import locked
@@ -97,7 +97,11 @@ def evaluate(
     _check_folder(out, [*read, references, tokenizer])
     console = Console()
     kept = "what models said of the texts so far is kept beside the samples"
-    with interruptible(kept), stage_bar(console) as progress:
+    with interruptible(kept), watching(console, "reading", Console(stderr=True)) as shown:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            shown.now(stage, done / total if total else None)
+
         results = measure(config, progress, this_command())
     with locked(out, this_command(), wait=WRITING_SECONDS):  # both files of one evaluation
         results.save(out / "results.json")

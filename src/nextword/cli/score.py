@@ -106,7 +106,7 @@ def score(
     console = Console()
 
     # not before: an error of typing waits for nothing heavy
-    from nextword.cli.parts.watch import share_bars
+    from nextword.cli.parts.watch import watching
     from nextword.inference.scoring.measurement.data_files import read_texts
 
     with interruptible(f"what is done is kept in {out}" if out is not None and tokens is None else None):
@@ -121,10 +121,10 @@ def score(
         opened = [
             partial(open_model, path, computing.device, computing.dtype, name, changes) for name, path in models.items()
         ]
-        with share_bars(console) as watch:
+        with watching(console, "opening the model") as progress:
             results = score_models(
                 opened, given, settings, tokens=tokens, out=out, processes=computing.processes,
-                progress=watch, command=this_command(),
+                progress=progress.advanced, command=this_command(),
             )  # fmt: skip
     if out is not None:
         with locked(out, this_command(), wait=WRITING_SECONDS):

@@ -22,6 +22,7 @@ MOVED = {
     "decoding": "inference.generation",
     "devices": "runtime.devices",
     "evaluation.judges.sp": "evaluation.judges.sp_acc",
+    "experiments.comparison.progress": "runtime.progress",
     "finetuning": "experiments.finetuning",
     "frequency": "functional.frequency",
     "functional.columns": "functional.vocab_shard",
@@ -89,6 +90,7 @@ MOVED = {
 
 RENAMED = {
     "Change": "distribution.EditMode",
+    "ComparisonWatcher": "runtime.progress.Progress",
     "DraftedLoop": "model.speculative_decoding.speculative_loop.SpeculativeLoop",
     "DraftedRun": "model.speculative_decoding.speculative_loop.SpeculativeRun",
     "Drafting": "model.speculative_decoding.speculative_decoding.SpeculativeDecoding",
@@ -106,6 +108,7 @@ RENAMED = {
     "measuring": "model.training_modes.inference_mode_of",
     "OverHeadConfig": "heads.wrapper_head.WrapperHeadConfig",
     "RecallingHead": "heads.ngram.NgramHead",
+    "SilentWatcher": "runtime.progress.Progress",
     "TextIndex": "retrieval.ngram.NgramIndex",
     "TextManifest": "retrieval.ngram.NgramManifest",
     "TextMemory": "retrieval.ngram.NgramModel",

@@ -14,13 +14,13 @@ from nextword.experiments.finetuning import train_model as module
 from nextword.experiments.finetuning.data_kinds import data_task
 from nextword.experiments.finetuning.train_config import configured
 from nextword.experiments.finetuning.train_model import train
-from nextword.experiments.finetuning.training_progress import SilentTrainingWatcher
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.training.resume import TrainingIdentity
 from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records import locked
 from nextword.results.records.comparison_results import TrainingResults
+from nextword.runtime.progress import Progress
 from tests.helpers.killed_trainings import SMALL, Moment, saved_weights, sentences, train_killed
 from tests.helpers.summaries import LENGTH, save_encoder, write_pairs
 
@@ -230,7 +230,7 @@ def test_what_is_wrong_is_told_before_anything_is_trained(
     assert not (tmp_path / "out" / "training" / "training.json").exists()
 
 
-class Warned(SilentTrainingWatcher):
+class Warned(Progress):
     """Keeps the warnings."""
 
     def __init__(self) -> None:
