@@ -199,6 +199,7 @@ def _expect_same(
     """Raises ValueError, before anything is measured, where a score of something else would be written over."""
     from nextword.results.records import ScoreResults, kind_of
     from nextword.runtime.corpora.output_files import existing_part
+    from nextword.runtime.resumable import expect_same, set_ones
 
     path, there = out / "score.json", existing_part(out)
     if not there.is_dir():
@@ -211,7 +212,4 @@ def _expect_same(
     before: dict[str, Any] = {"models": {one.name: one.location for one in old.models}, "data": old.data}
     before |= {"fields": old.fields, **old.settings}
     now: dict[str, Any] = {"models": models, "data": data, "fields": fields, **settings.model_dump(mode="json")}
-    changed = [name for name in now if now[name] != before.get(name)]
-    if changed:
-        said = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
-        raise ValueError(f"{path}: must be of the same score to be replaced ({said}); give another --out")
+    expect_same(path, "score", set_ones(before), set_ones(now), lambda key: key.partition(".")[0] not in now)
