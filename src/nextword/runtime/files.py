@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
 import re
 import secrets
+import socket
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -25,18 +29,19 @@ SCHEMA_VERSION = 5
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, so that ``path`` holds either its old content or all of the new, never a part.
 
-    It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end.
+    It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end. What
+    processes that were killed left there of such files is deleted.
 
     Raises:
         DiskFullError: There is no room for it.
     """
     path = Path(path)
-    # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with disk_full_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        _delete_abandoned(path.parent)
+        temporary, file = _temporary(path)
         try:
-            with open(temporary, "xb") as file:
+            with file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -44,6 +49,46 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+TEMPORARY = re.compile(r"\..+\.(?P<machine>[0-9a-f]{4})[0-9a-f]{8}\.tmp")
+"""Names of temporary files."""
+
+LONG_SILENCE = 24 * 3600.0
+"""Seconds without a word after which a file of another machine, whose locks may not be seen here, is abandoned."""
+
+
+def _temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """A new file to write to, locked as long as it is open, and its path."""
+    while True:
+        # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
+        temporary = path.with_name(f".{path.name}.{_machine()}{secrets.token_hex(4)}.tmp")
+        file = open(temporary, "xb")  # noqa: SIM115  # closed by who asked
+        with contextlib.suppress(OSError):  # a disk without locks
+            _lock(file, wait=True)
+        if temporary.exists():  # not taken for an abandoned one before it was locked
+            return temporary, file
+        file.close()
+
+
+def _delete_abandoned(folder: Path) -> None:
+    for path in folder.glob(".*.tmp"):
+        if name := TEMPORARY.fullmatch(path.name):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                if name["machine"] == _machine() or time.time() - path.stat().st_mtime > LONG_SILENCE:
+                    _lock(file, wait=False)  # an OSError where its process lives
+                    path.unlink()
+
+
+def _lock(file: BinaryIO, wait: bool) -> None:
+    if sys.platform != "win32":  # where a file that is open cannot be deleted anyway
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
