@@ -222,18 +222,28 @@ def disk_full_explained(path: str | os.PathLike[str]) -> Iterator[None]:
         reason = full_disk(problem)
         if reason is None:
             raise
-        raise DiskFullError(
-            f"{os.fspath(path)} cannot be written: {reason}. Make room and run the same command again; "
-            "what is finished is kept"
-        ) from problem
+        raise DiskFullError(no_room(path, reason)) from problem
+
+
+def no_room(path: str | os.PathLike[str], reason: str) -> str:
+    """What is said of a full disk."""
+    return (
+        f"{os.fspath(path)} cannot be written: {reason}. Make room and run the same command again; what is finished is "
+        "kept"
+    )
 
 
 def full_disk(problem: BaseException) -> str | None:
-    """Why there was no room, in the system's words; ``None`` for any other problem.
+    """Why there was no room, in the system's words, for a problem or for what it was caused by; ``None`` for any other.
 
     >>> full_disk(OSError(28, "No space left on device")), full_disk(OSError(13, "Permission denied"))
     ('No space left on device', None)
     """
+    cause = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
+    return _no_room(problem) or (None if cause is None else full_disk(cause))
+
+
+def _no_room(problem: BaseException) -> str | None:
     number = problem.errno if isinstance(problem, OSError) else None
     if number is None and (code := re.search(r"\(os error (\d+)\)", str(problem))):  # safetensors, tokenizers
         number = int(code[1])
