@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Progress:
+class Watcher:
     """Told about each step of some work, in the order in which they happen; a subclass shows those that it overrides.
 
     Several pieces of work may go on at the same time, each under its name and in one stage; their steps come in turns.

@@ -91,7 +91,7 @@ MOVED = {
 
 RENAMED = {
     "Change": "distribution.EditMode",
-    "ComparisonWatcher": "runtime.progress.Progress",
+    "ComparisonWatcher": "runtime.progress.Watcher",
     "DraftedLoop": "model.speculative_decoding.speculative_loop.SpeculativeLoop",
     "DraftedRun": "model.speculative_decoding.speculative_loop.SpeculativeRun",
     "Drafting": "model.speculative_decoding.speculative_decoding.SpeculativeDecoding",
@@ -109,7 +109,7 @@ RENAMED = {
     "measuring": "model.training_modes.inference_mode_of",
     "OverHeadConfig": "heads.wrapper_head.WrapperHeadConfig",
     "RecallingHead": "heads.ngram.NgramHead",
-    "SilentWatcher": "runtime.progress.Progress",
+    "SilentWatcher": "runtime.progress.Watcher",
     "TextIndex": "retrieval.ngram.NgramIndex",
     "TextManifest": "retrieval.ngram.NgramManifest",
     "TextMemory": "retrieval.ngram.NgramModel",

@@ -20,7 +20,7 @@ from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records import locked
 from nextword.results.records.comparison_results import TrainingResults
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 from tests.helpers.killed_trainings import SMALL, Moment, saved_weights, sentences, train_killed
 from tests.helpers.summaries import LENGTH, save_encoder, write_pairs
 
@@ -230,7 +230,7 @@ def test_what_is_wrong_is_told_before_anything_is_trained(
     assert not (tmp_path / "out" / "training" / "training.json").exists()
 
 
-class Warned(Progress):
+class Warned(Watcher):
     """Keeps the warnings."""
 
     def __init__(self) -> None:

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.text import Text
 
 from nextword.cli.parts.run_and_show import print_line
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
     from nextword.results.records import FailedRun, RunRecord
 
 
 @contextlib.contextmanager
-def watching(console: Console, first: str, elsewhere: Console | None = None) -> Iterator[Progress]:
+def watching(console: Console, first: str, elsewhere: Console | None = None) -> Iterator[Watcher]:
     """What to pass to some work so that ``console`` shows it, if it is a terminal: bars, gone afterwards.
 
     Args:
@@ -28,7 +28,7 @@ def watching(console: Console, first: str, elsewhere: Console | None = None) -> 
         elsewhere: Where lines are written in place of that, for log files; None: nowhere.
     """
     if not console.is_terminal:
-        yield Progress() if elsewhere is None else _Lines(elsewhere)
+        yield Watcher() if elsewhere is None else _Lines(elsewhere)
         return
     columns = (
         rich_progress.TextColumn("{task.description}", markup=False),
@@ -47,7 +47,7 @@ class _TimeLeft(rich_progress.TimeRemainingColumn):
         return shown.append(" left", style="dim") if shown else shown
 
 
-class _Bars(Progress):
+class _Bars(Watcher):
     """A bar for each piece of work, with its stage and its last losses, below one for all of it."""
 
     def __init__(self, bars: rich_progress.Progress, first: str) -> None:
@@ -136,7 +136,7 @@ WARNING = "warning"
 """How a warning begins."""
 
 
-class _Lines(Progress):
+class _Lines(Watcher):
     """Plain lines."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:

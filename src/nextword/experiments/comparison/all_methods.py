@@ -25,7 +25,7 @@ from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import train_with_main
 from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.runtime import processes
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -40,7 +40,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
 def compare(
     config: CompareConfig | Mapping[str, Any],
     folder: str | Path,
-    progress: Progress | None = None,
+    progress: Watcher | None = None,
     command: str | None = None,
     engine: Engine | None = None,
 ) -> Results:
@@ -80,14 +80,14 @@ def compare(
         expect_measurable(task, config.methods)
         place.expect(config, task)
         engine.expect(config)
-        stages = progress or Progress()
+        stages = progress or Watcher()
         with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):
             place.begin(config, task)
             return _do_missing_runs(config, task, place, stages, command, engine)
 
 
 def make_start(
-    config: CompareConfig, folder: str | Path, progress: Progress | None = None, command: str | None = None
+    config: CompareConfig, folder: str | Path, progress: Watcher | None = None, command: str | None = None
 ) -> CommonStart:
     """Makes the start of a comparison in its folder, where it is not there yet, and trains no method.
 
@@ -98,14 +98,14 @@ def make_start(
     check_settings(config, task)
     with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), cpu_threads(config.threads):
         place.begin(config, task)
-        return prepare_start(config, task, place.start, progress or Progress())
+        return prepare_start(config, task, place.start, progress or Watcher())
 
 
 def _do_missing_runs(
     config: CompareConfig,
     task: Task,
     place: ComparisonFolder,
-    stages: Progress,
+    stages: Watcher,
     command: str,
     engine: Engine,
 ) -> Results:

@@ -28,7 +28,7 @@ from nextword.model.attach import attach, load
 from nextword.results.records import Cost, Evaluation, Record, RunRecord
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -78,7 +78,7 @@ class Setting:
     task: Task
     folder: ComparisonFolder
     start: CommonStart
-    stages: Progress
+    stages: Watcher
     encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
     """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
 

@@ -47,7 +47,7 @@ from nextword.results.report.measures import measure
 from nextword.runtime import processes
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 def train(
     config: TrainConfig | Mapping[str, Any],
     out: str | Path,
-    progress: Progress | None = None,
+    progress: Watcher | None = None,
     command: str | None = None,
 ) -> TrainingResults:
     """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
@@ -97,7 +97,7 @@ def train(
         >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
     """
     config = config if isinstance(config, TrainConfig) else configured(dict(config))
-    folder, watcher = RunFolder(out), progress or Progress()
+    folder, watcher = RunFolder(out), progress or Watcher()
     if not processes.is_main():
         one_training.train_with_main()
         return TrainingResults.load(folder.record)
@@ -118,7 +118,7 @@ def train(
         return results
 
 
-def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Progress, command: str) -> TrainingResults:
+def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command: str) -> TrainingResults:
     # in a folder that nobody else writes to
     with watcher("data"):
         task = data_task(config, has_encoder(config))
@@ -193,7 +193,7 @@ def _trained(
     rows: Any,
     validation: Any,
     folder: RunFolder,
-    watcher: Progress,
+    watcher: Watcher,
 ) -> TrainingOutcome:
     encoded = None
     if is_encodable(model):

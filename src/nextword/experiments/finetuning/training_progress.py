@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 
 from nextword.experiments.training.one_training import curve_of
 from nextword.results.records import CurvePoint
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 
 
 class StepTeller(TrainerCallback):
@@ -17,7 +17,7 @@ class StepTeller(TrainerCallback):
 
     NAMES: ClassVar = {"loss": "loss", "eval_loss": "validation loss"}
 
-    def __init__(self, progress: Progress, name: str, keep_best: bool = False) -> None:
+    def __init__(self, progress: Watcher, name: str, keep_best: bool = False) -> None:
         self._progress, self._name, self._keep_best = progress, name, keep_best
         self._has_warned = False
 

@@ -27,7 +27,7 @@ from nextword.experiments.reproduction.experiment import (
 from nextword.experiments.reproduction.table_numbers import ExperimentResults
 from nextword.results.records import Record, Results
 from nextword.results.records.reproduced_table import RanExperiment
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 from nextword.settings.config import validated
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ExperimentFolders:
         """What an experiment reads that seems to be half there: a line for each file."""
         return self._request.data.too_small(self._expected(name).data.values())
 
-    def run(self, name: str, progress: Progress) -> ExperimentResults:
+    def run(self, name: str, progress: Watcher) -> ExperimentResults:
         """Does what is missing of an experiment, after the start that it shares with another.
 
         Raises:
@@ -160,10 +160,10 @@ class ExperimentFolders:
         )
 
 
-class _TimingWatcher(Progress):
+class _TimingWatcher(Watcher):
     """Adds up the seconds of all stages of an experiment in a file beside its folder."""
 
-    def __init__(self, inner: Progress, folder: Path) -> None:
+    def __init__(self, inner: Watcher, folder: Path) -> None:
         self._inner, self._folder = inner, folder
         # all else is told to the inner one alone
         passed_on = (inner.planned, inner.began, inner.advanced, inner.finished, inner.failed)

@@ -29,7 +29,7 @@ from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.results.records import disk_full_explained, locked
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime import processes
-from nextword.runtime.progress import Progress
+from nextword.runtime.progress import Watcher
 from nextword.settings import plugins
 from nextword.settings.setting_names import named
 
@@ -181,7 +181,7 @@ class Mailbox:
 class Deliveries:
     """Takes messages out of a mailbox, an actor, and tells them to a watcher."""
 
-    def __init__(self, mailbox: Any, progress: Progress) -> None:
+    def __init__(self, mailbox: Any, progress: Watcher) -> None:
         self._mailbox, self._progress = mailbox, progress
         self._delivered = Counter[str]()
 
@@ -199,7 +199,7 @@ class Deliveries:
             self.deliver()
 
 
-class PostingWatcher(Progress):
+class PostingWatcher(Watcher):
     """Posts the stages of a run; what became of the run is its result.
 
     It never waits: Ray would lend the cores of a task that waits to the next one.
