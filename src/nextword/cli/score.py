@@ -197,17 +197,14 @@ def _expect_same(
     out: Path, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
 ) -> None:
     """Raises ValueError, before anything is measured, where a score of something else would be written over."""
-    from nextword.results.records import ScoreResults, kind_of
-    from nextword.runtime.corpora.output_files import existing_part
+    from nextword.results.records import ScoreResults
+    from nextword.runtime.corpora.output_files import expect_results_folder
     from nextword.runtime.resumable import expect_same, set_ones
 
-    path, there = out / "score.json", existing_part(out)
-    if not there.is_dir():
-        raise ValueError(f"--out {out}: must be a folder ({there} is a file); give another")
+    path = out / "score.json"
+    expect_results_folder(path, "score")
     if not path.exists():
         return
-    if kind_of(path) != "score":
-        raise ValueError(f"{path}: must be of 'nextword score' ({kind_of(path)} given); give another --out")
     old = ScoreResults.load(path)
     before: dict[str, Any] = {"models": {one.name: one.location for one in old.models}, "data": old.data}
     before |= {"fields": old.fields, **old.settings}

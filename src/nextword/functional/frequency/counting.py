@@ -45,9 +45,6 @@ STEP_SECONDS = 5.0
 
 MOST_PROCESSES = 1024
 
-Progress = Callable[[int], None]
-"""Told how many texts are done."""
-
 Count = Callable[[Batch], dict[str, list[Any]]]
 """What ``map`` calls, also in other processes."""
 
@@ -61,7 +58,7 @@ def count_tokens(
     split: str | None = None,
     processes: int | None = None,
     batch_size: int = 1000,
-    progress: Progress | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> TokenCounts:
     """How often each token occurs. No special tokens are added, and line ends count as in the task ``lm``.
 
@@ -127,7 +124,7 @@ def count_tokens(
     return counted
 
 
-def _followed(steps: Iterator[Tally], checkpoint: Checkpoint, progress: Progress | None) -> Tally | None:
+def _followed(steps: Iterator[Tally], checkpoint: Checkpoint, progress: Callable[[int], None] | None) -> Tally | None:
     """The last tally; each is told, and saved now and then and where the count is interrupted."""
     tally = None
     try:

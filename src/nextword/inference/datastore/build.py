@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-Progress = Callable[[int], None]
-"""Told how many keys are computed."""
-
 _PROBE = 32
 """Tokens by whose states a model is known again."""
 
@@ -80,7 +77,7 @@ def build_datastore(
     data: str | Path,
     out: str | Path,
     settings: BuildSettings | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> StoreManifest:
     """Stores the state before every token of a data set, and the token.
 
