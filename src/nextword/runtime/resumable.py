@@ -227,7 +227,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
         return {name: found[name] for name in found.files}
 
 
-class Checkpoint:
+class ArrayCheckpoint:
     """Work that is not finished, as a file of arrays from which the same call resumes it.
 
     Args:

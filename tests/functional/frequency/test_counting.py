@@ -15,7 +15,7 @@ from nextword.functional.frequency.counting import alone, partial_path
 from nextword.inference.scoring.text_tokens import token_ids
 from nextword.results.records import DiskFullError
 from nextword.runtime import resumable
-from nextword.runtime.resumable import Checkpoint
+from nextword.runtime.resumable import ArrayCheckpoint
 from tests.helpers.full_disk import largest_file
 
 # Line ends of all kinds, a form feed that is none, an empty line, characters of several bytes, no line end at the end.
@@ -309,4 +309,4 @@ def test_an_interruption_before_anything_is_counted_says_so(text_file: Path, tmp
     assert partial_path(tmp_path / "c.npz").exists()
     steps = iter(lambda: interrupt(0), None)
     with pytest.raises(KeyboardInterrupt, match="nothing was counted yet"):
-        counting._followed(steps, Checkpoint(tmp_path / "d.npz", "count", {}), None)
+        counting._followed(steps, ArrayCheckpoint(tmp_path / "d.npz", "count", {}), None)

@@ -25,7 +25,7 @@ from jaxtyping import Int
 from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.runtime.corpora import Batch, Corpus, gathered, is_streamed, keeps_a_buffer, open_corpus, readable
 from nextword.runtime.corpora.output_files import expect_inputs_kept
-from nextword.runtime.resumable import Checkpoint, expect_writable
+from nextword.runtime.resumable import ArrayCheckpoint, expect_writable
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def count_tokens(
         else:
             settings |= {"reading": "by row"}
             in_steps = partial(_by_row, processes=processes or 1)
-        checkpoint = Checkpoint(None if target is None else partial_path(target), "count", settings)
+        checkpoint = ArrayCheckpoint(None if target is None else partial_path(target), "count", settings)
         begun = checkpoint.load(Tally.restored) or Tally(np.zeros(size, dtype=np.int64), 0, None)
         with readable(corpus.source):
             steps = in_steps(corpus, partial(_counted, size, tokens_of), batch_size, begun)
@@ -124,7 +124,9 @@ def count_tokens(
     return counted
 
 
-def _followed(steps: Iterator[Tally], checkpoint: Checkpoint, progress: Callable[[int], None] | None) -> Tally | None:
+def _followed(
+    steps: Iterator[Tally], checkpoint: ArrayCheckpoint, progress: Callable[[int], None] | None
+) -> Tally | None:
     """The last tally; each is told, and saved now and then and where the count is interrupted."""
     tally = None
     try:
@@ -310,7 +312,7 @@ class Tally:
         """That which was saved."""
         return cls(arrays["counts"], about["items"], about["state"])
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: ArrayCheckpoint) -> None:
         """Writes it, for a count that goes on from there."""
         checkpoint.save({"items": self.items, "state": self.state}, {"counts": self.counts})
 

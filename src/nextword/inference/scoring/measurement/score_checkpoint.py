@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.block_sums import BlockSums
-from nextword.runtime.resumable import Checkpoint
+from nextword.runtime.resumable import ArrayCheckpoint
 
 NAME = "score.partial.npz"
 
@@ -48,7 +48,7 @@ class ModelState:
         return replace(self, sums=self.sums.plus(sums), scored=self.scored + 1)
 
 
-class ScoreCheckpoint(Checkpoint):
+class ScoreCheckpoint(ArrayCheckpoint):
     """The states of all models, those that are done and the one in work.
 
     Nothing is kept where there is no path. The settings are all that the sums depend on, besides the models.
