@@ -112,7 +112,7 @@ class GenerationRun:
             "seed": one.seed,
             "samples": one.samples,
             "batch_size": settings.batch_size,
-            "places": settings.places if settings.sources else None,
+            "positions": settings.positions if settings.sources else None,
         }
 
 
@@ -332,7 +332,7 @@ class PartialSamples:
         return ids
 
     def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-        """Writes finished texts, numbered by their place in the samples file; those that are there stay as they are."""
+        """Writes finished texts, numbered by their row in the samples file; those that are there stay as they are."""
         new = {number: dict(line) for number, line in lines if number not in self._lines}
         written = "".join(f"{_json([number, line])}\n" for number, line in new.items())
         with disk_full_explained(self.path):
