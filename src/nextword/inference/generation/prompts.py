@@ -31,7 +31,7 @@ class Prompt(TokenPair):
     """A context that is written on from; its target is what people wrote there.
 
     Attributes:
-        number: Its place among the prompts, from 0.
+        number: Its position among the prompts, from 0.
         start: Tokens at the beginning of the context that belong to no text, such as a start token; samples files leave
             them out.
         source: The text that what is written is to follow, shown as the prompt; None: the context itself is the prompt.
