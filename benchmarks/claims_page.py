@@ -183,7 +183,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--check", action="store_true", help="write nothing, fail where a page would change")
     given = options.parse_args(argv)
     if given.add is not None:
-        print(f"taken in: {', '.join(add(given.add, given.docs / 'results' / 'papers')) or 'none'}")
+        print(f"taken in: {', '.join(add(given.add, given.docs / 'records' / 'papers')) or 'none'}")
     records = given.docs / "records" / "papers"
     if not given.check:
         renew(records)
