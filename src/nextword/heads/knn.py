@@ -24,8 +24,8 @@ from nextword.heads.input_states import Dimensions
 from nextword.heads.safe_start import MOST
 from nextword.heads.wrapper_head import WrapperHead, WrapperHeadConfig, normalised_jointly
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
-from nextword.retrieval.search import Search
-from nextword.retrieval.stored_keys import StoreOrigin
+from nextword.retrieval.datastore.search import Search
+from nextword.retrieval.datastore.stored_keys import StoreOrigin
 from nextword.runtime.devices import precision_of
 
 logger = logging.getLogger(__name__)
