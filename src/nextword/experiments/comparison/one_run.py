@@ -219,7 +219,7 @@ def _measure(run: Run, setting: Setting, model: NextWordModel) -> Measured:
     tuned: dict[str, JsonValue] = {}
     if method.is_tuned:
         with setting.stages(run.name, "tuning"):
-            tuned = setting.task.measures.tune(model, setting.start.tokenizer)
+            tuned = {**setting.task.measures.tune(model, setting.start.tokenizer)}
     with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
         evaluation = setting.task.measures.evaluate(model, setting.start.tokenizer, advanced)
     evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
