@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -165,14 +165,15 @@ class NgramHead(WrapperHead):
         below: NextToken = self.below(context, mode=None if mode == "below" else mode)
         if mode == "below" or self.config.index is None:
             return below
-        memory, found = self.memory, self._found(context)
+        memory, found = self.memory, self.found(context)
         shares = torch.from_numpy(memory.weights.at(found))
         if self.mixing is not None:
             shares = shares_at(found, self.mixing(), memory.weights.lengths)
         dtype = at_least_float32(context.states[:0]).dtype
         return mixture_at(below, memory.index, found, shares, dtype, self.component)
 
-    def _found(self, context: Context) -> Found:
+    def found(self, context: Context) -> Found:
+        """What the corpus has at each position."""
         past = context.memory
         assert past is not None
         begins = past.begins()[context.row, context.position]
@@ -185,7 +186,7 @@ class NgramHead(WrapperHead):
         """The shares where they are fixed."""
         if self.config.index is None or self.mixing is not None:
             return None
-        return LevelCalibration(lambda context: (self.below(context), self._found(context)), self.memory)
+        return LevelCalibration(self)
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
         index = self.store()
@@ -250,22 +251,19 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
 
 # -- Weights of an n-gram index's matches, after one pass over a text.
 
-Parts = Callable[[Context], tuple[NextToken, Found]]
-"""What is mixed: a head's distribution, and what the corpus has at each position."""
-
 
 class LevelCalibration(Calibration):
     """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``."""
 
-    def __init__(self, parts: Parts, memory: NgramModel) -> None:
-        self._parts, self._memory = parts, memory  # its weights say no more than which levels there are
+    def __init__(self, head: NgramHead) -> None:
+        self._head, self._memory = head, head.memory  # its weights say no more than which levels there are
         self._log_head: list[Float[np.ndarray, "N"]] = []
         self._levels: list[Float[np.ndarray, "N J"]] = []
         self._found: list[Found] = []
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        base, found = self._parts(context)
-        log_probs = base.log_prob(ids)
+        found = self._head.found(context)
+        log_probs: Tensor = self._head.below(context).log_prob(ids)
         for column in range(ids.shape[1]):
             self._log_head.append(log_probs[:, column].cpu().double().numpy())
             self._levels.append(found.probabilities(self._memory.index, ids[:, column].cpu().numpy()))
