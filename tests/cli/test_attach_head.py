@@ -37,11 +37,11 @@ def test_without_held_out_text_it_says_what_could_be_chosen(tmp_path: Path) -> N
     assert "--held" not in CliRunner().invoke(app, given).output
 
 
-def test_a_corpus_is_put_under_a_model(tmp_path: Path) -> None:
-    """From texts to a model that asks them: built, attached and calibrated."""
+def test_a_corpus_is_put_under_a_model_and_its_shares_are_trained(tmp_path: Path) -> None:
+    """From texts to a model that asks them: built, attached and calibrated; then with shares that training learns."""
     pytest.importorskip("pydivsufsort")
     model, index, drawn = saved_model(tmp_path / "model"), tmp_path / "index", random.Random(0)
-    lines = [" ".join(drawn.choices(WORDS, k=12)) for _ in range(40)]
+    lines = [" ".join(drawn.choices(WORDS, k=12)) for _ in range(120)]
     (tmp_path / "corpus.txt").write_text("\n".join(lines), encoding="utf-8")
     valid = tmp_path / "valid.txt"  # what was said before in another order
     valid.write_text("\n".join(f"the {line} dog" for line in reversed(lines)), encoding="utf-8")
@@ -58,3 +58,9 @@ def test_a_corpus_is_put_under_a_model(tmp_path: Path) -> None:
     assert f'ngram:below=softmax,index="{index}": ' in printed
     shares = nw.load(tmp_path / "informed").next_word_head.config.shares
     assert shares[0][0] != shares[-1][0]
+    learning = ["data.block=16", "data.window=16", "data.stride=16", "training.trains=head"]
+    learning += ["training.learning_rate=0.3", "training.steps=30", "training.batch_size=4"]
+    given = ["--data", valid, "--model", model, "--head", f"{head},mix=learned", *learning]
+    run("train", *given, "--out", tmp_path / "out")
+    learned = nw.load(tmp_path / "out").next_word_head.mixing().detach()
+    assert learned[3:5, 0].mean() < 0.8
