@@ -204,7 +204,7 @@ def test_documents_of_a_consecutive_stream_do_not_run_into_each_other(folder: Pa
     memory = LongMemory(start)
     with torch.no_grad():
         new = torch.ones_like(row, dtype=torch.bool)
-        together = model.distribution(row, memory=memory, new_places=new).sources(row[0, :, None])["text"]
+        together = model.distribution(row, memory=memory, new_positions=new).sources(row[0, :, None])["text"]
         apart = model.distribution(row[:, 4:]).sources(row[0, 4:, None])["text"]
     torch.testing.assert_close(together[4:], apart)
 

@@ -83,7 +83,7 @@ class NgramHead(WrapperHead):
     """The distribution of any head, mixed with what came after the same last tokens in a corpus.
 
     Formula: with the share ``s_0`` of the head below and ``s_j`` of each level of the match, ``c_j(w)`` of whose
-    ``c_j`` places the token ``w`` comes after::
+    ``c_j`` positions the token ``w`` comes after::
 
         P(w) = s_0 P_below(w) + sum_j s_j c_j(w) / c_j
 

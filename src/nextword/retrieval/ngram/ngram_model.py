@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, ranks_of
-from nextword.retrieval.ngram.ngram_index import LastTokens, NgramIndex, StoredPlace
+from nextword.retrieval.ngram.ngram_index import LastTokens, NgramIndex, StoredPosition
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -27,7 +27,7 @@ SOURCE = "text"
 class Origin:
     """A place of the corpus that a token's probability came from."""
 
-    place: StoredPlace
+    place: StoredPosition
     """Where the token stands."""
     share: float
     """The part of its probability that came from there."""
@@ -76,7 +76,7 @@ class NgramModel:
         mass = masses.numpy()
         held = self.index.next_tokens(rank) == token
         best = np.argsort(-mass[held], kind="stable")[:most]
-        places = self.index.next_places(rank[held][best])
+        places = self.index.next_positions(rank[held][best])
         return [Origin(place, float(mass)) for place, mass in zip(places, mass[held][best], strict=True)]
 
 
