@@ -112,7 +112,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
     Args:
         path: A ``.jsonl`` file, or plain text.
-        whole: Whether plain text is one prompt, its last line end left out.
+        whole: Whether plain text is one prompt, with its last line end, as ``nextword score`` reads it.
         fields: Names that the file uses for fields, for instance ``{"prompt": "question"}``.
 
     Raises:
@@ -124,7 +124,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
         text = "".join(line for _, line in numbered_lines(path))
         if not text.strip():
             raise ValueError(f"{path} is empty: it needs the text of a prompt")
-        return [TextPrompt(text.removesuffix("\n").removesuffix("\r"))]
+        return [TextPrompt(text)]
     prompts = []
     for number, sample in enumerate(read_samples(path, Words(), fields, plain_text="lines")):
         if is_text:
