@@ -273,7 +273,10 @@ def load(
     except (UnknownNameError, SettingsError) as fault:
         raise type(fault)(f"{path}: {fault}") from None
     except OSError as fault:
-        raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
+        raise ValueError(
+            f"{path}: no model folder here, and no model that can be fetched ({_first_line(fault)}); give the folder "
+            "of a saved model"
+        ) from fault
     except Exception as fault:
         if type(fault).__name__ not in _UNREADABLE and "ignore_mismatched_sizes" not in str(fault):
             raise

@@ -67,8 +67,11 @@ class OpenedModel:
             name: What tables call it.
 
         Raises:
-            ValueError: A tokenizer is missing, or the folder holds no model.
+            ValueError: A tokenizer is missing or none, or the folder holds no model.
         """
+        if tokenizer is not None and not callable(tokenizer):  # "m", "Anna": a text in its place
+            given = f"{tokenizer!r:.60}"
+            raise ValueError(f"tokenizer: must be a tokenizer ({given} given); name texts: prompts=... or text=...")
         if isinstance(model, str | Path):
             model = open_model(model)
         if isinstance(model, OpenedModel):
