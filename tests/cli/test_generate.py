@@ -143,20 +143,20 @@ def test_a_model_half_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nextword.inference.generation.batched_generation import BatchedGeneration
+    from nextword.inference.generation.generator import Generator
 
     monkeypatch.setattr(sys, "argv", ["nextword", "generate", "m"])
-    whole = BatchedGeneration._batch
+    whole = Generator.write
     calls: list[int] = []
 
-    def interrupted(self: BatchedGeneration, *words: object) -> object:
+    def interrupted(self: Generator, *words: object) -> object:
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return whole(self, *words)  # type: ignore[arg-type]
 
     words = (model, "--prompt", "a", "--prompt", "The king", "--batch-size", 1, "--max-new-tokens", 3, "--out")
-    monkeypatch.setattr(BatchedGeneration, "_batch", interrupted)
+    monkeypatch.setattr(Generator, "write", interrupted)
     done = run(*words, tmp_path / "o.jsonl")
     assert done.exit_code == 130
     assert "interrupted: the finished texts are kept" in done.output

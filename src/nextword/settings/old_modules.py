@@ -29,6 +29,7 @@ MOVED = {
     "heads.parts": "heads",
     "heads.parts.dimensions": "heads.input_states",
     "heads.parts.partition": "heads.partitions",
+    "inference.generation.batched_generation": "inference.generation.generator",
     "inference.scoring.calibration_results": "inference.scoring.calibrate",
     "inference.scoring.text_memory_scores": "inference.scoring.ngram_scores",
     "inspection": "inference.inspection",

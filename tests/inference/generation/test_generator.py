@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from nextword.inference.datastore import remembering
-from nextword.inference.generation.batched_generation import length_batches, rows_of
 from nextword.inference.generation.generation_passes import GenerationSettings
 from nextword.inference.generation.generation_run import GenerationRun, generated_texts
+from nextword.inference.generation.generator import length_batches, rows_of
 from nextword.inference.generation.prompts import TextPrompt
 from tests.helpers.counted import counts_file
 from tests.helpers.writing_models import LOUD_CACHE, opened_model, tokenizer

@@ -1,0 +1,244 @@
+"""What a model writes after prompts in tokens, a batch at a time; tasks, the command and the server all ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedTokenizerBase, StoppingCriteria, StoppingCriteriaList, StopStringCriteria
+
+from nextword.functional.padding import padded
+from nextword.inference.generation.generation_passes import GenerationPass, effective_config, end_ids
+from nextword.inference.generation.prompts import Prompt
+from nextword.inference.generation.row_sampling import text_keys
+from nextword.inference.generation.samples_files import DIGITS
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.target_likelihood import (
+    Inputs,
+    TokenPair,
+    distribution_at_targets,
+    fill_id,
+    no_inputs,
+)
+from nextword.inference.scoring.token_facts import TokenFacts, token_facts
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Writes after prompts with one model in one way.
+
+    Attributes:
+        model: An attached model, as in evaluation.
+        arguments: Of ``generate``; all else is as the model's own ``generation_config`` says.
+        inputs: What the model reads beside the prompts of a batch.
+        stops: Strings that end a text; None: none do.
+    """
+
+    model: NextWordModel
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Inputs = no_inputs
+    stops: StopStrings | None = None
+
+    def write(
+        self, prompts: Sequence[TokenPair], loop: Any = None, ends: Sequence[StoppingCriteria] = ()
+    ) -> list[list[int]]:
+        """What the model writes after each context, or from each source, without the token that ends a text.
+
+        Args:
+            prompts: One batch.
+            loop: Takes the place of ``generate``'s own, as its ``custom_generate``.
+            ends: What ends texts besides.
+
+        Raises:
+            ValueError: ``generate`` refuses its arguments.
+        """
+        model, has_encoder = self.model, self.model.config.is_encoder_decoder
+        contexts = [prompt.context for prompt in prompts]
+        ids, mask = padded(contexts, fill_id(model), side="right" if has_encoder else "left")
+        begin = 1 if has_encoder else ids.shape[1]
+        arguments = dict(self.arguments)
+        config = effective_config(model, arguments)
+        criteria = [*ends, *([] if self.stops is None else [self.stops.behind(begin)])]
+        if self.stops is not None:
+            arguments["stop_strings"] = None
+        if criteria:
+            arguments["stopping_criteria"] = StoppingCriteriaList(criteria)
+        if loop is not None:
+            arguments["custom_generate"] = loop
+        try:
+            output = model.generate(
+                ids.to(model.device), attention_mask=mask.to(model.device), **self.inputs(prompts), **arguments
+            )
+        except TypeError as fault:
+            named = [(name, value) for name, value in self.arguments.items() if value is not None and name.islower()]
+            given = ", ".join(f"{name}={value}" for name, value in named)
+            raise ValueError(f"generate: cannot take {given} ({fault})") from fault
+        ends_with, pad = end_ids(config), config.pad_token_id
+        texts = [without_end(row, ends_with, pad) for row in output[:, begin:].tolist()]
+        return texts if self.stops is None else [self.stops.cut(text) for text in texts]
+
+
+class StopStrings:
+    """Strings that end a text, which keeps them; what of one stands in the prompt is none of the text's."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, strings: Sequence[str]) -> None:
+        self._tokenizer, self._strings = tokenizer, list(strings)
+
+    @cached_property
+    def _criterion(self) -> StoppingCriteria:
+        # made here, because generate loses the tokenizer that it needs for it where it is given a loop
+        return StopStringCriteria(self._tokenizer, self._strings)
+
+    def behind(self, begin: int) -> StoppingCriteria:
+        """What ends rows in which the text begins at a column."""
+        return _Written(self._criterion, begin)
+
+    def cut(self, ids: list[int]) -> list[int]:
+        """The shortest beginning that has a stop string in it; all where none has."""
+        if not self._stops(ids):
+            return ids
+        low, high = 0, len(ids)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._stops(ids[:middle]) else (middle, high)
+        return ids[:high]
+
+    def _stops(self, ids: list[int]) -> bool:
+        text = self._tokenizer.decode(ids, skip_special_tokens=False)
+        return any(string in text for string in self._strings)
+
+
+class _Written(StoppingCriteria):
+    # shows another criterion what was written alone
+
+    def __init__(self, criterion: StoppingCriteria, begin: int) -> None:
+        self._criterion, self._begin = criterion, begin
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        return self._criterion(input_ids[:, self._begin :], scores, **kwargs)
+
+
+def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
+    """The ids up to the first end token, or up to the padding behind them; without end tokens nothing is padded.
+
+    >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
+    ([5, 6], [5, 0, 6], [5, 0])
+    """
+    for place, token in enumerate(ids):
+        if token in ends:
+            return ids[:place]
+    count = len(ids)
+    while ends and count and ids[count - 1] == pad:
+        count -= 1
+    return ids[:count]
+
+
+# -- The texts of one pass over prompts: rows with random numbers of their own, in batches of like length.
+
+
+@dataclass(frozen=True)
+class PromptRow:
+    """One text to be written.
+
+    Attributes:
+        number: Its place in the samples file.
+        sample: Which of the prompt's texts it is, from 0.
+        key: Seed of all that is drawn for it.
+    """
+
+    number: int
+    prompt: Prompt
+    sample: int
+    key: int
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A text that a model wrote.
+
+    Attributes:
+        token_ids: What it wrote, without the end token.
+        text: The same as text, special tokens left out.
+        sources: Where each token's probability came from, where that was asked for.
+    """
+
+    row: PromptRow
+    token_ids: list[int]
+    text: str
+    sources: SourceColumns | None = None
+
+    @property
+    def said(self) -> list[int]:
+        """The prompt and the text in tokens."""
+        return [*self.row.prompt.context, *self.token_ids]
+
+
+def rows_of(prompts: Sequence[Prompt], one: GenerationPass) -> list[PromptRow]:
+    """The texts of a pass, in the order of the prompts."""
+    keys = text_keys(one.seed, [(prompt.context, prompt.auxiliary) for prompt in prompts], one.samples)
+    texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
+    return [PromptRow(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
+
+
+def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]]:
+    """The rows in batches of like length, the longest first: what does not fit into memory fails at once."""
+    ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
+    return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
+
+
+# -- Where the tokens of written texts came from, as columns of a samples file.
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """Of one text, with an entry for each of its tokens.
+
+    Attributes:
+        shares: By component, the part of the token's probability that came from it; they add up to 1.
+        places: By component that points at places, ``[place, part]`` of the strongest, in decreasing order. A place is
+            an index into the prompt's tokens (an encoder-decoder model has none) followed by the text's own; -1 is the
+            start token. Of a component that looks at a source or an auxiliary text, it is an index into that text's
+            tokens.
+    """
+
+    shares: dict[str, list[float]]
+    places: dict[str, list[list[tuple[int, float]]]]
+
+    def columns(self) -> dict[str, Any]:
+        """As columns of a samples file; no ``places`` of a head that points at none."""
+        return {"shares": self.shares, **({"places": self.places} if self.places else {})}
+
+
+def source_columns(
+    opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], places: int
+) -> list[SourceColumns]:
+    """Of each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
+    distribution, ids = distribution_at_targets(opened.model, texts, inputs)
+    facts = token_facts(distribution, ids, places=places)
+    texts_read = distribution.places_in()
+    columns, begin = [], 0
+    for text in texts:
+        rows = slice(begin, begin + len(text.target))
+        begin = rows.stop
+        before = 1 if opened.has_encoder else text.start  # a decoder begins with a start token of its own
+        columns.append(_of_text(facts, rows, {name: before * (of == "text") for name, of in texts_read.items()}))
+    return columns
+
+
+def _of_text(facts: TokenFacts, rows: slice, specials: Mapping[str, int]) -> SourceColumns:
+    shares = {name: [round(one, DIGITS) for one in share[rows].tolist()] for name, share in facts.shares.items()}
+    places = {}
+    for name, strongest in facts.places.items():
+        if strongest.documents is not None:  # in a store, and not in a text beside the sample
+            continue
+        tokens = zip(strongest.at[rows].tolist(), strongest.share[rows].tolist(), strict=True)
+        places[name] = [
+            [(at - specials[name], round(share, DIGITS)) for at, share in zip(*token, strict=True) if at >= 0]
+            for token in tokens
+        ]
+    return SourceColumns(shares, places)
