@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from transformers import ContinuousBatchingConfig
 
+from nextword.inference.generation.generation_passes import end_ids
+from nextword.inference.generation.strategies import Decoding
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.runtime.devices import weight_of
-from nextword.serving.http.requests import Sampling
 from nextword.serving.http.serve_settings import ServeSettings
 
 _PAGE = 256
@@ -43,7 +44,7 @@ class SharedBatches:
         self._manager: Any = model.init_continuous_batching(how, room)
         self._manager.start()
         self._read = len(model.get_input_embeddings().weight)
-        self._ends = how.eos_token_id
+        self._ends = end_ids(how) or -1
         self._vocabulary = len(weight_of(model.get_output_embeddings()))
 
     @property
@@ -82,8 +83,10 @@ class SharedBatches:
         expect_known_ids("prompt", torch.tensor(ids), self._read)
         return left
 
-    def begin(self, ids: Sequence[int], how: Sampling, name: str, tell: Callable[[Any], None]) -> Callable[[], None]:
-        """Begins to write after the prompt ``ids``.
+    def begin(
+        self, ids: Sequence[int], how: Decoding, most: int, name: str, tell: Callable[[Any], None]
+    ) -> Callable[[], None]:
+        """Begins to write after the prompt ``ids``, at most so many tokens.
 
         ``tell`` is called in the running loop with what is written, whenever it has grown.
 
@@ -93,17 +96,17 @@ class SharedBatches:
         Raises:
             RuntimeError: Nothing is written any more.
         """
-        top_k = how.top_k if how.do_sample else 1  # the likeliest token alone is greedy search
+        top_k = how.top_k or self._vocabulary if how.is_sampled else 1  # the likeliest token alone is greedy search
         self._manager.register_result_handler(name, tell)
         added = self._manager.add_request(
             list(ids),
             request_id=name,
             streaming=True,
-            max_new_tokens=how.max_new_tokens,
-            eos_token_id=-1 if self._ends is None else self._ends,
-            temperature=float(how.temperature),
-            top_k=top_k if 0 < top_k < self._vocabulary else self._vocabulary,
-            top_p=float(how.top_p),
+            max_new_tokens=most,
+            eos_token_id=self._ends,
+            temperature=how.temperature,
+            top_k=min(top_k, self._vocabulary),
+            top_p=1.0 if how.top_p is None else how.top_p,
         )
         if added is None:
             raise RuntimeError("the batches have ended; start the server again")
