@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedTokenizerBase, StoppingCriteria, StoppingCriteriaList, StopStringCriteria
+from torch import Tensor
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedTokenizerBase,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    StopStringCriteria,
+)
 
 from nextword.functional.padding import padded
 from nextword.inference.generation.generation_passes import GenerationPass, effective_config, end_ids
@@ -23,6 +31,9 @@ from nextword.inference.scoring.target_likelihood import (
     no_inputs,
 )
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
+from nextword.model.forward.output_layer import weights_at_fault
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
@@ -56,12 +67,13 @@ class Generator:
 
         Raises:
             ValueError: ``generate`` refuses its arguments.
+            NoNumbersError: The model's scores are none.
         """
         model, has_encoder = self.model, self.model.config.is_encoder_decoder
         contexts = [prompt.context for prompt in prompts]
         ids, mask = padded(contexts, fill_id(model), side="right" if has_encoder else "left")
         begin = 1 if has_encoder else ids.shape[1]
-        arguments = dict(self.arguments)
+        arguments, numbers = dict(self.arguments), ExpectNumbers(model)
         config = effective_config(model, arguments)
         criteria = [*ends, *([] if self.stops is None else [self.stops.behind(begin)])]
         if self.stops is not None:
@@ -70,17 +82,55 @@ class Generator:
             arguments["stopping_criteria"] = StoppingCriteriaList(criteria)
         if loop is not None:
             arguments["custom_generate"] = loop
+        if not isinstance(loop, SpeculativeLoop):  # sees to it itself, and is fastest where no processor acts
+            arguments["logits_processor"] = LogitsProcessorList([numbers])
         try:
             output = model.generate(
                 ids.to(model.device), attention_mask=mask.to(model.device), **self.inputs(prompts), **arguments
             )
         except TypeError as fault:
-            named = [(name, value) for name, value in self.arguments.items() if value is not None and name.islower()]
-            given = ", ".join(f"{name}={value}" for name, value in named)
+            told = [(name, value) for name, value in self.arguments.items() if value is not None and name.islower()]
+            given = ", ".join(f"{name}={value}" for name, value in told)
             raise ValueError(f"generate: cannot take {given} ({fault})") from fault
+        except (FloatingPointError, RuntimeError) as fault:
+            if isinstance(fault, RuntimeError) and weights_at_fault(model) is None:  # torch refuses to draw from nan
+                raise
+            raise NoNumbersError(model) from None
+        numbers.expect()
         ends_with, pad = end_ids(config), config.pad_token_id
         texts = [without_end(row, ends_with, pad) for row in output[:, begin:].tolist()]
         return texts if self.stops is None else [self.stops.cut(text) for text in texts]
+
+
+class NoNumbersError(ValueError):
+    """The scores of a model's tokens are nan; says why."""
+
+    def __init__(self, model: NextWordModel) -> None:
+        why = weights_at_fault(model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
+        super().__init__(f"generate: the scores of the next token are nan: {why}")
+
+
+class ExpectNumbers(LogitsProcessor):
+    """Raises ``NoNumbersError`` where scores are nan: at once in the first pass, of later ones when it is asked."""
+
+    def __init__(self, model: NextWordModel) -> None:
+        self._model = model
+        self._wrong: Tensor | None = None
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """The scores as they are."""
+        wrong = scores.amax(-1).isnan().any()
+        if self._wrong is None:
+            self._wrong = wrong
+            self.expect()
+        else:
+            self._wrong = self._wrong | wrong  # not looked at here: an accelerator would have to be waited for
+        return scores
+
+    def expect(self) -> None:
+        """Looks at what was seen so far."""
+        if self._wrong is not None and bool(self._wrong):
+            raise NoNumbersError(self._model)
 
 
 class StopStrings:

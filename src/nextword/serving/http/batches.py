@@ -8,9 +8,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import ContinuousBatchingConfig
+from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessorList
 
 from nextword.inference.generation.generation_passes import end_ids
+from nextword.inference.generation.generator import ExpectNumbers
 from nextword.inference.generation.strategies import Decoding
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.runtime.devices import weight_of
@@ -42,7 +45,9 @@ class SharedBatches:
             per_request_processors=True,
         )
         self._manager: Any = model.init_continuous_batching(how, room)
+        self._manager.logit_processor = _NumbersFirst(self._manager.logit_processor, model)
         self._manager.start()
+        self._problem = "nobody was told why"
         self._read = len(model.get_input_embeddings().weight)
         self._ends = end_ids(how) or -1
         self._vocabulary = len(weight_of(model.get_output_embeddings()))
@@ -94,10 +99,15 @@ class SharedBatches:
             What gives the request up.
 
         Raises:
-            RuntimeError: Nothing is written any more.
+            RuntimeError: Nothing is written any more; says why.
         """
         top_k = how.top_k or self._vocabulary if how.is_sampled else 1  # the likeliest token alone is greedy search
-        self._manager.register_result_handler(name, tell)
+
+        def told(output: Any) -> None:
+            self._problem = output.error or self._problem
+            tell(output)
+
+        self._manager.register_result_handler(name, told)
         added = self._manager.add_request(
             list(ids),
             request_id=name,
@@ -109,5 +119,22 @@ class SharedBatches:
             top_p=1.0 if how.top_p is None else how.top_p,
         )
         if added is None:
-            raise RuntimeError("the batches have ended; start the server again")
+            raise RuntimeError(f"the batches have ended ({self._problem}); start the server again")
         return partial(self._manager.cancel_request, name)
+
+
+class _NumbersFirst(ContinuousBatchingLogitsProcessorList):
+    # the processors of a manager; scores of the first pass that are no numbers end the batches with a reason
+
+    def __init__(self, made: ContinuousBatchingLogitsProcessorList, model: Any) -> None:
+        vars(self).update(vars(made))
+        self._made: Any = made
+        self._numbers: ExpectNumbers | None = ExpectNumbers(model)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, logits_processor_args: Tensor) -> Tensor:
+        # nothing can be looked at while a graph is captured
+        if self._numbers is not None and not (scores.is_cuda and torch.cuda.is_current_stream_capturing()):
+            self._numbers(input_ids, scores)
+            self._numbers = None
+        processed: Tensor = self._made(input_ids, scores, logits_processor_args)
+        return processed

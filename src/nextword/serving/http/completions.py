@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from nextword.inference.generation.generation_passes import end_ids, stop_strings
+from nextword.inference.generation.generator import NoNumbersError
 from nextword.inference.generation.row_sampling import text_keys
 from nextword.inference.scoring.token_facts import TokenFacts
 from nextword.runtime.pretrained import token_bytes, token_label
@@ -120,7 +121,7 @@ class Completions:
                 if answer.index not in unfinished:
                     continue
                 if output.error is not None:
-                    raise output.error if isinstance(output.error, ValueError) else RuntimeError(output.error)
+                    raise _as_ours(output.error)
                 answer.read(output.generated_tokens, ends, is_all=output.is_finished())
                 if output.is_finished() and request.draft:
                     answer.drafted = output.accepted, output.refused
@@ -217,6 +218,11 @@ def _usage(rows: Sequence[Sequence[int]], answers: Sequence[WrittenAnswer]) -> d
         names = ("accepted_prediction_tokens", "rejected_prediction_tokens")
         usage["completion_tokens_details"] = dict(zip(names, map(sum, zip(*drafted, strict=True)), strict=True))
     return usage
+
+
+def _as_ours(error: Any) -> Exception:
+    # what is wrong with a request is a ValueError, what is wrong with the model is not
+    return error if isinstance(error, ValueError) and not isinstance(error, NoNumbersError) else RuntimeError(error)
 
 
 def _event(content: dict[str, Any]) -> str:
