@@ -55,15 +55,13 @@ class Generator:
     inputs: Inputs = no_inputs
     stops: StopStrings | None = None
 
-    def write(
-        self, prompts: Sequence[TokenPair], loop: Any = None, ends: Sequence[StoppingCriteria] = ()
-    ) -> list[list[int]]:
+    def write(self, prompts: Sequence[TokenPair], loop: Any = None) -> list[list[int]]:
         """What the model writes after each context, or from each source, without the token that ends a text.
 
         Args:
             prompts: One batch.
-            loop: Takes the place of ``generate``'s own, as its ``custom_generate``.
-            ends: What ends texts besides.
+            loop: Takes the place of ``generate``'s own, as its ``custom_generate``; without, what is drawn comes from
+                torch's generator.
 
         Raises:
             ValueError: ``generate`` refuses its arguments.
@@ -75,11 +73,8 @@ class Generator:
         begin = 1 if has_encoder else ids.shape[1]
         arguments, numbers = dict(self.arguments), ExpectNumbers(model)
         config = effective_config(model, arguments)
-        criteria = [*ends, *([] if self.stops is None else [self.stops.behind(begin)])]
         if self.stops is not None:
-            arguments["stop_strings"] = None
-        if criteria:
-            arguments["stopping_criteria"] = StoppingCriteriaList(criteria)
+            arguments |= {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([self.stops.behind(begin)])}
         if loop is not None:
             arguments["custom_generate"] = loop
         if not isinstance(loop, SpeculativeLoop):  # sees to it itself, and is fastest where no processor acts

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import StoppingCriteria
 
 from nextword.heads import head_spec
 from nextword.inference.generation.generation_passes import effective_config
@@ -116,13 +115,19 @@ class SingleTexts:
             return
         try:
             with inference_mode_of(self._model):
-                generator.write([TokenPair(ids, [], 0)], loop, [_GivenUp(request)])
+                generator.write([TokenPair(ids, [], 0)], loop)
             verified = loop.decoding.verified if isinstance(loop, SpeculativeLoop) else []
             request.finish(
                 accepted=sum(one.accepted for one in verified), drafted=sum(len(one.tokens) for one in verified)
             )
+        except _GivenUpError:
+            pass
         except Exception as problem:  # whoever asked is told
             request.fail(problem)
+
+
+class _GivenUpError(Exception):
+    """Ends a text that nobody waits for."""
 
 
 class _Request:
@@ -134,6 +139,8 @@ class _Request:
         self.given_up = False
 
     def put(self, words: torch.Tensor) -> None:
+        if self.given_up:
+            raise _GivenUpError
         self._words += words.tolist()
         self._say(WrittenSoFar(list(self._words)))
 
@@ -148,13 +155,3 @@ class _Request:
     def _say(self, so_far: WrittenSoFar) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._tell, so_far)
-
-
-class _GivenUp(StoppingCriteria):
-    """Ends a text that nobody waits for."""
-
-    def __init__(self, request: _Request) -> None:
-        self._request = request
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
-        return torch.full((len(input_ids),), self._request.given_up, device=input_ids.device)
