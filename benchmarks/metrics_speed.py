@@ -229,8 +229,8 @@ def main() -> None:
     number = TEXTS[given.part]
     both = read(given.texts, 2 * number) if given.texts else drawn(2 * number, seed=0)
     texts, references = both[:number], both[number:]
-    against_rivals = given.part == "self-bleu"
-    rows = compared(texts, given.rounds, given.full_nltk) if against_rivals else measured(texts, references)
+    against_baselines = given.part == "self-bleu"
+    rows = compared(texts, given.rounds, given.full_nltk) if against_baselines else measured(texts, references)
     tokens = f"{statistics.fmean(map(len, texts)):.4g}"
     environment = Environment.collect().model_dump(mode="json", exclude={"python", "platform", "torch", "transformers"})
     source = given.texts.name if given.texts else "drawn"

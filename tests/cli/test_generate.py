@@ -75,7 +75,7 @@ def test_samples_files_are_written_and_named(model: Path, tmp_path: Path) -> Non
     names = ["greedy.jsonl", "sample-seed-1.jsonl", "sample-seed-2.jsonl"]
     assert [Path(line).name for line in done.stdout.splitlines()] == names
     line = lines(tmp_path / "out" / "sample-seed-1.jsonl")[1]
-    assert {"shares", "places", "log_probs", "references", "reference_token_ids", "seed", "sample"} <= set(line)
+    assert {"shares", "positions", "log_probs", "references", "reference_token_ids", "seed", "sample"} <= set(line)
     evaluated = CliRunner().invoke(
         app,
         ["evaluate", *(str(tmp_path / "out" / name) for name in names[:1]), "--metrics", "likelihood,distinct",

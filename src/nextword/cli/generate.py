@@ -70,7 +70,7 @@ class WritingOptions:
     draft: Annotated[
         str | None,
         typer.Option(
-            help="Several words a pass, the same texts: places (a copying head guesses by its places), prompt (lookup "
+            help="Several words a pass, the same texts: head (a head that copies guesses), prompt (lookup "
             "in what was read), or the folder of a smaller model. Not with beams."
         ),
     ] = None
@@ -99,9 +99,9 @@ class SampleOptions:
         ),
     ] = None
     sources: Annotated[
-        bool, typer.Option("--sources", help="Add each token's share by source, and its best places.")
+        bool, typer.Option("--sources", help="Add each token's share by source, and its best positions.")
     ] = False
-    places: Annotated[int, typer.Option(help="How many places of each token, with --sources.")] = 3
+    positions: Annotated[int, typer.Option(help="How many positions of each token, with --sources.")] = 3
     score_references: Annotated[
         bool, typer.Option("--score-references", help="Add the log-probabilities of each prompt's first reference.")
     ] = False
@@ -147,7 +147,7 @@ def generate(
         "batch_size": writing.batch_size,
         "remember": writing.remember,
         "sources": output.sources,
-        "places": output.places,
+        "positions": output.positions,
     }
     settings = validated(GenerationSettings, content)
     expect_inputs_kept({"--out": [output.out]}, [location, reading.prompts])

@@ -79,8 +79,8 @@ class KnnHead(WrapperHead):
     With ``mix=gate`` lambda is ``sigmoid(a . c_t + b)`` of the retrieval's confidence. With ``mix=joint`` the k scores
     enter the normaliser of the softmax below, beside those of a cache.
 
-    Expresses: what a corpus says after a like context, without training; where it was said is in ``places``. Costs: one
-    search a position; no parameters but the gate's three.
+    Expresses: what a corpus says after a like context, without training; where it was said is in ``positions``. Costs:
+    one search a position; no parameters but the gate's three.
 
     An index may miss some of the nearest keys. The scores of those that it finds are computed from the keys
     themselves, so the distribution is exactly the one that is used.
@@ -266,7 +266,7 @@ class KnnHead(WrapperHead):
     def _found(
         self, context: Context, rows: Int[Tensor, "M"], searched: tuple[StoredKeys, Int[np.ndarray, "N K"]] | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Ids, scores, visibility and places of what is found for some positions."""
+        """Ids, scores, visibility and positions of what is found for some positions."""
         queries = at_least_float32(context.states[rows.to(context.states.device)])
         found, before = [], 0
         if searched is not None:
@@ -308,7 +308,7 @@ class KnnHead(WrapperHead):
             scores = -(queries[:, None] - vectors).square().sum(-1)
         scores = scores / math.sqrt(queries.shape[1])
         ids = torch.from_numpy(keys.tokens_at(flat)).to(device).view(numbers.shape)
-        stands = torch.from_numpy(keys.places_at(flat)).to(device).view(*numbers.shape, 2)
+        stands = torch.from_numpy(keys.positions_at(flat)).to(device).view(*numbers.shape, 2)
         stands = stands + stands.new_tensor([first_document, 0])
         return ids, scores, torch.from_numpy(visible).to(device), stands
 
@@ -321,11 +321,11 @@ class KnnHead(WrapperHead):
         known = context.memory.valid.cpu().numpy() & (ids != keys.start)  # no padding, nor the token before the text
         row = context.row.cpu().numpy()[rows.numpy()][:, None]
         position = context.position.cpu().numpy()[rows.numpy()][:, None]
-        place = keys.places_at(numbers.clip(0).ravel()).reshape(*numbers.shape, 2)[..., 1]
+        offset = keys.positions_at(numbers.clip(0).ravel()).reshape(*numbers.shape, 2)[..., 1]
         same, own = numbers >= 0, np.zeros(numbers.shape, dtype=bool)
         for back in range(self.config.overlap):
             at = np.maximum(position - back, 0)
-            there = (position - back >= 0) & known[row, at] & (place > back)
+            there = (position - back >= 0) & known[row, at] & (offset > back)
             own |= same & ~there  # one of the two begins here, and all before is the same
             same &= there
             if not same.any():
@@ -368,7 +368,7 @@ class ConfidenceGate(nn.Module):
     def _confidence(found: Retrieved) -> Float[Tensor, "N 2"]:
         """Score of the nearest key, its size as a logarithm; and the share of the most probable token."""
         seen, (relative, peak) = found.any_visible(), found.relative()
-        share = relative.by_place().exp()
+        share = relative.by_position().exp()
         same = (found.ids[:, :, None] == found.ids[:, None, :]).to(share.dtype)
         agreed = (same @ share[:, :, None])[:, :, 0].amax(1) / share.sum(1).clamp_min(1e-30)
         columns = torch.stack([peak.sign() * peak.abs().log1p(), agreed], 1)

@@ -158,8 +158,8 @@ def repeated_ngrams(tokens: Int[Tensor, "R S"], n: int) -> Bool[Tensor, "R S"]:
     ngrams = tokens.unfold(1, n, 1)
     row = torch.arange(rows, device=tokens.device)[:, None, None].expand(-1, ngrams.shape[1], 1)
     _, group = torch.unique(torch.cat([row, ngrams], -1).flatten(0, 1), dim=0, return_inverse=True)
-    place = torch.arange(len(group), device=tokens.device)
-    first = torch.full_like(place, len(place)).scatter_reduce(0, group, place, "amin")
-    again = (place > first[group]).view(rows, -1)
+    position = torch.arange(len(group), device=tokens.device)
+    first = torch.full_like(position, len(position)).scatter_reduce(0, group, position, "amin")
+    again = (position > first[group]).view(rows, -1)
     covered = [nn.functional.pad(again, (offset, n - 1 - offset)) for offset in range(n)]
     return torch.stack(covered).any(0)

@@ -251,10 +251,10 @@ class RecentKeys:
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
         """The tokens of a text from one place to another, as far as they are remembered, and the place of the first."""
         numbers = np.arange(len(self))
-        of, place = self.places_at(numbers).T
+        of, place = self.positions_at(numbers).T
         chosen = numbers[(of == document) & (place >= first) & (place <= last)]
         return self.tokens_at(chosen).tolist(), int(place[chosen[0]]) if len(chosen) else first
 
-    def places_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
+    def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
         """Text, counted from the first one that was appended, and place within it, of each of these tokens."""
         return self._places.take(self._at(numbers), axis=0)

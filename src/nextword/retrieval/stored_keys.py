@@ -60,7 +60,7 @@ class StoredKeys:
         """The token after each of some keys."""
         return self._gathered(numbers, np.empty(len(numbers), dtype=np.int64), lambda shard, rows: shard.tokens[rows])
 
-    def places_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
+    def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
         """Document, and place within it, of the token after each of some keys."""
         found = np.empty((len(numbers), 2), dtype=np.int64)
         return self._gathered(numbers, found, lambda shard, rows: shard.places[rows])
@@ -79,7 +79,7 @@ class StoredKeys:
         """The tokens of a document from one place to another, as far as there are any, and the place of the first."""
 
         def document_of(number: int) -> int:
-            return int(self.places_at(np.array([number]))[0, 0])
+            return int(self.positions_at(np.array([number]))[0, 0])
 
         first, numbers = max(0, first), range(len(self))
         begin, end = (bisect_left(numbers, limit, key=document_of) for limit in (document, document + 1))

@@ -252,7 +252,7 @@ def test_bad_data(tmp_path: Path) -> None:
         (Dataset.from_dict({"input_ids": [[], []]}).cast_column("input_ids", ids_type()), "there is no token in"),
         (Dataset.from_dict({"input_ids": [[1, 9999]]}), "token 9999 is not among the 290 tokens"),
         (Dataset.from_dict({"input_ids": [[1, -100]]}), "token -100 is not among"),
-        (Dataset.from_dict({"input_ids": [[1, 2]], "attention_mask": [[1]]}), "1 places of attention_mask for 2"),
+        (Dataset.from_dict({"input_ids": [[1, 2]], "attention_mask": [[1]]}), "1 positions of attention_mask for 2"),
         (Dataset.from_dict({"text": [3]}), r"column 'text' must hold text, has int \(3\)"),
         (Dataset.from_dict({"body": ["a"]}), "has no column 'text', only body. Name the one with the text"),
         (DatasetDict(train=blank), r"one data set \(splits train given"),

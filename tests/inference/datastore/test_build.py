@@ -40,7 +40,7 @@ def test_keys_tokens_and_places_are_those_of_the_texts(tmp_path: Path) -> None:
             begin = last if window > last > 0 else window  # the last window is whole and reaches back
             state = backbone.transformer(torch.tensor([ids[begin : place + 1]])).last_hidden_state[0, -1]
             at = np.array([number])
-            assert keys.places_at(at).tolist() == [[document, place]]
+            assert keys.positions_at(at).tolist() == [[document, place]]
             assert keys.tokens_at(at)[0] == ids[place + 1]
             np.testing.assert_allclose(keys.keys_at(at)[0], state, rtol=2e-3, atol=2e-3)
             number += 1

@@ -216,7 +216,7 @@ def test_drafts_write_the_same_texts(family, head, decoding):
     prompts = PROMPTS if family == "gpt2" else SOURCES
     asked = {"decodings": [decoding], "samples": 1 if decoding == "greedy" else 2}
     plain = texts(opened, prompts, **asked)
-    assert texts(opened, prompts, draft="places", batch_size=3, **asked) == plain
+    assert texts(opened, prompts, draft="head", batch_size=3, **asked) == plain
     assert texts(opened, prompts, draft="prompt", **asked) == plain
 
 
@@ -224,7 +224,7 @@ def test_draft_that_cannot_be_is_refused_before_anything_is_written():
     with pytest.raises(ValueError, match=r"^draft: must go with greedy search or sampling"):
         texts(opened_model(), draft="prompt", decodings=["beam:2"])
     with pytest.raises(ValueError, match="needs a head that copies"):
-        texts(opened_model(), draft="places")
+        texts(opened_model(), draft="head")
     with pytest.raises(ValueError, match="Did you mean 'prompt'"):
         texts(opened_model(), draft="promt")
 
@@ -262,7 +262,7 @@ def test_what_cannot_grow_is_refused_before_anything_is_written(family, head, sa
         ("cache", {"decodings": ["top-k:3"]}),
         (F2, {"decodings": ["sample"]}),
         ("softmax", {"decodings": ["beam:2"]}),
-        ("cache", {"decodings": ["greedy"], "draft": "places"}),
+        ("cache", {"decodings": ["greedy"], "draft": "head"}),
         ("softmax", {"decodings": ["sample"], "draft": "prompt"}),
         ("softmax", {"decodings": ["greedy"], "arguments": {"prompt_lookup_num_tokens": 3}}),
     ],

@@ -111,12 +111,15 @@ def test_origins_are_places_with_their_shares(tmp_path: Path) -> None:
     context = np.array([5, 6])
     origins = remembered.origins(context, 1)
     assert remembered.origins(context.tolist(), 1) == origins
-    assert sorted((one.place.document, one.place.offset) for one in origins) == [("document 0", 2), ("document 1", 3)]
+    assert sorted((one.position.document, one.position.offset) for one in origins) == [
+        ("document 0", 2),
+        ("document 1", 3),
+    ]
     assert [one.share for one in origins] == pytest.approx([0.25, 0.25])  # two of two places; the last level has none
     mixed = mixed_with_ngrams(scores(2), remembered, remembered.find(LastTokens.of_text(context)))
     assert float(mixed.sources(torch.tensor([[1], [1]]))["text"][1, 0].detach()) == pytest.approx(0.5)
-    assert mixed.places_in()["text"] == "store"
-    shares = mixed.token_places(torch.tensor([1, 1]))["text"][1].detach()
+    assert mixed.positions_in()["text"] == "store"
+    shares = mixed.token_positions(torch.tensor([1, 1]))["text"][1].detach()
     stands = mixed.stands_in_store()["text"][1]
     told = {tuple(place): share for place, share in zip(stands.tolist(), shares.tolist(), strict=True) if share}
     assert told == pytest.approx({(0, 2): 0.25, (1, 3): 0.25})

@@ -37,7 +37,7 @@ def streamed(served: Running, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draft", [None, "places"])
+@pytest.mark.parametrize("draft", [None, "positions"])
 def test_no_part_of_a_stop_is_sent(copying: Running, draft: str | None) -> None:
     """Stops of one to five characters that begin at each place of the answer, inside of tokens and across them."""
     text = copying.complete(PROMPT, max_tokens=24).json()["choices"][0]["text"]
@@ -116,7 +116,7 @@ def test_a_model_that_diverged_answers_with_an_error() -> None:
         opened.model.get_input_embeddings().weight.fill_(float("nan"))
     said = "the weights backbone.transformer.wte.weight are no finite numbers"
     with running(opened) as broken:
-        for fields in ({"draft": "places"}, {"seed": 1, "temperature": 1}, {}, {}):
+        for fields in ({"draft": "head"}, {"seed": 1, "temperature": 1}, {}, {}):
             answer = broken.complete(PROMPT, max_tokens=4, **fields)
             assert answer.status_code == 500
             assert said in answer.json()["error"]["message"]

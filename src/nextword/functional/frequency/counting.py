@@ -289,7 +289,7 @@ def _tokens_of_ids(batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
         mask = _joined(batch["attention_mask"])
         if len(mask) != len(tokens):
             raise ValueError(
-                f"data: {len(mask)} places of attention_mask for {len(tokens)} of input_ids; each must have one"
+                f"data: {len(mask)} positions of attention_mask for {len(tokens)} of input_ids; each must have one"
             )
         tokens = tokens[mask != 0]
     return tokens, len(ids)

@@ -109,7 +109,7 @@ class TokenCounts:
         """The counts for a vocabulary of ``size`` tokens: ids that were never counted get 0.
 
         Raises:
-            ValueError: A token that occurs has no place there.
+            ValueError: A token that occurs has no position there.
         """
         last = int(np.flatnonzero(self.counts)[-1])
         if last >= size:

@@ -200,13 +200,13 @@ class DocumentWindow:
 
     Attributes:
         document: Number of the document.
-        place: Place in the document of the first token that is stored.
+        position: Position in the document of the first token that is stored.
         ids: Inputs, and the token after the last of them.
         stored: How many of the last tokens are stored.
     """
 
     document: int
-    place: int
+    position: int
     ids: list[int]
     stored: int
 
@@ -284,8 +284,10 @@ def _written_shard(
         return there
     keys = np.concatenate(states_of(opened, windows, settings.batch_size, told))
     tokens = np.array([token for window in windows for token in window.ids[-window.stored :]])
-    places = np.array([(one.document, one.place + step) for one in windows for step in range(one.stored)], np.int64)
-    return write_shard(folder, number, keys, tokens, places, settings.precision)
+    positions = np.array(
+        [(one.document, one.position + step) for one in windows for step in range(one.stored)], np.int64
+    )
+    return write_shard(folder, number, keys, tokens, positions, settings.precision)
 
 
 def expect_decoder(opened: OpenedModel) -> None:

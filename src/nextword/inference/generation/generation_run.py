@@ -148,7 +148,7 @@ class GenerationRun:
         if self.settings.sources:
             targets = [replace(row.prompt, target=ids) for row, ids in zip(rows, written, strict=True)]
             inputs = auxiliary_inputs(self.opened)(targets)
-            sources = source_columns(self.opened, targets, inputs, self.settings.places)
+            sources = source_columns(self.opened, targets, inputs, self.settings.positions)
         return [GeneratedText(*columns) for columns in zip(rows, written, texts, sources, strict=True)]
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class GenerationRun:
             "seed": one.seed,
             "samples": one.samples,
             "batch_size": settings.batch_size,
-            "places": settings.places if settings.sources else None,
+            "positions": settings.positions if settings.sources else None,
         }
 
 
@@ -378,7 +378,7 @@ class PartialSamples:
         return ids
 
     def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-        """Writes finished texts, numbered by their place in the samples file; those that are there stay as they are."""
+        """Writes finished texts, numbered by their row in the samples file; those that are there stay as they are."""
         new = {number: dict(line) for number, line in lines if number not in self._lines}
         written = "".join(f"{_json([number, line])}\n" for number, line in new.items())
         with disk_full_explained(self.path):

@@ -191,7 +191,7 @@ class PromptRow:
     """One text to be written.
 
     Attributes:
-        number: Its place in the samples file.
+        number: Its position in the samples file.
         sample: Which of the prompt's texts it is, from 0.
         key: Seed of all that is drawn for it.
     """
@@ -245,27 +245,27 @@ class SourceColumns:
 
     Attributes:
         shares: By component, the part of the token's probability that came from it; they add up to 1.
-        places: By component that points at places, ``[place, part]`` of the strongest, in decreasing order. A place is
-            an index into the prompt's tokens (an encoder-decoder model has none) followed by the text's own; -1 is the
-            start token. Of a component that looks at a source or an auxiliary text, it is an index into that text's
+        positions: By component that points at positions, ``[position, part]``, the strongest first. A position
+            is an index into the prompt's tokens (an encoder-decoder model has none) followed by the text's own; -1 is
+            the start token. Of a component that looks at a source or an auxiliary text, it is an index into that text's
             tokens.
     """
 
     shares: dict[str, list[float]]
-    places: dict[str, list[list[tuple[int, float]]]]
+    positions: dict[str, list[list[tuple[int, float]]]]
 
     def columns(self) -> dict[str, Any]:
-        """As columns of a samples file; no ``places`` of a head that points at none."""
-        return {"shares": self.shares, **({"places": self.places} if self.places else {})}
+        """As columns of a samples file; no ``positions`` of a head that points at none."""
+        return {"shares": self.shares, **({"positions": self.positions} if self.positions else {})}
 
 
 def source_columns(
-    opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], places: int
+    opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
     """Of each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
-    facts = token_facts(distribution, ids, places=places)
-    texts_read = distribution.places_in()
+    facts = token_facts(distribution, ids, positions=positions)
+    texts_read = distribution.positions_in()
     columns, begin = [], 0
     for text in texts:
         rows = slice(begin, begin + len(text.target))
@@ -277,13 +277,13 @@ def source_columns(
 
 def _of_text(facts: TokenFacts, rows: slice, specials: Mapping[str, int]) -> SourceColumns:
     shares = {name: [round(one, DIGITS) for one in share[rows].tolist()] for name, share in facts.shares.items()}
-    places = {}
-    for name, strongest in facts.places.items():
+    positions = {}
+    for name, strongest in facts.positions.items():
         if strongest.documents is not None:  # in a store, and not in a text beside the sample
             continue
         tokens = zip(strongest.at[rows].tolist(), strongest.share[rows].tolist(), strict=True)
-        places[name] = [
+        positions[name] = [
             [(at - specials[name], round(share, DIGITS)) for at, share in zip(*token, strict=True) if at >= 0]
             for token in tokens
         ]
-    return SourceColumns(shares, places)
+    return SourceColumns(shares, positions)

@@ -31,7 +31,7 @@ class Prompt(TokenPair):
     """What a model reads before it writes, in tokens; its target is what people wrote there.
 
     Attributes:
-        number: Its place among the prompts, from 0, or the id that it was given.
+        number: Its position among the prompts, from 0, or the id that it was given.
         start: Tokens at the beginning of the context that belong to no text, such as a start token; samples files leave
             them out.
         source: The text that what is written is to follow, shown as the prompt; None: the context itself is the prompt.

@@ -60,7 +60,7 @@ def _before(opened: OpenedModel, prompt: Prompt) -> list[int]:
 
 
 def _show_finished(run: GenerationRun, screen: ColouredText) -> None:
-    described = replace(run, settings=run.settings.model_copy(update={"sources": screen.is_coloured, "places": 0}))
+    described = replace(run, settings=run.settings.model_copy(update={"sources": screen.is_coloured, "positions": 0}))
     ((_, text),) = generated_texts(described)
     shares = {} if text.sources is None else text.sources.shares
     pieces = TextPieces(run.opened.tokenizer, _before(run.opened, text.row.prompt))

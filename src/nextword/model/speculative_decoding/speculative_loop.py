@@ -115,7 +115,7 @@ class SpeculativeRun:
         self._inputs = StepInputs(model, ids, arguments)
         sources = arguments.get("source_ids")
         self._rows = WrittenRows(ids, self._inputs.padding, sources, rules.config.max_length, rules.pad)
-        draw, reads = model.head_draw(rules.config), loop.decoding.drafter.reads_places
+        draw, reads = model.head_draw(rules.config), loop.decoding.drafter.reads_positions
         self._choice = TokenChoice(model.next_word_head, draw, rules.processors, rules.numbers, reads, first)
         self._instead: list[tuple[TextRead, int] | None] = [None] * len(ids)
         self._vocabulary = len(model.get_input_embeddings().weight)

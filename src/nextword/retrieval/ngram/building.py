@@ -163,7 +163,7 @@ def _write_order(folder: Path, places: int, width: int) -> None:
     stream = np.load(folder / STREAM, mmap_mode="r")
     order = _on_disk(folder / ORDER, np.dtype(np.uint32), places)
     done = 0
-    for part in sorted_places(stream, width):
+    for part in sorted_positions(stream, width):
         # what comes next in a document comes before in the stream, which runs backwards
         kept = part[(stream[part] != BETWEEN) & (stream[np.maximum(part - 1, 0)] != BETWEEN)]
         order[done : done + len(kept)] = kept
@@ -196,7 +196,7 @@ def token_bytes(vocab_size: int) -> int:
     return max(2, -(-int(vocab_size).bit_length() // 8))
 
 
-def sorted_places(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.ndarray, "_"]]:
+def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.ndarray, "_"]]:
     """All places of a stream of tokens in the order of what begins there, some at a time.
 
     The order is that of libdivsufsort over the bytes of the tokens, the most significant one first: among places where

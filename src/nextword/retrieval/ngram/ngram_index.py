@@ -23,7 +23,7 @@ ABOVE = 1 << 40
 
 
 @dataclass(frozen=True)
-class StoredPlace:
+class StoredPosition:
     """Where a token stands in the corpus."""
 
     document: str
@@ -110,11 +110,12 @@ class NgramIndex:
         tokens: Int[np.ndarray, "M"] = self._stream[self._order[ranks].astype(np.int64) - 1].astype(np.int64) - 1
         return tokens
 
-    def next_places(self, ranks: Int[np.ndarray, "M"]) -> list[StoredPlace]:
+    def next_positions(self, ranks: Int[np.ndarray, "M"]) -> list[StoredPosition]:
         """Where those tokens stand."""
         documents, offsets = self.next_offsets(ranks)
         return [
-            StoredPlace(self.names[document], int(offset)) for document, offset in zip(documents, offsets, strict=True)
+            StoredPosition(self.names[document], int(offset))
+            for document, offset in zip(documents, offsets, strict=True)
         ]
 
     def next_offsets(self, ranks: Int[np.ndarray, "M"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from jaxtyping import Float, Int
 
 from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, ranks_of
-from nextword.retrieval.ngram.ngram_index import LastTokens, NgramIndex, StoredPlace
+from nextword.retrieval.ngram.ngram_index import LastTokens, NgramIndex, StoredPosition
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -24,12 +25,14 @@ SOURCE = "text"
 
 @dataclass(frozen=True)
 class Origin:
-    """A place of the corpus that a token's probability came from."""
+    """A position of the corpus that a token's probability came from."""
 
-    place: StoredPlace
+    position: StoredPosition
     """Where the token stands."""
     share: float
     """The part of its probability that came from there."""
+
+    place = property(attrgetter("position"))  # the old name
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class NgramModel:
         _, rank, mass = _masses(found, self.weights)
         held = self.index.next_tokens(rank) == token
         best = np.argsort(-mass[held], kind="stable")[:most]
-        places = self.index.next_places(rank[held][best])
+        places = self.index.next_positions(rank[held][best])
         return [Origin(place, float(mass)) for place, mass in zip(places, mass[held][best], strict=True)]
 
 

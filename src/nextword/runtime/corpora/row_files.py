@@ -218,11 +218,11 @@ def _entries(text: str, place: str) -> Iterator[JsonLine]:
             f"{place}: not a whole JSON list ({fault}); fetch it anew, or give one object a line"
         ) from None
     for number, entry in enumerate(entries, 1):
-        entry_place = f"{place}, entry {number}"
+        entry_position = f"{place}, entry {number}"
         if not isinstance(entry, dict):
-            raise ValueError(f"{entry_place}: must be a JSON object ({json.dumps(entry)[:40]} given)")
-        expect_whole_characters(json.dumps(entry, ensure_ascii=False), entry_place)
-        yield JsonLine(number, entry_place, entry)
+            raise ValueError(f"{entry_position}: must be a JSON object ({json.dumps(entry)[:40]} given)")
+        expect_whole_characters(json.dumps(entry, ensure_ascii=False), entry_position)
+        yield JsonLine(number, entry_position, entry)
 
 
 def _object(line: str, place: str) -> dict[str, Any]:

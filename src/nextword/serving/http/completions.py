@@ -1,8 +1,8 @@
-"""How prompts go on, with log-probabilities and, when asked for, sources and places.
+"""How prompts go on, with log-probabilities and, when asked for, sources and positions.
 
 Answers have one of OpenAI's forms. Log-probabilities are those of the model's distribution, before temperature, top-k
 and top-p. With ``sources`` a choice has a further key, ``nextword``: for each token the parts of the distribution that
-its probability came from, and the places in prompt and answer.
+its probability came from, and the positions in prompt and answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nextword.runtime.pretrained import token_bytes, token_label
 from nextword.serving.http.admission import Meters
 from nextword.serving.http.answer_forms import NamedToken, ShownToken, json_number
 from nextword.serving.http.batches import SharedBatches
-from nextword.serving.http.pages import PLACES, AnswerFacts
+from nextword.serving.http.pages import POSITIONS, AnswerFacts
 from nextword.serving.http.requests import AnswerRequest
 from nextword.serving.http.single_texts import SingleTexts
 
@@ -198,8 +198,8 @@ class Completions:
         choice = form.choice(answer.index, text, finished, stream=request.stream, first=sent == NOTHING)
         if new and (request.rivals is not None or request.sources):
             before = [*answer.before, *answer.ids[:begin]]
-            places = PLACES if request.sources else 0
-            facts = await self._facts.of(before, new, candidates=max(request.rivals or 0, 1), places=places)
+            positions = POSITIONS if request.sources else 0
+            facts = await self._facts.of(before, new, candidates=max(request.rivals or 0, 1), positions=positions)
             if request.rivals is not None:
                 shown = shown_tokens(self._names, new, pieces, facts, sent.characters)
                 choice["logprobs"] = form.log_probs(shown, request.rivals)
@@ -339,7 +339,7 @@ def _overlap(text: str, stop: str) -> int:
     return next((count for count in range(longest, 0, -1) if text.endswith(stop[:count])), 0)
 
 
-# -- The tokens of an answer as a client is told of them: their names, log-probabilities, rivals, sources and places.
+# -- The tokens of an answer as a client is told of them: their names, log-probabilities, rivals, sources and positions.
 
 
 class TokenNames:
@@ -379,27 +379,27 @@ def shown_tokens(
 
 
 def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
-    """What each token's probability came from; places count from the first token of the prompt.
+    """What each token's probability came from; positions count from the first token of the prompt.
 
-    ``facts`` are about all tokens, or all but the first of a text; ``first`` is the place of the first.
+    ``facts`` are about all tokens, or all but the first of a text; ``first`` is the position of the first.
     """
     made = []
     for number, (token, piece, row) in enumerate(zip(ids, pieces, _rows(ids, facts), strict=True)):
-        told: dict[str, Any] = {"log_prob": None, "rank": None, "entropy": None, "shares": {}, "places": {}}
+        told: dict[str, Any] = {"log_prob": None, "rank": None, "entropy": None, "shares": {}, "positions": {}}
         made.append(
-            {"id": token, "piece": piece, "place": first + number, **(told if row is None else _told(facts, row))}
+            {"id": token, "piece": piece, "position": first + number, **(told if row is None else _told(facts, row))}
         )
     return made
 
 
 def _told(facts: TokenFacts, row: int) -> dict[str, Any]:
-    places = {
+    positions = {
         name: [
             [at, round(share, 4)]
             for at, share in zip(of.at[row].tolist(), of.share[row].tolist(), strict=True)
             if at >= 0
         ]
-        for name, of in facts.places.items()
+        for name, of in facts.positions.items()
         if of.documents is None
     }
     return {
@@ -407,7 +407,7 @@ def _told(facts: TokenFacts, row: int) -> dict[str, Any]:
         "rank": int(facts.rank[row]),
         "entropy": float(facts.entropy[row]),
         "shares": {name: round(float(share[row]), 4) for name, share in facts.shares.items()},
-        "places": places,
+        "positions": positions,
     }
 
 

@@ -97,8 +97,8 @@ class AnswerRequest(RequestPart):
     stream_options: StreamOptions = StreamOptions()
     """Of a stream."""
     sources: bool = False
-    """Whether each token says which parts of the distribution its probability came from, and which places."""
-    draft: Literal["places", "prompt"] | None = None
+    """Whether each token says which parts of the distribution its probability came from, and which positions."""
+    draft: Literal["head", "prompt"] | None = None
     """Who guesses words, of which one pass judges several. Such a request is written apart from the shared batches."""
 
     @model_validator(mode="before")
@@ -110,6 +110,11 @@ class AnswerRequest(RequestPart):
             if values.get(name) is not None and values[name] not in nothing:
                 raise ValueError(f"{name}: has no effect here, so it must be left out")
         return {name: value for name, value in values.items() if name not in (*_WITHOUT_EFFECT, *_SAYS_WHO_ASKS)}
+
+    @field_validator("draft", mode="before")
+    @classmethod
+    def _by_its_old_name(cls, draft: Any) -> Any:
+        return "head" if draft == "places" else draft
 
     @field_validator("stop", mode="before")
     @classmethod

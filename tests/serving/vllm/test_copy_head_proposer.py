@@ -8,7 +8,7 @@ from tests.helpers.served_by_vllm import answers, prompts, saved, written_alone
 
 pytestmark = pytest.mark.vllm
 
-PLACES = {"method": "custom_class", "model": "nextword.serving.vllm.places_proposer.PlacesProposer"}
+PLACES = {"method": "custom_class", "model": "nextword.serving.vllm.copy_head_proposer.CopyHeadProposer"}
 LOOKUP = {"method": "ngram", "prompt_lookup_max": 2, "prompt_lookup_min": 1}
 
 

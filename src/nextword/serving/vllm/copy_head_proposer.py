@@ -1,4 +1,4 @@
-"""Drafts in vLLM by the head's own places: what follows the place that a request's last word was copied from."""
+"""Drafts in vLLM by the head's own positions: what follows the position that a request's last word was copied from."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from nextword.model.speculative_decoding.drafter import Decided, KnownText, PlacesDrafter
+from nextword.model.speculative_decoding.drafter import CopyHeadDrafter, Decided, KnownText
 
 
-class PlacesProposer:
+class CopyHeadProposer:
     """What vLLM asks for drafts after each pass, as ``speculative_config``'s method ``custom_class`` has it."""
 
     def __init__(self, vllm_config: Any) -> None:
         self._longest = int(vllm_config.speculative_config.num_speculative_tokens)
         self._room = int(vllm_config.model_config.max_model_len)
-        self._drafter = PlacesDrafter()
+        self._drafter = CopyHeadDrafter()
         self._model: Any = None
 
     def load_model(self, model: Any) -> None:
