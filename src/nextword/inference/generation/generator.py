@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -254,6 +255,24 @@ class SourceColumns:
     shares: dict[str, list[float]]
     positions: dict[str, list[list[tuple[int, float]]]]
 
+    @classmethod
+    def of(
+        cls, facts: TokenFacts, rows: slice, digits: int, specials: Mapping[str, int] = MappingProxyType({})
+    ) -> SourceColumns:
+        """Of some tokens, rounded; positions count behind so many ``specials`` in what each component points at."""
+        shares = {name: [round(one, digits) for one in share[rows].tolist()] for name, share in facts.shares.items()}
+        positions = {}
+        for name, strongest in facts.positions.items():
+            if strongest.documents is not None:  # in a store, and not in a text beside the sample
+                continue
+            before = specials.get(name, 0)
+            tokens = zip(strongest.at[rows].tolist(), strongest.share[rows].tolist(), strict=True)
+            positions[name] = [
+                [(at - before, round(share, digits)) for at, share in zip(*token, strict=True) if at >= 0]
+                for token in tokens
+            ]
+        return cls(shares, positions)
+
     def columns(self) -> dict[str, Any]:
         """As columns of a samples file; no ``positions`` of a head that points at none."""
         return {"shares": self.shares, **({"positions": self.positions} if self.positions else {})}
@@ -271,19 +290,6 @@ def source_columns(
         rows = slice(begin, begin + len(text.target))
         begin = rows.stop
         before = 1 if opened.has_encoder else text.start  # a decoder begins with a start token of its own
-        columns.append(_of_text(facts, rows, {name: before * (of == "text") for name, of in texts_read.items()}))
+        specials = {name: before * (of == "text") for name, of in texts_read.items()}
+        columns.append(SourceColumns.of(facts, rows, DIGITS, specials))
     return columns
-
-
-def _of_text(facts: TokenFacts, rows: slice, specials: Mapping[str, int]) -> SourceColumns:
-    shares = {name: [round(one, DIGITS) for one in share[rows].tolist()] for name, share in facts.shares.items()}
-    positions = {}
-    for name, strongest in facts.positions.items():
-        if strongest.documents is not None:  # in a store, and not in a text beside the sample
-            continue
-        tokens = zip(strongest.at[rows].tolist(), strongest.share[rows].tolist(), strict=True)
-        positions[name] = [
-            [(at - specials[name], round(share, DIGITS)) for at, share in zip(*token, strict=True) if at >= 0]
-            for token in tokens
-        ]
-    return SourceColumns(shares, positions)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from nextword.inference.generation.generation_passes import end_ids, stop_strings
-from nextword.inference.generation.generator import NoNumbersError
+from nextword.inference.generation.generator import NoNumbersError, SourceColumns
 from nextword.inference.generation.row_sampling import text_keys
 from nextword.inference.scoring.token_facts import TokenFacts
 from nextword.runtime.pretrained import token_bytes, token_label
@@ -393,21 +393,13 @@ def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, fir
 
 
 def _told(facts: TokenFacts, row: int) -> dict[str, Any]:
-    positions = {
-        name: [
-            [at, round(share, 4)]
-            for at, share in zip(of.at[row].tolist(), of.share[row].tolist(), strict=True)
-            if at >= 0
-        ]
-        for name, of in facts.positions.items()
-        if of.documents is None
-    }
+    sources = SourceColumns.of(facts, slice(row, row + 1), 4)
     return {
         "log_prob": json_number(float(facts.log_prob[row])),
         "rank": int(facts.rank[row]),
         "entropy": float(facts.entropy[row]),
-        "shares": {name: round(float(share[row]), 4) for name, share in facts.shares.items()},
-        "positions": positions,
+        "shares": {name: share for name, (share,) in sources.shares.items()},
+        "positions": {name: strongest for name, (strongest,) in sources.positions.items()},
     }
 
 
