@@ -274,8 +274,8 @@ def load(
         raise type(fault)(f"{path}: {fault}") from None
     except OSError as fault:
         raise ValueError(
-            f"{path}: no model folder here, and no model that can be fetched ({_first_line(fault)}); give the folder "
-            "of a saved model"
+            f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)}); give the path of a "
+            "saved model, or its name on the hub"
         ) from fault
     except Exception as fault:
         if type(fault).__name__ not in _UNREADABLE and "ignore_mismatched_sizes" not in str(fault):

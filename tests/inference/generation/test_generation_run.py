@@ -225,12 +225,12 @@ def test_a_text_in_place_of_the_tokenizer_is_said_to_be_one(tmp_path, given):
     opened.model.save_pretrained(tmp_path)
     opened.tokenizer.save_pretrained(tmp_path)
     for model in (tmp_path, opened.model, opened):
-        with pytest.raises(ValueError, match=r"tokenizer: must be a tokenizer \(.*Anna.* given\); name .*prompts="):
+        with pytest.raises(ValueError, match=r"tokenizer: must be a tokenizer, not .* \(.*Anna.* given\); .*prompts="):
             nw.generate(model, given)
 
 
 @pytest.mark.parametrize("folder", ["runs/nowhere", "./nowhere", "nowhere"])
 def test_a_folder_that_is_not_there_is_named_with_what_to_do(tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=rf"^{folder}: no [^\n]*; give the folder of a saved model$"):
+    with pytest.raises(ValueError, match=rf"^{folder}: no [^\n]*; give the path of a saved model, or its name"):
         nw.generate(folder, prompts="Anna")

@@ -39,7 +39,7 @@ from nextword.inference.generation.prompts import Prompt, TextPrompt, encode_pro
 from nextword.inference.generation.row_sampling import batch_seed, rowwise_loop, uniform_numbers
 from nextword.inference.generation.samples_files import sample_line, target_columns, texts_and_tokens
 from nextword.inference.scoring.example_encoding import auxiliary_inputs, encode_example
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress, expect_tokenizer
 from nextword.inference.scoring.target_likelihood import target_log_probs
 from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
@@ -211,6 +211,8 @@ def generate(
     """
     given = [prompts] if isinstance(prompts, str | TextPrompt) else list(prompts)
     asked = [TextPrompt(one, id=number) if isinstance(one, str) else one for number, one in enumerate(given)]
+    if not callable(tokenizer):  # a text in its place, or several
+        expect_tokenizer(None if tokenizer is None else str(tokenizer))
     opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
     run = GenerationRun.planned(opened, asked, validated(GenerationSettings, settings))
     references = reference_columns(opened, run.encoded, False, run.settings.batch_size)
