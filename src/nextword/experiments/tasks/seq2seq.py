@@ -109,8 +109,8 @@ class LikelihoodAndCopying(PairLikelihood):
         frequent = self._frequent_words()
         with inference_mode_of(model):
             total = self._likelihood(model, tokens, progress_within(progress, 0, LIKELIHOOD_SHARE))
-            outputs = self._outputs(model, tokens[: config.generation.pairs], progress)
             examples = example_predictions(model, encoded, tokenizer, frequent)
+        outputs = self._outputs(model, tokens[: config.generation.pairs], progress)
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
         sources = (encoder.visible_text(pair.source) for pair in encoded)
         references = (pair.target.text for pair in encoded)
@@ -122,5 +122,5 @@ class LikelihoodAndCopying(PairLikelihood):
         generation = self._config.generation
         length = generation.max_new_tokens or self._config.max_target_tokens
         parts = batches(pairs, self._config.batch_size, progress_within(progress, LIKELIHOOD_SHARE, 1))
-        with as_decoding_says(model, Decoding(beams=generation.beams), length, ends=True):
+        with inference_mode_of(model), as_decoding_says(model, Decoding(beams=generation.beams), length, ends=True):
             return [text for part in parts for text in Generator(model).write(part)]
