@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,7 +71,7 @@ class WritingOptions:
     draft: Annotated[
         str | None,
         typer.Option(
-            help="Several words a pass, the same texts: places (a copying head guesses by its places), prompt (lookup "
+            help="Several words a pass, the same texts: head (a head that copies guesses), prompt (lookup "
             "in what was read), or the folder of a smaller model. Not with beams."
         ),
     ] = None
@@ -99,9 +100,9 @@ class SampleOptions:
         ),
     ] = None
     sources: Annotated[
-        bool, typer.Option("--sources", help="Add each token's share by source, and its best places.")
+        bool, typer.Option("--sources", help="Add each token's share by source, and its best positions.")
     ] = False
-    places: Annotated[int, typer.Option(help="How many places of each token, with --sources.")] = 3
+    positions: Annotated[int, typer.Option(help="How many positions of each token, with --sources.")] = 3
     score_references: Annotated[
         bool, typer.Option("--score-references", help="Add the log-probabilities of each prompt's first reference.")
     ] = False
@@ -147,7 +148,7 @@ def generate(
         "batch_size": writing.batch_size,
         "remember": writing.remember,
         "sources": output.sources,
-        "places": output.places,
+        "positions": output.positions,
     }
     settings = validated(GenerationSettings, content)
     expect_inputs_kept({"--out": [output.out]}, [location, reading.prompts])
@@ -156,13 +157,13 @@ def generate(
         raise ValueError("--sources and --score-references are written to samples files; give --out")
     quiet_libraries()
 
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
     from nextword.inference.generation.generation_run import GenerationRun
     from nextword.inference.generation.terminal import ColouredText, show_text
     from nextword.inference.scoring.opened_model import open_model
 
     console = Console()
-    with waiting(Console(stderr=True), "opening the model"):
+    with watching(Console(stderr=True), "opening the model"):
         run = GenerationRun.planned(
             open_model(location, computing.device, computing.dtype), prompts, settings, reading.chat
         )
@@ -201,11 +202,11 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import this_command
-    from nextword.cli.parts.watch import writing_bar
+    from nextword.cli.parts.watch import watching
     from nextword.inference.generation.generation_run import write_samples_files
 
-    with writing_bar(Console(stderr=True)) as progress:
-        paths = write_samples_files(run, out, scored, progress, this_command())
+    with watching(Console(stderr=True), "writing") as shown:
+        paths = write_samples_files(run, out, scored, partial(shown.now, "writing"), this_command())
     for path in paths:
         typer.echo(path)
 
@@ -219,5 +220,5 @@ def _print_texts(run: GenerationRun, console: Console) -> None:
     for one, text in texts:
         if len(texts) > 1:
             seed = "" if one.seed is None else f", seed {one.seed}, sample {text.row.sample}"
-            typer.secho(f"--- prompt {text.row.prompt.example.id}, {one.title}{seed}", dim=console.is_terminal)
+            typer.secho(f"--- prompt {text.row.prompt.number}, {one.title}{seed}", dim=console.is_terminal)
         typer.echo(with_prompt(run.opened, text))

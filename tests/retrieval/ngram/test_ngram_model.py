@@ -125,7 +125,10 @@ def test_origins_are_places_with_their_shares(tmp_path: Path) -> None:
     context = np.array([5, 6])
     origins = remembered.origins(context, 1)
     assert remembered.origins(context.tolist(), 1) == origins
-    assert sorted((one.place.document, one.place.offset) for one in origins) == [("document 0", 2), ("document 1", 3)]
+    assert sorted((one.position.document, one.position.offset) for one in origins) == [
+        ("document 0", 2),
+        ("document 1", 3),
+    ]
     assert [one.share for one in origins] == pytest.approx([0.25, 0.25])  # two of two places; the last level has none
     mixed = mixed_with_ngrams(scores(2), remembered, remembered.find(LastTokens.of_text(context)))
     assert float(mixed.sources(torch.tensor([[1], [1]]))["text"][1, 0].detach()) == pytest.approx(0.5)

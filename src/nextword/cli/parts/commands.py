@@ -79,6 +79,9 @@ VERBS = {
 OLD_NAMES = {"text-memory": "ngram"}
 """Commands by the names that they had."""
 
+OLD_OPTIONS = {"--places": "--positions"}
+"""Options by the names that they had."""
+
 
 class Verb(TyperCommand):
     """A command of which its name and one line are known; the rest is at ``place``, a ``module:member``."""
@@ -99,7 +102,14 @@ class Verb(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """What is called, completed or asked for its help is the command itself."""
-        return self.loaded().make_context(info_name, args, parent, **extra)
+        return self.loaded().make_context(info_name, [_of_today(arg) for arg in args], parent, **extra)
+
+
+def _of_today(arg: str) -> str:
+    name, is_given, value = arg.partition("=")
+    if name in OLD_OPTIONS:
+        typer.echo(f"'{name}' is called '{OLD_OPTIONS[name]}' now", err=True)
+    return OLD_OPTIONS.get(name, name) + is_given + value
 
 
 class Commands(TyperGroup):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,14 @@ SOURCE = "text"
 
 @dataclass(frozen=True)
 class Origin:
-    """A place of the corpus that a token's probability came from."""
+    """A position of the corpus that a token's probability came from."""
 
-    place: StoredPosition
+    position: StoredPosition
     """Where the token stands."""
     share: float
     """The part of its probability that came from there."""
+
+    place = property(attrgetter("position"))  # the old name
 
 
 @dataclass(frozen=True)
