@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,15 @@ import torch
 from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
-from nextword.evaluation.metrics.metric import parse_metric
-from nextword.evaluation.metrics.unigram_kl import TEST
 from nextword.experiments.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig
 from nextword.experiments.comparison.folder import stored
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.comparison.preflight import build_method, check_methods, needed_encoder
+from nextword.experiments.comparison.preflight import (
+    asks_for_test_data,
+    build_method,
+    check_methods,
+    needed_encoder,
+)
 from nextword.experiments.comparison.progress import StageReporter
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
@@ -48,7 +51,7 @@ from nextword.settings.setting_names import named
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from nextword.experiments.tasks import Task, Texts
+    from nextword.experiments.tasks import Task
 
 
 logger = logging.getLogger(__name__)
@@ -276,8 +279,6 @@ COUNTS = "counts.npz"
 """File of the start's folder."""
 TEST_COUNTS = "test-counts.npz"
 """The same of the test data."""
-AGAINST = "against"
-"""Setting of a metric that names what texts are compared with; ``test`` stands for the test data."""
 
 
 def needed_counts(
@@ -300,11 +301,6 @@ def needed_counts(
     return path
 
 
-def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
-    """Whether a metric compares with the test data of the task."""
-    return getattr(parse_metric(metric), AGAINST, None) == TEST
-
-
 def needed_test_counts(
     task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
 ) -> Path | None:
@@ -317,14 +313,3 @@ def needed_test_counts(
             counts = np.bincount(token_ids(tokenizer, text), minlength=len(tokenizer))
             TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the test text").save(path)
     return path
-
-
-def expect_test_data(task: Task, texts: Texts) -> None:
-    """Raises ValueError where a metric compares with test data as one text, and the task has none."""
-    asking = [metric for metric in texts.metrics if asks_for_test_data(metric)]
-    if asking and task.data.test_text() is None:
-        name = parse_metric(asking[0]).metric
-        raise ValueError(
-            f"{name}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the references "
-            f"('{name}'), or name a file"
-        )

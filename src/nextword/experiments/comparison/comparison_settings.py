@@ -78,6 +78,11 @@ class CompareConfig(Settings):
         """Whether a method begins from a pretrained model."""
         return self.fine_tuning is not None and not method.from_scratch
 
+    def expect_known_names(self) -> None:
+        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        for method in self.methods:
+            method.expect_known_names()
+
     @model_validator(mode="before")
     @classmethod
     def _task_table(cls, given: Any) -> Any:
