@@ -22,7 +22,7 @@ from nextword.experiments.tasks.task import architecture_of
 from nextword.experiments.tasks.tokenizers import END, PAD, UNKNOWN, for_transformers
 from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.runtime.corpora.gap_sentences import MASK
-from nextword.runtime.pretrained import MINILM, GgufError, encoder_location, from_pretrained
+from nextword.runtime.pretrained import MINILM, encoder_location, from_pretrained, unreadable_explained
 from nextword.settings.config import Settings, validated
 
 if TYPE_CHECKING:
@@ -302,21 +302,14 @@ def model_config(name: str, where: str) -> PretrainedConfig:
 
     known = published_models().get(name.rpartition("/")[2])
     folder = Path(name).expanduser()
-    try:
-        if known is not None and not folder.exists():
-            return known.config()
+    if known is not None and not folder.exists():
+        return known.config()
+    advice = f" Give a folder, download the model where there is a network, or take {', '.join(published_models())}."
+    with unreadable_explained(name, where, advice):
         config: PretrainedConfig = from_pretrained(
             AutoConfig, folder if folder.exists() else name, local_files_only=True
         )
-        return config
-    except GgufError as problem:
-        raise ValueError(f"{where}: {problem}") from None
-    except (OSError, ValueError) as problem:
-        first = next(iter(str(problem).splitlines()), type(problem).__name__)
-        raise ValueError(
-            f"{where}: must be a folder with a model, a downloaded model or one of {', '.join(published_models())} "
-            f"('{name}' given); download it where there is a network, or give the path of a folder ({first})"
-        ) from None
+    return config
 
 
 # -- A tokenizer of a given size that read no text: a model's configuration asks for its size and its marks only.
