@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset, DatasetDict
 
 from nextword.experiments.finetuning.data_kinds import data_task
 from nextword.experiments.finetuning.train_config import configured
@@ -52,6 +53,25 @@ def test_fields_that_are_called_otherwise(pairs: Path) -> None:
     task = task_of(renamed, "data.source_field=question", "data.target_field=answer")
     assert task.name == "prompted-pairs"
     assert task_of(renamed, "data.kind=text", "data.text_column=answer").name == "lm"
+
+
+@pytest.mark.parametrize("has_encoder", [False, True])
+@pytest.mark.parametrize("form", ["saved set", "saved parts", "csv", "parquet"])
+def test_pairs_in_other_tables_are_seen_too(pairs: Path, tmp_path: Path, form: str, has_encoder: bool) -> None:
+    rows = Dataset.from_json(str(pairs), cache_dir=str(tmp_path / "cache"))
+    path = tmp_path / form
+    if form == "csv":
+        rows.to_csv(path := tmp_path / "rows.csv")
+    elif form == "parquet":
+        rows.to_parquet(path := tmp_path / "rows.parquet")
+    elif form == "saved parts":
+        parts = {"train": range(200), "validation": range(200, 250), "test": range(250, 300)}
+        DatasetDict({part: rows.select(numbers) for part, numbers in parts.items()}).save_to_disk(path)
+    else:
+        rows.save_to_disk(path)
+    task = task_of(path, has_encoder=has_encoder)
+    assert task.name == ("seq2seq" if has_encoder else "prompted-pairs")
+    assert sum(len(getattr(task.pairs, part)) for part in ("train", "validation", "test")) == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ from nextword.experiments.tasks.tokenizers import expect_end, expect_offsets, na
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import start_id
-from nextword.runtime.corpora import is_json_lines, json_lines, part_files
 from nextword.runtime.corpora.articles import STORIES
 from nextword.runtime.corpora.gap_sentences import Pair
-from nextword.runtime.corpora.part_names import JSON_LINES
+from nextword.runtime.corpora.part_names import JSON_LINES, TABLES, is_saved_set, part_files, table_ending, text_files
+from nextword.runtime.corpora.row_files import table_rows
 from nextword.settings.config import validated
 from nextword.settings.registry import did_you_mean
 
@@ -210,9 +210,16 @@ def _kind_of(config: TrainConfig, path: str, has_encoder: bool) -> str:
         return AUXILIARY
     if has_encoder:
         return PAIRS
-    # neither method nor model says it: what the first JSON line of the data has
+    # neither method nor model says it: what the first row of the data has
     names = {str(config.data.get(f"{side}_field", side)) for side in ("source", "target")}
-    files = part_files(Path(path), "train", "data.path", JSON_LINES) if Path(path).is_dir() else [Path(path)]
-    first = next((file for file in files if is_json_lines(file) and file.is_file()), None)
-    lines = islice(json_lines(first, "data.path", skip_empty=True), 1) if first is not None else ()
-    return PAIRS if any(names <= line.content.keys() for line in lines) else TEXT
+    first = _first_table(Path(path)) if "text_column" not in config.data else None
+    rows = islice(table_rows(first, "data.path"), 1) if first is not None else ()
+    return PAIRS if any(names <= row.content.keys() for row in rows) else TEXT
+
+
+def _first_table(path: Path) -> Path | None:
+    files = [path]
+    if path.is_dir():
+        kinds = (part_files(path, "train", "data.path", endings) for endings in (JSON_LINES, TABLES))
+        files = text_files(path) if is_saved_set(path) else next(filter(None, kinds), [])
+    return next((file for file in files if table_ending(file) is not None and file.is_file()), None)
