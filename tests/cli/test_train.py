@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nextword.cli import app
-from nextword.experiments.finetuning import train_model as finetuning
+from nextword.experiments.training import train_model as finetuning
 from tests.helpers.killed_trainings import SMALL, sentences
 
 SHORT = [*SMALL, "training.steps=2"]

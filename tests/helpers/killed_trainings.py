@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from nextword.experiments.finetuning import train_model
-from nextword.experiments.finetuning.train_config import configured
+from nextword.experiments.training import train_model
+from nextword.experiments.training.train_config import configured
 from nextword.runtime import weights
 
 WORDS = (

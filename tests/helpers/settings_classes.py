@@ -12,10 +12,10 @@ from nextword.evaluation import EvaluateConfig
 from nextword.evaluation.metrics.metric import registry as metrics
 from nextword.evaluation.survey.kinds import registry as surveys
 from nextword.experiments.comparison.comparison_settings import CompareConfig
-from nextword.experiments.finetuning.data_kinds import PromptedPairsConfig
-from nextword.experiments.finetuning.train_config import TrainConfig
 from nextword.experiments.tasks import registry as tasks
+from nextword.experiments.training.data_kinds import PromptedPairsConfig
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.train_config import TrainConfig
 from nextword.heads import registry as heads
 from nextword.objectives import registry as objectives
 

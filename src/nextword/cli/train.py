@@ -17,7 +17,7 @@ from nextword.runtime import processes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.experiments.finetuning.train_config import TrainConfig
+    from nextword.experiments.training.train_config import TrainConfig
     from nextword.results.records.comparison_results import TrainingResults
 
 
@@ -95,7 +95,7 @@ def train(
 
     nextword train mine.toml training.steps=2000 --out runs/mine
     """
-    from nextword.experiments.finetuning.train_config import configured, read
+    from nextword.experiments.training.train_config import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
     recipe, overrides = recipe_and_overrides(words or [])
@@ -116,7 +116,7 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.watch_training import watching_training
-    from nextword.experiments.finetuning.train_model import train as train_model
+    from nextword.experiments.training.train_model import train as train_model
 
     quiet_libraries()
     console = Console()

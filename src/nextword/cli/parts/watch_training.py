@@ -14,7 +14,7 @@ from nextword.cli.parts.run_and_show import print_line
 from nextword.cli.parts.watch import progress_bars
 
 if TYPE_CHECKING:
-    from nextword.experiments.finetuning.training_progress import TrainingWatcher
+    from nextword.experiments.training.training_progress import TrainingWatcher
     from nextword.results.records.comparison_results import TrainingResults
 
 SECONDS_BETWEEN_LINES = 10.0

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nextword.experiments.finetuning.train_config import TrainConfig
 from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.expand import Expand
 from nextword.experiments.tasks.lm import LanguageModelling
@@ -19,6 +18,7 @@ from nextword.experiments.tasks.seq2seq import SequenceToSequence
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.task import expect_positions
 from nextword.experiments.tasks.tokenizers import expect_end, expect_offsets, named_or_trained
+from nextword.experiments.training.train_config import TrainConfig
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import start_id

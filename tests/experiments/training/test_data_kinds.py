@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from datasets import Dataset, DatasetDict
 
-from nextword.experiments.finetuning.data_kinds import data_task
-from nextword.experiments.finetuning.train_config import configured
+from nextword.experiments.training.data_kinds import data_task
+from nextword.experiments.training.train_config import configured
 from tests.helpers.killed_trainings import sentences
 
 

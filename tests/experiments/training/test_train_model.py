@@ -10,14 +10,14 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.experiments.finetuning import train_model as module
-from nextword.experiments.finetuning.data_kinds import data_task
-from nextword.experiments.finetuning.train_config import configured
-from nextword.experiments.finetuning.train_model import train
-from nextword.experiments.finetuning.training_progress import SilentTrainingWatcher
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
+from nextword.experiments.training import train_model as module
+from nextword.experiments.training.data_kinds import data_task
 from nextword.experiments.training.resume import TrainingIdentity
 from nextword.experiments.training.settings import TrainingSettings, merged
+from nextword.experiments.training.train_config import configured
+from nextword.experiments.training.train_model import train
+from nextword.experiments.training.training_progress import SilentTrainingWatcher
 from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records import locked
 from nextword.results.records.comparison_results import TrainingResults

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nextword.experiments.finetuning.train_config import configured
-from nextword.experiments.finetuning.train_model import MANY_TIMES, DataUse, train
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.train_config import configured
+from nextword.experiments.training.train_model import MANY_TIMES, DataUse, train
 from tests.helpers.killed_trainings import SMALL, sentences
 
 

@@ -12,30 +12,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nextword.checking.checker import check
-from nextword.experiments.finetuning.data_kinds import data_task, told_as_data
-from nextword.experiments.finetuning.run_folder import RunFolder
-from nextword.experiments.finetuning.starting_model import (
+from nextword.experiments.tasks import Task
+from nextword.experiments.tasks.small_start import SmallStart
+from nextword.experiments.training import one_training
+from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.data_kinds import data_task, told_as_data
+from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
+from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
+from nextword.experiments.training.run_folder import RunFolder
+from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
+from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.starting_model import (
     has_encoder,
     keeps_its_head,
     starting_model,
     starting_tokenizer,
 )
-from nextword.experiments.finetuning.train_config import TrainConfig, configured
-from nextword.experiments.finetuning.training_progress import (
-    SilentTrainingWatcher,
-    StepTeller,
-    TrainingWatcher,
-    stage_told,
-    warning,
-)
-from nextword.experiments.tasks import Task
-from nextword.experiments.tasks.small_start import SmallStart
-from nextword.experiments.training import one_training
-from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
-from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
-from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
-from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
-from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.train_config import TrainConfig, configured
 from nextword.experiments.training.trainable import (
     trainable,
     trained_group_names,
@@ -43,6 +36,13 @@ from nextword.experiments.training.trainable import (
     with_applicable_rates,
 )
 from nextword.experiments.training.trainer_arguments import expect_available
+from nextword.experiments.training.training_progress import (
+    SilentTrainingWatcher,
+    StepTeller,
+    TrainingWatcher,
+    stage_told,
+    warning,
+)
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name

@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nextword.experiments.finetuning.train_config import TrainConfig
 from nextword.experiments.training.resume import (
     IDENTITY,
     TrainingIdentity,
@@ -29,6 +28,7 @@ from nextword.experiments.training.resume import (
     weights_problem,
 )
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.train_config import TrainConfig
 from nextword.results.records import write_atomically
 from nextword.results.records.comparison_results import TrainingResults
 from nextword.results.records.manifest import differences, read_manifest

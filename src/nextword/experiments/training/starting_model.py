@@ -10,9 +10,6 @@ import torch
 from transformers import AutoTokenizer, set_seed
 
 from nextword.conditioning import conditioner_spec, parse_conditioner
-from nextword.experiments.finetuning.data_kinds import told_as_data
-from nextword.experiments.finetuning.run_folder import RunFolder
-from nextword.experiments.finetuning.train_config import SMALL_T5, TrainConfig
 from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
@@ -23,7 +20,10 @@ from nextword.experiments.tasks.head_counts import (
 )
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.tasks.task import architecture_of, saved_model
+from nextword.experiments.training.data_kinds import told_as_data
+from nextword.experiments.training.run_folder import RunFolder
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.train_config import SMALL_T5, TrainConfig
 from nextword.heads import parse_head
 from nextword.model.attach import attach_to_train, load
 from nextword.model.configuration import NextWordConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import nextword as nw
-from nextword.experiments.finetuning.train_config import configured, read
+from nextword.experiments.training.train_config import configured, read
 from tests.helpers.families import tiny
 
 RECIPE = {"head": "cache", "model": "gpt2", "data": "a.txt"}
