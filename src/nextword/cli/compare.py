@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,9 @@ def compare(
     task: Annotated[
         str | None, typer.Option(help="Name of a task ('nextword list tasks').", autocompletion=complete_task)
     ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="What the task reads: a file, a folder or a name on the hub.")
+    ] = None,
     head: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,7 +46,6 @@ def compare(
         bool,
         typer.Option("--dry-run", help="Try a few steps of each kind of training here, and print what all would take."),
     ] = False,
-    data: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Train and measure several methods on the same data, from the same start, with the same batches.
 
@@ -52,18 +55,18 @@ def compare(
 
     nextword compare --task ambiguous --head softmax --head cache/histalign --seed 0 --seed 1
 
-    nextword compare --task lm task.data=book.txt start.model=gpt2 --head softmax --head pg --dry-run
+    nextword compare --task lm --data book.txt start.model=gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.experiments.comparison.recipe import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
-    if data is not None:  # as train has it; here the data are a setting of the task
-        raise ValueError(f"--data: must be given as a setting of the task; give task.data={data} in its place")
     recipe, overrides = recipe_and_overrides(words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
     if task:
         content["task"] = {"name": task}
+    if data is not None:
+        overrides = [f"data={json.dumps(data, ensure_ascii=False)}", *overrides]
     if head:
         content["methods"] = list(head)
     if seed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,7 +60,7 @@ def train(
         typer.Argument(
             metavar="[RECIPE] [KEY.PATH=VALUE]...",
             help="A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, "
-            "training.bf16=true, training.keep_best=true, training.lora.rank=8, training.trains=head, data.block=512.",
+            "training.bf16=true, training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512.",
         ),
     ] = None,
     data: Annotated[
@@ -100,11 +101,10 @@ def train(
 
     recipe, overrides = recipe_and_overrides(words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
+    if data is not None:
+        overrides = [f"data={json.dumps(data, ensure_ascii=False)}", *overrides]
     named = {"model": model, **asdict(options)}
     content |= {key: value for key, value in named.items() if value is not None}
-    if data is not None:
-        table = content.get("data")
-        content["data"] = {**(table if isinstance(table, dict) else {}), "path": data}
     training = {"fsdp": fsdp, "shard_vocabulary": shard_vocabulary, "report_to": report_to}
     if chosen := {key: value for key, value in training.items() if value}:
         content["training"] = {**content.get("training", {}), **chosen}

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-_FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm task.data=FILE."
+_FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm --data FILE."
 
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
 """The table that a text at a path is short for; None where it is only text."""

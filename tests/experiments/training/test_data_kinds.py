@@ -40,7 +40,7 @@ def test_the_kind_is_seen_from_the_data_and_the_model(text: Path, pairs: Path) -
     assert task_of(pairs).name == "prompted-pairs"
     assert task_of(pairs, has_encoder=True).name == "seq2seq"
     auxiliary = task_of(
-        pairs, "data.summary_field=source", "data.article_field=target", conditioner="bergpt", encoder="e"
+        pairs, "task.summary_field=source", "task.article_field=target", conditioner="bergpt", encoder="e"
     )
     assert auxiliary.name == "expand"
     assert auxiliary.config.encoder == "e"
@@ -50,9 +50,9 @@ def test_the_kind_is_seen_from_the_data_and_the_model(text: Path, pairs: Path) -
 def test_fields_that_are_called_otherwise(pairs: Path) -> None:
     renamed = pairs.with_name("renamed.jsonl")
     renamed.write_text(pairs.read_text().replace('"source"', '"question"').replace('"target"', '"answer"'))
-    task = task_of(renamed, "data.source_field=question", "data.target_field=answer")
+    task = task_of(renamed, "task.source_field=question", "task.target_field=answer")
     assert task.name == "prompted-pairs"
-    assert task_of(renamed, "data.kind=text", "data.text_column=answer").name == "lm"
+    assert task_of(renamed, "task.kind=text", "task.text_column=answer").name == "lm"
 
 
 @pytest.mark.parametrize("has_encoder", [False, True])
@@ -78,20 +78,19 @@ def test_pairs_in_other_tables_are_seen_too(pairs: Path, tmp_path: Path, form: s
     ("overrides", "settings", "message"),
     [
         (
-            ["data.kind=texts"],
+            ["task.kind=texts"],
             {},
-            r"data.kind: must be text, .* \('texts' given\). Did you mean 'text'",
+            r"task.kind: must be text, .* \('texts' given\). Did you mean 'text'",
         ),
-        (["data.blok=3"], {}, r"data.blok: unknown key. Did you mean 'block'\?"),
-        (["data.block=1"], {}, r"data.block: must be at least 2 \(1 given\)"),
-        (["data.window=8", "data.stride=9"], {}, r"data.stride \(9\) must not be longer than data.window \(8\)"),
-        (["data.kind=text"], {"conditioner": "bergpt"}, "conditioner: reads an auxiliary text, and data of the kind"),
+        (["task.blok=3"], {}, r"task.blok: unknown key. Did you mean 'block'\?"),
+        (["task.block=1"], {}, r"task.block: must be at least 2 \(1 given\)"),
+        (["task.window=8", "task.stride=9"], {}, r"task.stride \(9\) must not be longer than task.window \(8\)"),
+        (["task.kind=text"], {"conditioner": "bergpt"}, "conditioner: reads an auxiliary text, and data of the kind"),
         ([], {"encoder": "minilm"}, "encoder: reads auxiliary texts, and data of the kind 'text' has none"),
-        (["data.kind=auxiliary"], {"has_encoder": True}, "data.kind: 'auxiliary' is for decoder-only models"),
-        (["data.data=x"], {}, "data.data: is set elsewhere; give data.path"),
-        (["data.generation.prompts=3"], {}, "data.generation: a training writes no texts"),
-        (["data.path=nowhere.txt"], {}, "data.path: 'nowhere.txt' does not exist"),
-        (["data.kind=pairs"], {}, "data.path: .* is no .jsonl file and no folder with .story files"),
+        (["task.kind=auxiliary"], {"has_encoder": True}, "task.kind: 'auxiliary' is for decoder-only models"),
+        (["task.generation.prompts=3"], {}, "task.generation: a training writes no texts"),
+        (["task.data=nowhere.txt"], {}, "task.data: 'nowhere.txt' does not exist"),
+        (["task.kind=pairs"], {}, "task.data: .* is no .jsonl file and no folder with .story files"),
     ],
 )
 def test_what_does_not_fit_is_refused(text: Path, overrides: list[str], settings: dict[str, Any], message: str) -> None:
@@ -99,12 +98,22 @@ def test_what_does_not_fit_is_refused(text: Path, overrides: list[str], settings
         task_of(text, *overrides, **settings)
 
 
+def test_the_old_names_of_settings_are_read_and_told(text: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = task_of(text, "task.block=8", "task.start.n_layer=1", "task.start.n_head=2").config
+    assert not caplog.messages
+    settings = {"data": {"path": str(text), "block": 4, "start": {"n_layer": 1}}}
+    recipe = {"head": "softmax", "model": "small", **settings}
+    assert data_task(configured(recipe, ["data.block=8", "data.start.n_head=2"]), has_encoder=False).config == told
+    assert "data.path is called task.data now" in caplog.messages
+    assert "data.start.n_head is called task.start.n_head now" in caplog.messages
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "data.path: '.*' is empty"),
-        (b"\xff\xfe\x00binary", "data.path: '.*' is not UTF-8 text"),
-        (b"one", "data.path: '.*' has 1 lines, and the train part would be empty"),
+        (b"", "task.data: '.*' is empty"),
+        (b"\xff\xfe\x00binary", "task.data: '.*' is not UTF-8 text"),
+        (b"one", "task.data: '.*' has 1 lines, and the train part would be empty"),
     ],
 )
 def test_files_without_text_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from nextword.experiments.comparison.method import Method
+from nextword.experiments.training.method_settings import with_task_table
 from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged, overlaid
 from nextword.settings.config import Seed, Settings, validated
 
@@ -86,7 +87,7 @@ class CompareConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _task_table(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("task"), dict):
+        if not isinstance(given, dict) or not isinstance((given := with_task_table(given)).get("task"), dict):
             return given
         settings = dict(given["task"])
         if not isinstance(settings.get("name"), str):

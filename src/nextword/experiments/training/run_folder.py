@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nextword.experiments.training.method_settings import with_task_table
 from nextword.experiments.training.resume import (
     IDENTITY,
     TrainingIdentity,
@@ -64,7 +65,7 @@ class RunFolder:
         def different() -> list[str]:
             if not self._has_begun():
                 return []
-            manifest = read_manifest(path, "a training")
+            manifest = with_task_table(read_manifest(path, "a training"))
             may_change = MAY_CHANGE if files is not None and FILES in manifest else (*MAY_CHANGE, FILES)
             asked = {**config.model_dump(mode="json"), FILES: files}
             return differences(manifest, asked, lambda key: key.split(".")[0] in may_change)

@@ -20,7 +20,6 @@ from nextword.experiments.tasks.head_counts import (
 )
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.tasks.task import architecture_of, saved_model
-from nextword.experiments.training.data_kinds import told_as_data
 from nextword.experiments.training.run_folder import RunFolder
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.train_config import SMALL_T5, TrainConfig
@@ -86,10 +85,10 @@ def starting_model(
         if config.is_small:
             assert isinstance(task.start, SmallStart)
             plain: Any = task.architecture.new(task.start.architecture(tokenizer))
-            _check(task, plain.config, tokenizer)
+            task.check(plain.config, tokenizer)
         else:
             location, saved = saved_model(config.model, "model", INSTEAD)
-            _check(task, text_configuration(saved), tokenizer)
+            task.check(text_configuration(saved), tokenizer)
             plain = _loaded(location, settings, folder)
             if keeps_its_head(config):
                 plain.set_objective(config.objective)
@@ -99,8 +98,7 @@ def starting_model(
             counts = folder.made("counts.npz", lambda half: training_counts(task.data, tokenizer).save(half))
             head = with_counts(head, counts)
         set_seed(config.seed)
-        with told_as_data():
-            encoder = None if config.conditioner is None else task.data.encoder()
+        encoder = None if config.conditioner is None else task.data.encoder()
         followed: dict[str, Any] = {"conditioner": config.conditioner, "encoder": encoder}
         return attach_to_train(plain, head, config.objective, **followed, pretrained=not config.is_small)
 
@@ -113,11 +111,6 @@ def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder)
     model = load(location, dtype=saved)  # pages of its file, which loading in another precision would copy
     convert(model, asked, folder.training)
     return model
-
-
-def _check(task: Task, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-    with told_as_data():
-        task.check(config, tokenizer)
 
 
 def keeps_its_head(config: TrainConfig) -> bool:

@@ -16,7 +16,7 @@ from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
 from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
-from nextword.experiments.training.data_kinds import data_task, told_as_data
+from nextword.experiments.training.data_kinds import data_task
 from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
 from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
 from nextword.experiments.training.run_folder import RunFolder
@@ -131,8 +131,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         task = data_task(config, has_encoder(config))
         settings = folder.begun_settings() or training_settings(config, task)
         expect_available(settings)
-        with told_as_data():
-            files = task.data.describe()
+        files = task.data.describe()
         folder.begin(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with stage_told(watcher, "model"):
@@ -145,7 +144,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
     if not config.is_small:
         for line in harsh_rates(settings, trained_group_names(model, settings)):
             watcher.warned(line)
-    with told_as_data(), stage_told(watcher, "rows"):
+    with stage_told(watcher, "rows"):
         rows = task.data.training(tokenizer)
         use = DataUse.of(len(rows), settings)
         settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
@@ -250,7 +249,7 @@ def measured_on_test_part(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
 ) -> Any:
     """All that the data's task measures of a model."""
-    with told_as_data(), torch.no_grad():
+    with torch.no_grad():
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
 
@@ -288,7 +287,7 @@ def results_of(
 
 
 def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
-    path = str(config.data["path"])
+    path = str(config.task["data"])
     data = CardData(name=str(results.data.get("source", Path(path).name)), hub_name=hub_name(path))
     numbers = results.evaluation.metrics
     failed = [one for one in results.checks if one.verdict == "FAILED"]
