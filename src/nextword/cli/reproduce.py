@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +12,7 @@ from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import EngineOptions, option_groups
 from nextword.cli.parts.reproduction_plan import plan_reproduction
 from nextword.runtime import processes
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,22 +21,13 @@ if TYPE_CHECKING:
     from nextword.experiments.reproduction.reproduce_tables import Reproduced
 
 
-@dataclass(frozen=True)
-class PlanOptions:
+class PlanOptions(Settings):
     """Whether there is only a plan, and for which machine."""
 
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Check everything, try a few steps of each kind of training here, and print the plan."
-        ),
-    ] = False
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            help='Estimate hours of a GPU, "H100 80GB", with --dry-run; with a share of its peak, "H100 80GB:0.45".'
-        ),
-    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False
+    """Check everything, try a few steps of each kind of training here, and print the plan."""
+    gpu: str | None = None
+    """Estimate hours of a GPU, "H100 80GB", with --dry-run; with a share of its peak, "H100 80GB:0.45"."""
 
 
 @plain_errors

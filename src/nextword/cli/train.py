@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +13,7 @@ from nextword.cli.parts.errors import complain, plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, print_line, quiet_libraries, this_command
 from nextword.runtime import processes
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,33 +22,21 @@ if TYPE_CHECKING:
     from nextword.results.records.comparison_results import TrainingResults
 
 
-@dataclass(frozen=True)
-class MethodOptions:
+class MethodOptions(Settings):
     """What the model is."""
 
-    method: Annotated[
-        str | None,
-        typer.Option(help="Short for the next three: HEAD/OBJECTIVE/CONDITIONER.", autocompletion=complete_method),
-    ] = None
-    head: Annotated[
-        str | None,
-        typer.Option(
-            help="Head, such as cache or mos:3 ('nextword list heads'). A model that has one keeps it by default.",
-            autocompletion=complete_head,
-        ),
-    ] = None
-    objective: Annotated[
-        str | None,
-        typer.Option(help="What it is trained for ('nextword list objectives').", autocompletion=complete_objective),
-    ] = None
-    conditioner: Annotated[
-        str | None,
-        typer.Option(
-            help="How an auxiliary text steers it ('nextword list conditioners').", autocompletion=complete_conditioner
-        ),
-    ] = None
-    encoder: Annotated[str | None, typer.Option(help="Encoder that reads auxiliary texts, such as minilm.")] = None
-    seed: Annotated[int | None, typer.Option(help="Of new parameters, batches and dropout.")] = None
+    method: Annotated[str | None, typer.Option(autocompletion=complete_method)] = None
+    """Short for the next three: HEAD/OBJECTIVE/CONDITIONER."""
+    head: Annotated[str | None, typer.Option(autocompletion=complete_head)] = None
+    """Head, such as cache or mos:3 ('nextword list heads'). A model that has one keeps it by default."""
+    objective: Annotated[str | None, typer.Option(autocompletion=complete_objective)] = None
+    """What it is trained for ('nextword list objectives')."""
+    conditioner: Annotated[str | None, typer.Option(autocompletion=complete_conditioner)] = None
+    """How an auxiliary text steers it ('nextword list conditioners')."""
+    encoder: str | None = None
+    """Encoder that reads auxiliary texts, such as minilm."""
+    seed: int | None = None
+    """Of new parameters, batches and dropout."""
 
 
 @plain_errors
@@ -103,8 +91,7 @@ def train(
     content: dict[str, Any] = read(recipe) if recipe else {}
     if data is not None:
         overrides = [f"data={json.dumps(data, ensure_ascii=False)}", *overrides]
-    named = {"model": model, **asdict(options)}
-    content |= {key: value for key, value in named.items() if value is not None}
+    content |= options.model_dump(exclude_none=True) | ({} if model is None else {"model": model})
     training = {"fsdp": fsdp, "shard_vocabulary": shard_vocabulary, "report_to": report_to}
     if chosen := {key: value for key, value in training.items() if value}:
         content["training"] = {**content.get("training", {}), **chosen}

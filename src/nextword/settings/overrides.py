@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 _FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm --data FILE."
@@ -86,6 +87,12 @@ def read_value(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text
     return parsed["value"] if len(parsed) == 1 else text
+
+
+def named_path(given: str) -> tuple[str | None, str]:
+    """The name and the path of ``NAME=PATH``; no name where there is none, or all of it is a path that exists."""
+    name, equals, path = given.partition("=")
+    return (name, path) if equals and not Path(given).exists() else (None, given)
 
 
 def _put(table: Any, parts: Sequence[str], value: Any, override: str, table_of: TableOf) -> None:
