@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from pydantic import Field
+from pydantic.fields import FieldInfo
 from typer.models import ParameterInfo
 
 from nextword.settings.config import Settings, field_docstrings, validated
@@ -51,15 +52,15 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options_of(group: type[Settings]) -> list[inspect.Parameter]:
-    options, helps = [], field_docstrings(group)
-    for name, field in group.model_fields.items():
+    helps = field_docstrings(group)
+
+    def option(name: str, field: FieldInfo) -> inspect.Parameter:
         said = copy.copy(next((one for one in field.metadata if isinstance(one, ParameterInfo)), typer.Option()))
         said.help = said.help or " ".join(helps[name].split())
-        annotation = Annotated[field.annotation, said]
-        options.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
-        )
-    return options
+        only, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[field.annotation, said]
+        return inspect.Parameter(name, only, default=field.default, annotation=annotation)
+
+    return [option(name, field) for name, field in group.model_fields.items()]
 
 
 class ComputingOptions(Settings):
