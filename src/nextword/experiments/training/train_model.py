@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from nextword.checking.checker import check
 from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
-from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.data_kinds import data_task
 from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
 from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
@@ -145,11 +146,11 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         for line in harsh_rates(settings, trained_group_names(model, settings)):
             watcher.warned(line)
     with stage_told(watcher, "rows"):
-        rows = task.data.training(tokenizer)
-        use = DataUse.of(len(rows), settings)
-        settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
-    watcher.noted(use.sentence(rows, parameters, settings))
-    outcome = _trained(config, settings, model, rows, validation, folder, watcher)
+        rows = TaskRows(task.data, tokenizer)
+        use = DataUse.of(len(rows.training), settings)
+        settings = _validated(rows, settings, use.watched(settings, config.training))
+    watcher.noted(use.sentence(rows.training, parameters, settings))
+    outcome = _trained(config, settings, model, rows, folder, watcher)
     outcome.save(folder.training / "outcome.json")
     model = whole_model(model, folder.training).to(best_device())
     with stage_told(watcher, "measuring") as advanced:
@@ -178,44 +179,38 @@ def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
     return merged(defaults, config.training, "training")
 
 
-def _validated(
-    task: Task, tokenizer: PreTrainedTokenizerBase, asked: TrainingSettings, watched: TrainingSettings
-) -> tuple[TrainingSettings, Any]:
-    # The settings to train with, and the rows of their validation losses, None where there are none. ``watched`` are
-    # those that follow from the data; where the validation part is too short for them, ``asked`` stands.
-    if asked.evaluate_every is not None or watched.evaluate_every is None:
-        return asked, task.data.validation(tokenizer) if asked.evaluate_every is not None else None
+def _validated(rows: TaskRows, asked: TrainingSettings, watched: TrainingSettings) -> TrainingSettings:
+    # The settings to train with: ``watched`` are those that follow from the data; where nobody asked for validation
+    # losses and the validation part is too short for them, ``asked`` stands.
+    if watched.evaluate_every is None:
+        return asked
     try:
-        rows = task.data.validation(tokenizer)
-    except ValueError:  # nobody asked for validation losses
-        return asked, None
-    return (watched, rows) if len(rows) else (asked, None)
+        return watched if len(rows.validation) else asked
+    except ValueError:
+        if asked.evaluate_every is not None:
+            raise
+        return asked
 
 
 def _trained(
     config: TrainConfig,
     settings: TrainingSettings,
     model: NextWordModel,
-    rows: Any,
-    validation: Any,
+    rows: TaskRows,
     folder: RunFolder,
     watcher: TrainingWatcher,
 ) -> TrainingOutcome:
-    encoded = None
-    if is_encodable(model):
-        with stage_told(watcher, "encoding auxiliary texts") as advanced:
-            model.to(best_device())
-            texts = distinct_texts([rows, *([validation] if validation is not None else [])])
-            encoded = encode_texts(model, texts, advanced)
+    validated = settings.evaluate_every is not None
+    encoded = rows.encoded(model, validated, partial(stage_told, watcher, "encoding auxiliary texts"))
     with stage_told(watcher, "training"):
         try:
             return one_training.train(
                 model.train(),
-                rows,
+                rows.training,
                 settings,
                 seed=config.seed,
                 folder=folder.training,
-                validation=validation,
+                validation=rows.validation if validated else None,
                 encoded=encoded,
                 progress=StepTeller(watcher, settings.keep_best),
             )
