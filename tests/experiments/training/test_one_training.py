@@ -28,6 +28,13 @@ def test_the_outcome_has_curve_cost_and_progress(rows, tmp_path):
     assert 0 < outcome.cost.ms_per_step < 1000 * outcome.cost.train_seconds
 
 
+@pytest.mark.parametrize("accumulated", [1, 4])
+def test_the_steps_of_a_fraction_of_an_epoch_are_known_before(rows, tmp_path, accumulated):
+    asked = settings(steps=None, epochs=0.75, gradient_accumulation_steps=accumulated)
+    outcome = train(tiny_gpt2(), rows, asked, seed=1, folder=tmp_path)
+    assert outcome.curve[-1].step == asked.steps_over(len(rows))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="the CPU's way of measuring")
 def test_cpu_memory_is_at_least_weights_gradients_and_adam(rows, tmp_path):

@@ -327,11 +327,8 @@ class DataUse:
         >>> DataUse.of(80, TrainingSettings(epochs=3, batch_size=8)).steps
         30
         """
-        at_once = settings.batch_size * settings.gradient_accumulation_steps
-        if settings.steps is None:
-            assert settings.epochs is not None
-            return cls(math.ceil(settings.epochs * math.ceil(rows / at_once)), settings.epochs)
-        return cls(settings.steps, settings.steps * at_once / rows)
+        steps, at_once = settings.steps_over(rows), settings.batch_size * settings.gradient_accumulation_steps
+        return cls(steps, steps * at_once / rows if settings.epochs is None else settings.epochs)
 
     @property
     def is_repeated(self) -> bool:

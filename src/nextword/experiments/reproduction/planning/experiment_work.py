@@ -158,23 +158,9 @@ def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength
             stages = stage_settings(candidate, config)
             for stage, (name, settings) in enumerate(zip(candidate.stages, stages, strict=False)):
                 seeds_of.setdefault(name, set()).update(seeds | searched if method.search else seeds)
-                steps = steps_of(settings, rows)
+                steps = settings.steps if rows is None else settings.steps_over(rows)
                 plans[name] = PlannedTraining(candidate, stage, settings, len(seeds_of[name]), steps, length)
     return list(plans.values())
-
-
-def steps_of(settings: TrainingSettings, rows: int | None) -> int | None:
-    """Optimiser steps of one training.
-
-    >>> steps_of(TrainingSettings(epochs=2, batch_size=8), 20)
-    6
-    """
-    if settings.steps is not None:
-        return settings.steps
-    if rows is None or settings.epochs is None:
-        return None
-    batches = -(-rows // settings.batch_size)
-    return max(1, round(settings.epochs * -(-batches // settings.gradient_accumulation_steps)))
 
 
 def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLength | None:

@@ -22,7 +22,6 @@ from nextword.experiments.reproduction.planning.experiment_work import (
     ExperimentWork,
     PlannedTraining,
     RowLength,
-    steps_of,
 )
 from nextword.experiments.reproduction.planning.meta_models import zipf_counts
 from nextword.experiments.reproduction.planning.training_time import StepCost, training_memory
@@ -86,7 +85,7 @@ class StepsHere:
         found = self._known[kind]
         if training.steps is not None or found.seconds is None:
             return found
-        return StepCost(found.seconds, found.memory, steps=steps_of(training.settings, len(self._of(work).rows)))
+        return StepCost(found.seconds, found.memory, steps=training.settings.steps_over(len(self._of(work).rows)))
 
     def _tried(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
         second = ", second training" if training.stage else ""
