@@ -121,11 +121,11 @@ def _run(request: Request) -> None:
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import watching
     from nextword.experiments.reproduction.reproduce_tables import reproduce as reproduce_tables
-    from nextword.experiments.training.one_training import train_with_main
+    from nextword.experiments.training.one_training import fit_with_main
 
     quiet_libraries()
     if not processes.is_main():
-        train_with_main()
+        fit_with_main()
         return
     console = Console()
 

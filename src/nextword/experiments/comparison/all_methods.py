@@ -23,7 +23,7 @@ from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import checked_task
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.experiments.comparison.recipe import configured
-from nextword.experiments.training.one_training import train_with_main
+from nextword.experiments.training.one_training import fit_with_main
 from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.runtime import processes
 
@@ -70,7 +70,7 @@ def compare(
     config = config if isinstance(config, CompareConfig) else configured(dict(config))
     place, command, engine = ComparisonFolder(folder), command or DEFAULT_COMMAND, engine or Sequential()
     if not processes.is_main():
-        train_with_main()
+        fit_with_main()
         return Results.load(place.results)
     with processes.leading():
         config = place.as_begun(config)

@@ -36,7 +36,7 @@ from nextword.experiments.tasks.head_counts import (
 from nextword.experiments.tasks.task import Architecture, architecture_of, saved_model
 from nextword.experiments.tasks.tokenizers import add_tokens
 from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.resume import weights_problem
 from nextword.experiments.training.settings import merged
 from nextword.experiments.training.sharding import whole_model
@@ -223,7 +223,7 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
         with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
             try:
                 rows = pretraining.dataset
-                outcome = train(model.train(), rows, settings, seed=seed, folder=round_folder, progress=advanced)
+                outcome = fit(model.train(), rows, settings, seed=seed, folder=round_folder, progress=advanced)
             except DivergedError as problem:
                 shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem

@@ -18,7 +18,7 @@ from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.experiments.comparison.progress import StageReporter
 from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.loss_curve import TrainingOutcome
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.resume import drop_checkpoints
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import whole_model
@@ -149,7 +149,7 @@ def _train_stage(
     validated, rows = settings.evaluate_every is not None, setting.rows
     encoded = rows.encoded(model, validated, partial(setting.stages, "auxiliary texts", "encoding"))
     with setting.stages(run.name, "training" if before is None else "second training") as advanced:
-        outcome = train(
+        outcome = fit(
             model.train(),
             rows.training,
             with_applicable_rates(settings, model),

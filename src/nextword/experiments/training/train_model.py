@@ -17,13 +17,13 @@ from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
 from nextword.experiments.training.collator import TaskRows
-from nextword.experiments.training.data_kinds import data_task
 from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
 from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
 from nextword.experiments.training.run_folder import RunFolder
 from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
 from nextword.experiments.training.sharding import whole_model
 from nextword.experiments.training.starting_model import (
+    data_task,
     has_encoder,
     keeps_its_head,
     starting_model,
@@ -105,7 +105,7 @@ def train(
     config = config if isinstance(config, TrainConfig) else configured(dict(config))
     folder, watcher = RunFolder(out), progress or SilentTrainingWatcher()
     if not processes.is_main():
-        one_training.train_with_main()
+        one_training.fit_with_main()
         return TrainingResults.load(folder.record)
     command = command or DEFAULT_COMMAND
     with processes.leading():
@@ -204,7 +204,7 @@ def _trained(
     encoded = rows.encoded(model, validated, partial(stage_told, watcher, "encoding auxiliary texts"))
     with stage_told(watcher, "training"):
         try:
-            return one_training.train(
+            return one_training.fit(
                 model.train(),
                 rows.training,
                 settings,

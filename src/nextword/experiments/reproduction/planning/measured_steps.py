@@ -27,7 +27,7 @@ from nextword.experiments.reproduction.planning.meta_models import zipf_counts
 from nextword.experiments.reproduction.planning.training_time import StepCost, training_memory
 from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.cost import MIB
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.trainable import SMALLER, free_to_train
 from nextword.heads import parse_head
 from nextword.heads.head import FITTED
@@ -192,7 +192,7 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning
             encoded = encode_texts(model.to(best_device()), distinct_texts([rows]), lambda share: None)
         tried = settings.model_copy(update=FEW_STEPS)
         place, stop = Path(scratch) / "training", _Enough()
-        cost = train(model.train(), rows, tried, seed=0, folder=place, encoded=encoded, progress=stop).cost
+        cost = fit(model.train(), rows, tried, seed=0, folder=place, encoded=encoded, progress=stop).cost
     seconds = None if cost.ms_per_step is None else cost.ms_per_step / 1000
     return StepCost(seconds, None if cost.peak_memory_mib is None else cost.peak_memory_mib * MIB)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from datasets import Dataset, DatasetDict
 
-from nextword.experiments.training.data_kinds import data_task
+from nextword.experiments.training.starting_model import data_task
 from nextword.experiments.training.train_config import configured
 from tests.helpers.killed_trainings import sentences
 
