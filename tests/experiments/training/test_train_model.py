@@ -12,9 +12,9 @@ import torch
 import nextword as nw
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.training import train_model as module
-from nextword.experiments.training.data_kinds import data_task
 from nextword.experiments.training.resume import TrainingIdentity
 from nextword.experiments.training.settings import TrainingSettings, merged
+from nextword.experiments.training.starting_model import data_task
 from nextword.experiments.training.train_config import configured
 from nextword.experiments.training.train_model import train
 from nextword.experiments.training.training_progress import SilentTrainingWatcher

@@ -59,7 +59,7 @@ class Verb(TyperCommand):
                 case ast.FunctionDef(name=name) if name == member:
                     return (ast.get_docstring(statement) or "").partition("\n\n")[0]
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=given)) if name == member:
-                    return next(ast.literal_eval(one.value) for one in given if one.arg == "help")
+                    return next(str(ast.literal_eval(one.value)) for one in given if one.arg == "help")
         return None
 
     @help.setter
