@@ -34,7 +34,7 @@ def trainings(monkeypatch):
         done.append((settings, len(rows)))
         return fit(model, rows, settings, **given)
 
-    monkeypatch.setattr(module, "train", watched)
+    monkeypatch.setattr(module, "fit", watched)
     return done
 
 
