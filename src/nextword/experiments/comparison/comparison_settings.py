@@ -111,15 +111,17 @@ def _fine_tuning(given: dict[str, Any]) -> FineTuning | None:
 
 
 def build_task(config: CompareConfig) -> Task:
-    """The task of a comparison, its settings checked.
-
-    Raises:
-        ValueError: Unknown task, or a wrong setting, named as ``task.key``.
-    """
+    """The task of a comparison, its settings checked; ValueError where it cannot read its data."""
     from nextword.experiments.tasks import registry
 
-    task = registry.get(config.task)
-    return task(validated(task.Config, config.task_settings, "task"))
+    return registry.get(config.task)(task_config(config))
+
+
+def task_config(config: CompareConfig) -> Any:
+    """The settings of the task with their defaults; ValueError for an unknown task, or a setting named ``task.key``."""
+    from nextword.experiments.tasks import registry
+
+    return validated(registry.get(config.task).Config, config.task_settings, "task")
 
 
 def plain(config: BaseModel) -> dict[str, Any]:

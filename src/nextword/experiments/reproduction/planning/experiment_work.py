@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import JsonValue
 
 from nextword.experiments.comparison.common_start import PLAIN_HEAD
-from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
+from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings, task_config
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.reproduction.planning.meta_models import ModelSize, method_size, zipf_counts
@@ -23,7 +23,7 @@ from nextword.experiments.tasks.tokenizers import END, PAD, UNKNOWN, for_transfo
 from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.runtime.corpora.gap_sentences import MASK
 from nextword.runtime.pretrained import MINILM, encoder_location, from_pretrained, unreadable_explained
-from nextword.settings.config import Settings, validated
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -81,7 +81,7 @@ def experiment_work(
     Raises:
         ValueError: A wrong setting, a start of which nothing is known, or a method that does not fit it, named.
     """
-    settings = plain(validated(registry.get(config.task).Config, config.task_settings, "task"))
+    settings = plain(task_config(config))
     encoder = None  # of the auxiliary texts; one that is missing is said, whatever else is
     if any(method.conditioner is not None for method in config.methods):
         encoder = model_config(encoder_location(settings.get("encoder") or MINILM, "task.encoder"), "task.encoder")
