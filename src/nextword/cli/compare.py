@@ -12,41 +12,34 @@ from nextword.cli.parts.completion import complete_method, complete_recipe, comp
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import EngineOptions, option_groups
 from nextword.cli.parts.reproduction_plan import plan_comparison
+from nextword.settings.config import Settings
+
+
+class CompareOptions(Settings):
+    """What is compared, on what, and where it is written."""
+
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...", autocompletion=complete_recipe)
+    ] = None
+    """A TOML file or a built-in recipe ('nextword list recipes'), then changes to it."""
+    task: Annotated[str | None, typer.Option(autocompletion=complete_task)] = None
+    """Name of a task ('nextword list tasks')."""
+    data: str | None = None
+    """What the task reads: a file, a folder or a name on the hub."""
+    head: Annotated[list[str] | None, typer.Option(autocompletion=complete_method)] = None
+    """A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or
+    softmax/mle/bergpt:2. May be repeated."""
+    seed: list[int] | None = None
+    """A seed. May be repeated."""
+    out: Path | None = None
+    """Folder for everything that is written."""
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False
+    """Try a few steps of each kind of training here, and print what all would take."""
 
 
 @plain_errors
 @option_groups
-def compare(
-    computing: EngineOptions,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE] [KEY.PATH=VALUE]...",
-            help="A TOML file or a built-in recipe ('nextword list recipes'), then changes to it.",
-            autocompletion=complete_recipe,
-        ),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="Name of a task ('nextword list tasks').", autocompletion=complete_task)
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="What the task reads: a file, a folder or a name on the hub.")
-    ] = None,
-    head: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or "
-            "softmax/mle/bergpt:2. May be repeated.",
-            autocompletion=complete_method,
-        ),
-    ] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="A seed. May be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for everything that is written.")] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Try a few steps of each kind of training here, and print what all would take."),
-    ] = False,
-) -> None:
+def compare(asked: CompareOptions, computing: EngineOptions) -> None:
     """Train and measure several methods on the same data, from the same start, with the same batches.
 
     Writes results.json and report.html. The same command again does what is missing.
@@ -61,20 +54,21 @@ def compare(
     from nextword.experiments.comparison.recipe import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
-    recipe, overrides = recipe_and_overrides(words or [])
+    recipe, overrides = recipe_and_overrides(asked.words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
-    if task:
-        content["task"] = {"name": task}
-    if data is not None:
-        overrides = [f"data={json.dumps(data, ensure_ascii=False)}", *overrides]
-    if head:
-        content["methods"] = list(head)
-    if seed:
-        content["seeds"] = list(seed)
-    if recipe is None and not (task and head):
+    if asked.task:
+        content["task"] = {"name": asked.task}
+    if asked.data is not None:
+        overrides = [f"data={json.dumps(asked.data, ensure_ascii=False)}", *overrides]
+    if asked.head:
+        content["methods"] = list(asked.head)
+    if asked.seed:
+        content["seeds"] = list(asked.seed)
+    if recipe is None and not (asked.task and asked.head):
         raise ValueError("nothing to compare: give a recipe ('nextword list recipes'), or --task and --head")
     config = configured(content, overrides)
-    if dry_run:
+    if asked.dry_run:
         plan_comparison(config)
         return
-    run_comparison(config, out or Path("runs") / (Path(recipe).stem if recipe else config.task), computing.asked_for())
+    out = asked.out or Path("runs") / (Path(recipe).stem if recipe else config.task)
+    run_comparison(config, out, computing.asked_for())

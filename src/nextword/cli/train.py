@@ -22,9 +22,24 @@ if TYPE_CHECKING:
     from nextword.results.records.comparison_results import TrainingResults
 
 
-class MethodOptions(Settings):
-    """What the model is."""
+class TrainOptions(Settings):
+    """What is trained, on what, and where it is written."""
 
+    words: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...")] = None
+    """A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, training.bf16=true,
+    training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
+    data: str | None = None
+    """Text, pairs or tables: a file, a folder or a name on the hub."""
+    model: str | None = None
+    """Folder or hub name of the model to train; 'small' makes a small one, 'small-t5' a T5."""
+    report_to: list[str] | None = None
+    """Tracker: tensorboard, wandb or trackio. May be repeated."""
+    fsdp: Annotated[bool, typer.Option("--fsdp")] = False
+    """Spread the model over the processes that torchrun has started (FSDP2). Takes no value."""
+    shard_vocabulary: Annotated[bool, typer.Option("--shard-vocabulary")] = False
+    """Divide the output embedding among the processes that torchrun has started. Takes no value."""
+    out: Path | None = None
+    """Folder of the trained model."""
     method: Annotated[str | None, typer.Option(autocompletion=complete_method)] = None
     """Short for the next three: HEAD/OBJECTIVE/CONDITIONER."""
     head: Annotated[str | None, typer.Option(autocompletion=complete_head)] = None
@@ -39,43 +54,13 @@ class MethodOptions(Settings):
     """Of new parameters, batches and dropout."""
 
 
+OF_RECIPE = {"model", "method", "head", "objective", "conditioner", "encoder", "seed"}
+"""Options that stand for a key of a recipe."""
+
+
 @plain_errors
 @option_groups
-def train(
-    options: MethodOptions,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE] [KEY.PATH=VALUE]...",
-            help="A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, "
-            "training.bf16=true, training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512.",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Text, pairs or tables: a file, a folder or a name on the hub.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Folder or hub name of the model to train; 'small' makes a small one, 'small-t5' a T5."),
-    ] = None,
-    report_to: Annotated[
-        list[str] | None, typer.Option(help="Tracker: tensorboard, wandb or trackio. May be repeated.")
-    ] = None,
-    fsdp: Annotated[
-        bool,
-        typer.Option(
-            "--fsdp", help="Spread the model over the processes that torchrun has started (FSDP2). Takes no value."
-        ),
-    ] = False,
-    shard_vocabulary: Annotated[
-        bool,
-        typer.Option(
-            "--shard-vocabulary",
-            help="Divide the output embedding among the processes that torchrun has started. Takes no value.",
-        ),
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of the trained model.")] = None,
-) -> None:
+def train(asked: TrainOptions) -> None:
     """Train one model, measure it, check it, and save it as a folder that loads.
 
     The same command goes on after an interruption, and does nothing where all is finished.
@@ -87,16 +72,16 @@ def train(
     from nextword.experiments.training.train_config import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
-    recipe, overrides = recipe_and_overrides(words or [])
+    recipe, overrides = recipe_and_overrides(asked.words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
-    if data is not None:
-        overrides = [f"data={json.dumps(data, ensure_ascii=False)}", *overrides]
-    content |= options.model_dump(exclude_none=True) | ({} if model is None else {"model": model})
-    training = {"fsdp": fsdp, "shard_vocabulary": shard_vocabulary, "report_to": report_to}
+    if asked.data is not None:
+        overrides = [f"data={json.dumps(asked.data, ensure_ascii=False)}", *overrides]
+    content |= asked.model_dump(include=OF_RECIPE, exclude_none=True)
+    training = asked.model_dump(include={"fsdp", "shard_vocabulary", "report_to"})
     if chosen := {key: value for key, value in training.items() if value}:
         content["training"] = {**content.get("training", {}), **chosen}
     config = configured(content, overrides)
-    _train_and_show(config, out or Path("runs") / (Path(recipe).stem if recipe else "train"))
+    _train_and_show(config, asked.out or Path("runs") / (Path(recipe).stem if recipe else "train"))
 
 
 def _train_and_show(config: TrainConfig, out: Path) -> None:
