@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nextword as nw
+from nextword.experiments.comparison.recipe import configured as compare_configured
 from nextword.experiments.training.run_folder import RunFolder
 from nextword.experiments.training.train_config import configured, read
 from tests.helpers.families import tiny
@@ -21,6 +22,15 @@ def test_a_recipe_with_overrides(tmp_path: Path) -> None:
     config = configured(read(str(path)), ["training.steps=7", "task.block=64", "seed=3"])
     assert (config.head, config.objective, config.conditioner) == ("cache", "histalign", None)
     assert (config.task, config.training, config.seed) == ({"data": "a.txt", "block": 64}, {"steps": 7}, 3)
+
+
+def test_data_and_encoder_are_short_for_settings_of_the_task() -> None:
+    old = {**RECIPE, "data": {"path": "a.txt", "block": 64}}
+    assert configured(old, ['data="b.txt"', "encoder=minilm"]).task == {
+        "data": "b.txt", "block": 64, "encoder": "minilm",
+    }  # fmt: skip
+    compared = compare_configured({"task": "lm", "data": "a.txt", "methods": ["softmax"]}, ["task.block=8"])
+    assert (compared.task, compared.task_settings) == ("lm", {"data": "a.txt", "block": 8})
 
 
 def test_every_setting_of_a_part_can_be_given() -> None:
