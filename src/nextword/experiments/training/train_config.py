@@ -31,7 +31,7 @@ class TrainConfig(MethodSettings):
     model: str = Field(min_length=1)
     """Folder, GGUF file or hub name of the model to train, ours or any of transformers. ``small`` is a small GPT-2 with
     random weights and a tokenizer trained on the data, ``small-t5`` the same as an encoder-decoder model."""
-    task: dict[str, JsonValue]
+    task: dict[str, JsonValue] = Field(default={})
     """The task that reads the data: ``data``, a file, a folder or a hub name; the ``kind`` of it where that cannot be
     seen (``text``, ``pairs``, ``auxiliary``); and the settings of that kind, such as the ``encoder`` that reads
     auxiliary texts. ``data`` and ``encoder`` may stand beside it."""
