@@ -92,7 +92,8 @@ class CompareConfig(Settings):
         settings = dict(given["task"])
         if not isinstance(settings.get("name"), str):
             raise ValueError("task.name: give the name of the task; 'nextword list tasks' shows them")
-        return {**given, "task": settings.pop("name"), "task_settings": settings | given.get("task_settings", {})}
+        name, further = settings.pop("name"), given.get("task_settings", {})
+        return {**given, "task": name, "task_settings": settings | further if isinstance(further, dict) else further}
 
     @model_validator(mode="after")
     def _told_apart(self) -> Self:
