@@ -52,8 +52,8 @@ class WritingOptions(Settings):
     min_new_tokens: int | None = None
     """Least tokens of a text."""
     draft: str | None = None
-    """Several words a pass, the same texts: places (a copying head guesses by its places), prompt (lookup in what was
-    read), or the folder of a smaller model. Not with beams."""
+    """Several words a pass, the same texts: positions (a copying head guesses by its positions), prompt (lookup in what
+    was read), or the folder of a smaller model. Not with beams."""
     stop: list[str] | None = None
     """A string that ends a text. May be repeated."""
     seed: list[int] | None = None
@@ -74,9 +74,9 @@ class SampleOptions(Settings):
     """A folder, which gets a samples file for each decoding and seed, or one FILE.jsonl. Without it the texts are
     printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """Add each token's share by source, and its best places."""
-    places: int = 3
-    """How many places of each token, with --sources."""
+    """Add each token's share by source, and its best positions."""
+    positions: int = 3
+    """How many positions of each token, with --sources."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False
     """Add the log-probabilities of each prompt's first reference."""
 
@@ -121,7 +121,7 @@ def generate(
         "batch_size": writing.batch_size,
         "remember": writing.remember,
         "sources": output.sources,
-        "places": output.places,
+        "positions": output.positions,
     }
     settings = validated(GenerationSettings, content)
     expect_inputs_kept({"--out": [output.out]}, [location, reading.prompts])

@@ -51,7 +51,7 @@ class InspectedWritingOptions(Settings):
     seed: int = 0
     """Of what is drawn."""
     draft: str | None = None
-    """Several words a pass, as of generate: places or prompt. The page shows what was guessed."""
+    """Several words a pass, as of generate: head or prompt. The page shows what was guessed."""
 
 
 class PageOptions(Settings):
@@ -63,8 +63,8 @@ class PageOptions(Settings):
     """The trace as JSON, which inspect reads again. One for each model."""
     candidates: Annotated[int, typer.Option(min=1)] = 10
     """Most probable tokens named at each position."""
-    places: Annotated[int, typer.Option(min=0)] = 8
-    """Places named that a token's probability came from."""
+    positions: Annotated[int, typer.Option(min=0)] = 8
+    """Positions named that a token's probability came from."""
 
 
 @plain_errors
@@ -229,7 +229,7 @@ def _asking(model: str, page: PageOptions, computing: ComputingOptions) -> Calla
     quiet_libraries()
     name, location = named_path(model)
     opened = open_model(location, computing.device, computing.dtype, name)
-    return partial(trace, opened, candidates=page.candidates, places=page.places)
+    return partial(trace, opened, candidates=page.candidates, positions=page.positions)
 
 
 def _write(records: list[TraceRecord], page: PageOptions) -> None:

@@ -80,7 +80,7 @@ def test_data_without_the_texts_is_refused(tmp_path, head, missing):
 
 
 def test_a_model_without_conditioner_does_not_see_them(tmp_path):
-    rows = data(aux_input_ids=TEXTS, source_ids=TEXTS, source_places=TEXTS)
+    rows = data(aux_input_ids=TEXTS, source_ids=TEXTS, source_positions=TEXTS)
     outcome = fit(nw.attach(tiny_gpt2(), "softmax"), rows, settings(), seed=1, folder=tmp_path)
     assert outcome.curve[-1].loss < outcome.curve[0].loss
 

@@ -177,7 +177,7 @@ def _check_generation(model: NextWordModel, method: Method, task: Task) -> None:
     arguments = {"attention_mask": prompt + 1}
     if method.conditioner is not None:
         arguments |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
-        arguments |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
+        arguments |= {"source_ids": prompt, "source_positions": prompt} if model.next_word_head.reads_source else {}
     try:
         model.eval().generate(prompt, **arguments, max_new_tokens=2, **method.generation)
     except (TypeError, ValueError) as problem:

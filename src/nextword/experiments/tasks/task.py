@@ -101,8 +101,8 @@ class Data(ABC):
     Training and validation rows have columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length.
     For a decoder-only model each label stands beside its input id; for an encoder-decoder model ``input_ids`` are the
     source and ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder),
-    ``source_ids`` (the same text in tokens of the model) and ``source_places`` (for each of those its place among the
-    auxiliary tokens).
+    ``source_ids`` (the same text in tokens of the model) and ``source_positions`` (for each of those its place among
+    the auxiliary tokens).
     """
 
     @abstractmethod

@@ -147,14 +147,14 @@ class Auxiliary:
         batch: dict[str, Any] = {"aux_attention_mask": mask}
         batch |= {"aux_input_ids": ids} if states is None else {"aux_states": stacked(states, 0)}
         if self.source:
-            for name in ("source_ids", "source_places"):
+            for name in ("source_ids", "source_positions"):
                 batch[name] = stacked(_batch_column(examples, name), FILL[name])
         return batch
 
     @property
     def columns(self) -> list[str]:
         """What the data must have for it."""
-        return ["aux_input_ids", *(["source_ids", "source_places"] if self.source else [])]
+        return ["aux_input_ids", *(["source_ids", "source_positions"] if self.source else [])]
 
 
 @dataclass(frozen=True)
