@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,8 +53,8 @@ class WritingOptions(Settings):
     min_new_tokens: int | None = None
     """Least tokens of a text."""
     draft: str | None = None
-    """Several words a pass, the same texts: positions (a copying head guesses by its positions), prompt (lookup in what
-    was read), or the folder of a smaller model. Not with beams."""
+    """Several words a pass, the same texts: head (a head that copies guesses), prompt (lookup in what was
+    read), or the folder of a smaller model. Not with beams."""
     stop: list[str] | None = None
     """A string that ends a text. May be repeated."""
     seed: list[int] | None = None
@@ -130,13 +131,13 @@ def generate(
         raise ValueError("--sources and --score-references are written to samples files; give --out")
     quiet_libraries()
 
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
     from nextword.inference.generation.generation_run import GenerationRun
     from nextword.inference.generation.terminal import ColouredText, show_text
     from nextword.inference.scoring.opened_model import open_model
 
     console = Console()
-    with waiting(Console(stderr=True), "opening the model"):
+    with watching(Console(stderr=True), "opening the model"):
         run = GenerationRun.planned(
             open_model(location, computing.device, computing.dtype), prompts, settings, reading.chat
         )
@@ -175,11 +176,11 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import this_command
-    from nextword.cli.parts.watch import writing_bar
+    from nextword.cli.parts.watch import watching
     from nextword.inference.generation.generation_run import write_samples_files
 
-    with writing_bar(Console(stderr=True)) as progress:
-        paths = write_samples_files(run, out, scored, progress, this_command())
+    with watching(Console(stderr=True), "writing") as shown:
+        paths = write_samples_files(run, out, scored, partial(shown.now, "writing"), this_command())
     for path in paths:
         typer.echo(path)
 
@@ -193,5 +194,5 @@ def _print_texts(run: GenerationRun, console: Console) -> None:
     for one, text in texts:
         if len(texts) > 1:
             seed = "" if one.seed is None else f", seed {one.seed}, sample {text.row.sample}"
-            typer.secho(f"--- prompt {text.row.prompt.example.id}, {one.title}{seed}", dim=console.is_terminal)
+            typer.secho(f"--- prompt {text.row.prompt.number}, {one.title}{seed}", dim=console.is_terminal)
         typer.echo(with_prompt(run.opened, text))

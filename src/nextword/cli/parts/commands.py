@@ -41,6 +41,9 @@ VERBS = {
 OLD_NAMES = {"text-memory": "ngram"}
 """Commands by the names that they had."""
 
+OLD_OPTIONS = {"--places": "--positions"}
+"""Options by the names that they had."""
+
 
 class Verb(TyperCommand):
     """A command that is imported when it is called, completed or asked for its help."""
@@ -76,8 +79,15 @@ class Verb(TyperCommand):
         return get_group(holder).commands[str(self.name)]
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """That of the command itself."""
-        return self.loaded().make_context(info_name, args, parent, **extra)
+        """What is called, completed or asked for its help is the command itself."""
+        return self.loaded().make_context(info_name, [_of_today(arg) for arg in args], parent, **extra)
+
+
+def _of_today(arg: str) -> str:
+    name, is_given, value = arg.partition("=")
+    if name in OLD_OPTIONS:
+        typer.echo(f"'{name}' is called '{OLD_OPTIONS[name]}' now", err=True)
+    return OLD_OPTIONS.get(name, name) + is_given + value
 
 
 class Commands(TyperGroup):

@@ -25,7 +25,6 @@ from nextword.experiments.comparison.preflight import (
     check_methods,
     needed_encoder,
 )
-from nextword.experiments.comparison.progress import StageReporter
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
     expect_tokenizer,
@@ -45,6 +44,7 @@ from nextword.inference.scoring.text_tokens import token_ids
 from nextword.model.attach import attach
 from nextword.results.records import MetricValue, Record
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.progress import Watcher
 from nextword.runtime.weights import MemoryMappedModel
 from nextword.settings.setting_names import named
 
@@ -123,7 +123,7 @@ class CommonStart:
 
 
 def prepare_start(
-    config: CompareConfig, task: Task, folder: Path, stages: StageReporter, unfinished: bool = True
+    config: CompareConfig, task: Task, folder: Path, stages: Watcher, unfinished: bool = True
 ) -> CommonStart:
     """The start in ``folder``, loaded or trained first where it is not complete yet.
 
@@ -170,7 +170,7 @@ def _complete_record(folder: Path) -> StartRecord | None:
     return record
 
 
-def _made(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
+def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> StartRecord:
     with stages("start", "loading" if config.start.model else "data"):
         begun = Beginning(config, task, folder / "training")
         backbone, tokenizer, pretraining = begun.backbone(), begun.tokenizer, begun.pretraining
@@ -299,7 +299,7 @@ TEST_COUNTS = "test-counts.npz"
 
 
 def needed_counts(
-    methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
+    methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher
 ) -> Path | None:
     """The counts file of the training data, made where it is missing; ``None`` where nobody needs it.
 
@@ -318,9 +318,7 @@ def needed_counts(
     return path
 
 
-def needed_test_counts(
-    task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
-) -> Path | None:
+def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:
     """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
     text = task.data.test_text()
     if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):

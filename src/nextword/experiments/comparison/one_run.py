@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import JsonValue
 from transformers import set_seed
 
 from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER
@@ -15,7 +16,6 @@ from nextword.experiments.comparison.common_start import CommonStart
 from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
-from nextword.experiments.comparison.progress import StageReporter
 from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.one_training import fit
@@ -28,6 +28,7 @@ from nextword.model.attach import attach, load
 from nextword.results.records import Cost, Evaluation, Record, RunRecord
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -65,7 +66,7 @@ class Measured(Record):
 
     evaluation: Evaluation
     """The task's measurements."""
-    tuned: dict[str, float | None]
+    tuned: dict[str, JsonValue]
     """Settings of the head that were chosen on validation data."""
 
 
@@ -77,7 +78,7 @@ class Setting:
     task: Task
     folder: ComparisonFolder
     start: CommonStart
-    stages: StageReporter
+    stages: Watcher
 
     @cached_property
     def rows(self) -> TaskRows:
@@ -195,10 +196,10 @@ def _measure(run: Run, setting: Setting, model: NextWordModel) -> Measured:
         if measured.tuned:
             model.configure_head(**measured.tuned)
         return measured
-    tuned: dict[str, float | None] = {}
+    tuned: dict[str, JsonValue] = {}
     if method.is_tuned:
         with setting.stages(run.name, "tuning"):
-            tuned = setting.task.measures.tune(model, setting.start.tokenizer)
+            tuned = {**setting.task.measures.tune(model, setting.start.tokenizer)}
     with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
         evaluation = setting.task.measures.evaluate(model, setting.start.tokenizer, advanced)
     evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
