@@ -42,16 +42,16 @@ summaries use the current n-gram matcher, the others an older version.
 ```console
 nextword reproduce softmax-cpr/figure-4 --scale small --data DATA --out runs/tables
 python benchmarks/drafting_data.py cnn/pairs.jsonl --more xsum/pairs.jsonl --out runs/pairs/cnn
-nextword train --data runs/pairs/cnn --model small --head pg+mi --out runs/cnn data.max_source_tokens=200 \\
-    data.max_target_tokens=60 data.vocabulary=4000 data.start.steps=0 training.steps=1100 training.batch_size=8 \\
+nextword train --data runs/pairs/cnn --model small --head pg+mi --out runs/cnn task.max_source_tokens=200 \\
+    task.max_target_tokens=60 task.vocabulary=4000 task.start.steps=0 training.steps=1100 training.batch_size=8 \\
     training.learning_rate=2e-3
-nextword train --data runs/dialogue --model runs/cnn --out runs/dialogue-model data.max_source_tokens=200 \\
-    data.max_target_tokens=60 training.steps=150 training.batch_size=8
+nextword train --data runs/dialogue --model runs/cnn --out runs/dialogue-model task.max_source_tokens=200 \\
+    task.max_target_tokens=60 training.steps=150 training.batch_size=8
 python benchmarks/drafting_data.py logicnlg --out runs/tables
-nextword train --data runs/tables --model runs/cnn --out runs/tables-model data.max_source_tokens=200 \\
-    data.max_target_tokens=60 training.steps=200 training.batch_size=8 training.learning_rate=1e-3
+nextword train --data runs/tables --model runs/cnn --out runs/tables-model task.max_source_tokens=200 \\
+    task.max_target_tokens=60 training.steps=200 training.batch_size=8 training.learning_rate=1e-3
 nextword train --data runs/pairs/cnn --model runs/cepr-cnn --head softmax+cepr:20 --out runs/cepr-long \\
-    data.max_source_tokens=200 data.max_target_tokens=60 training.batch_size=8 training.steps=1000 \\
+    task.max_source_tokens=200 task.max_target_tokens=60 training.batch_size=8 training.steps=1000 \\
     training.learning_rate=2e-3
 nextword train --data wikitext-2/train.txt --model runs/softmax-wikitext --head mos:3 --out runs/mos-wikitext \\
     training.steps=200 training.batch_size=8
