@@ -26,7 +26,6 @@ from nextword.results.report.comparison.method_tables import cost_table, finding
 from nextword.results.report.comparison.methods import ReportedMethod, failures, methods
 from nextword.results.report.comparison.texts_page import heads, legend, readings, ways
 from nextword.results.report.evaluation_page import render_evaluation
-from nextword.results.report.svg import FORMATS, Format
 from nextword.results.report.template import style, template
 from nextword.runtime.optional_libraries import install, missing
 
@@ -53,8 +52,7 @@ class Figure:
     anchor: str
     title: str
     text: str
-    svgs: tuple[Markup, ...]
-    """The drawing in every format; the style sheet shows the one for which there is room."""
+    svg: Markup
 
 
 def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
@@ -176,11 +174,10 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
     return [figure for figure in (*_text_figures(found, results), *of_runs) if figure is not None]
 
 
-def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
-    drawn = [draw(room) for room in FORMATS]
+def _figure(anchor: str, title: str, text: str, draw: Callable[[], str | None]) -> Figure | None:
+    svg = draw()
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
-    svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
-    return Figure(anchor, title, text, svgs) if svgs else None
+    return None if svg is None else Figure(anchor, title, text, Markup(svg))
 
 
 def _text_figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure | None]:
