@@ -20,7 +20,7 @@ from pydantic import ValidationError, model_validator
 from nextword.settings.config import DeferredModel
 from nextword.settings.setting_names import named
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the format of results.json; docs/report.md says when it is raised."""
 
 

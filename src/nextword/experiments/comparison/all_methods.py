@@ -24,7 +24,15 @@ from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import train_with_main
-from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
+from nextword.results.records import (
+    Environment,
+    FailedRun,
+    Results,
+    RunRecord,
+    disk_full_explained,
+    locked,
+    measures_of,
+)
 from nextword.runtime import processes
 
 if TYPE_CHECKING:
@@ -159,6 +167,7 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
         seeds=list(setting.config.seeds),
         runs=records,
         failures=failures,
+        measures=measures_of(record.evaluation for record in records),
         environment=Environment.collect(),
         settings=plain(setting.config),
         searches=finished_searches(setting),

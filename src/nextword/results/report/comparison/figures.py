@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from nextword.results.records import MetricValue
+from nextword.results.records import Measure, MetricValue
+from nextword.results.records.known_measures import PROMPTED
 from nextword.results.report import formats, svg
 from nextword.results.report.comparison.methods import ReportedMethod
-from nextword.results.report.measures import PROMPTED, ReportedMeasure, measures
 from nextword.results.report.template import INK, PAPER, SOFT
 
 if TYPE_CHECKING:
@@ -32,22 +32,22 @@ def _grid(panels: int, beside: int) -> tuple[int, int]:
 
 def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
     """Acc@k as bars: a panel for each k, a row for each method, joint and cache-only next to each other."""
-    found = [m for m in _recorded(methods) if m.group.startswith("Accuracy")]
+    found = _of_group(methods, "Accuracy")
     if not found:
         return None
-    titles = list(dict.fromkeys(m.title for m in sorted(found, key=lambda m: m.order)))
-    settings = list(dict.fromkeys(m.setting for m in found))
+    titles = list(dict.fromkeys(m.title for m in found.values()))
+    settings = list(dict.fromkeys(m.setting for m in found.values()))
     lines, columns = _grid(len(titles), 3)
     bars = len(methods) * (len(settings) + 0.6)
     with svg.figure("accuracy", lines * (0.55 + 0.2 * bars) + 0.35) as drawn:
         panels = list(drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten())
         for panel, title in zip(panels, titles, strict=False):
-            shown = {m.setting: m for m in found if m.title == title}
+            shown = {m.setting: key for key, m in found.items() if m.title == title}
             _bars(panel, methods, [shown.get(setting) for setting in settings])
             panel.set_title(title)
         _without(panels, len(titles), columns)
         _method_names(panels, methods)
-        drawn.supxlabel(formats.unit_name(_unit(methods, found[0])))
+        drawn.supxlabel(_unit(methods, next(iter(found))))
         if len(settings) > 1:
             _setting_legend(drawn, settings)
         return svg.inline(
@@ -57,34 +57,35 @@ def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
 
 def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
     """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
-    found = [m for m in _recorded(methods) if m.group.startswith("Likelihood")]
     # Of what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
-    shown = [m for m in found if m.title == "perplexity" or (m.setting != PROMPTED and m.title != "mean perplexity")]
+    shown = {
+        key: m
+        for key, m in _of_group(methods, "Likelihood").items()
+        if m.title == "perplexity" or (m.setting != PROMPTED and m.title != "mean perplexity")
+    }
     return _dot_panels("likelihood", methods, shown)
 
 
 def steering(methods: Sequence[ReportedMethod]) -> str | None:
     """What the right auxiliary text is worth over another's: a dot with its interval for each method, and zero."""
-    found = [m for m in _recorded(methods) if m.group.startswith("Steering")]
-    return _dot_panels("steering", methods, found, zero=True)
+    return _dot_panels("steering", methods, _of_group(methods, "Steering"), zero=True)
 
 
 def _dot_panels(
-    name: str, methods: Sequence[ReportedMethod], found: Sequence[ReportedMeasure], *, zero: bool = False
+    name: str, methods: Sequence[ReportedMethod], found: dict[str, Measure], *, zero: bool = False
 ) -> str | None:
     if not found:
         return None
     lines, columns = _grid(len(found), 2)
     with svg.figure(name, lines * (0.85 + 0.34 * len(methods))) as drawn:
         panels = list(drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten())
-        for panel, shown in zip(panels, found, strict=False):
+        for panel, (key, shown) in zip(panels, found.items(), strict=False):
             for place, method in enumerate(methods):
-                _dots(panel, place, method, shown)
+                _dots(panel, place, method, key)
             if zero:
                 panel.axvline(0.0, color=INK, linewidth=1.0, zorder=1)
             panel.set_title(",\n".join([shown.title, *shown.group.split(", ")[1:]]))
-            unit = formats.unit_name(_unit(methods, shown))
-            panel.set_xlabel(textwrap.fill(unit, int(9 * svg.WIDTH / columns)))
+            panel.set_xlabel(textwrap.fill(_unit(methods, key), int(9 * svg.WIDTH / columns)))
             panel.grid(axis="x")
             panel.margins(x=0.12)
             panel.locator_params(axis="x", nbins=4)
@@ -151,25 +152,25 @@ def _threshold(panel: Axes, threshold: float) -> None:
     )
 
 
-def _recorded(methods: Sequence[ReportedMethod]) -> list[ReportedMeasure]:
-    found = measures({key for method in methods for run in method.runs for key in run.evaluation.metrics})
-    return [one for one in found if not one.subset]
+def _of_group(methods: Sequence[ReportedMethod], group: str) -> dict[str, Measure]:
+    """Measures of all cases under one heading."""
+    found = methods[0].measures if methods else {}
+    return {key: one for key, one in found.items() if not one.subset and one.group.startswith(group)}
 
 
-def _values(method: ReportedMethod, shown: ReportedMeasure) -> list[MetricValue]:
-    metrics = [run.evaluation.metrics for run in method.runs]
-    return [values[shown.key] for values in metrics if shown.key in values]
+def _values(method: ReportedMethod, key: str) -> list[MetricValue]:
+    return [run.evaluation.metrics[key] for run in method.runs if key in run.evaluation.metrics]
 
 
-def _unit(methods: Sequence[ReportedMethod], shown: ReportedMeasure) -> str:
-    return next(value.unit for method in methods for value in _values(method, shown))
+def _unit(methods: Sequence[ReportedMethod], key: str) -> str:
+    return formats.unit_name(next(value.unit for method in methods for value in _values(method, key)))
 
 
-def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[ReportedMeasure | None]) -> None:
+def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[str | None]) -> None:
     height = 0.8 / len(shown)
     for place, method in enumerate(methods):
-        for i, one in enumerate(shown):
-            values = _values(method, one) if one is not None else []
+        for i, key in enumerate(shown):
+            values = _values(method, key) if key is not None else []
             if not values:
                 continue
             scale = formats.scale(values[0].unit)
@@ -192,8 +193,8 @@ def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[Report
     panel.tick_params(axis="y", length=0)
 
 
-def _dots(panel: Axes, place: int, method: ReportedMethod, shown: ReportedMeasure) -> None:
-    values = _values(method, shown)
+def _dots(panel: Axes, place: int, method: ReportedMethod, key: str) -> None:
+    values = _values(method, key)
     for j, value in enumerate(values):
         scale = formats.scale(value.unit)
         where = place + (j - (len(values) - 1) / 2) * 0.6 / len(values)
@@ -263,9 +264,9 @@ def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
     if any(values[0] != 1.0 for values in spectra):
         return []
     found = []
-    for shown in _recorded(methods):
+    for key in _of_group(methods, "Rank"):
         try:
-            found.append(float(shown.key.rpartition("rank@")[2]))
+            found.append(float(key.rpartition("rank@")[2]))
         except ValueError:
             continue  # another metric, or "default"
     return found

@@ -21,7 +21,6 @@ from nextword.results.report.evaluation_table import (
     grouped,
     spread,
 )
-from nextword.results.report.measures import measure
 
 MOST = 13
 """Columns of a table at most, as many as the widest of the papers' has."""
@@ -375,7 +374,7 @@ def _of_runs(methods: Sequence[ReportedMethod]) -> Quantity | None:
     units = {value.unit for values in found.values() for value in values}
     if len(units) != 1:
         return None
-    better = measure(PERPLEXITY).better
+    better = methods[0].measures[PERPLEXITY].goal
     values = {
         label: TableReading(fmean(value.value for value in values), _ends(values)) for label, values in found.items()
     }

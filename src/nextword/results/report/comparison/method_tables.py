@@ -10,10 +10,10 @@ from functools import partial
 from itertools import groupby, pairwise
 from statistics import fmean
 
-from nextword.results.records import MetricValue, Results, RunRecord
+from nextword.results.records import Goal, Measure, MetricValue, Results, RunRecord
+from nextword.results.records.known_measures import PROMPTED
 from nextword.results.report import formats
 from nextword.results.report.comparison.methods import ReportedMethod, methods
-from nextword.results.report.measures import PROMPTED, Better, ReportedMeasure, measures
 
 WIDEST = 36
 """Characters of a table at most, beside the names of the methods: so many fit a telephone, two such tables a window."""
@@ -35,7 +35,7 @@ class MethodColumn:
     group: str
     title: str
     unit: str
-    better: Better | None
+    better: Goal | None
     read: Callable[[RunRecord], MetricValue | None]
     show: Callable[[float], str]
     n: str = ""
@@ -148,12 +148,12 @@ class MethodTable:
 
 def main_table(results: Results) -> MethodTable:
     """Every metric that was measured on all cases, for every method."""
-    return _table(results, _metric_columns(results.runs, subset=False))
+    return _table(results, _metric_columns(methods(results), subset=False))
 
 
 def subset_table(results: Results) -> MethodTable:
     """Every metric that was measured on a part of the cases only."""
-    return _table(results, _metric_columns(results.runs, subset=True))
+    return _table(results, _metric_columns(methods(results), subset=True))
 
 
 def cost_table(results: Results) -> MethodTable:
@@ -170,18 +170,19 @@ def _table(results: Results, columns: Sequence[MethodColumn]) -> MethodTable:
     return MethodTable(tuple(columns), tuple(rows))
 
 
-def _metric_columns(runs: Sequence[RunRecord], subset: bool) -> list[MethodColumn]:
-    keys = {key for run in runs for key in run.evaluation.metrics}
-    found = [m for m in measures(keys) if bool(m.subset) == subset]
+def _metric_columns(found: Sequence[ReportedMethod], subset: bool) -> list[MethodColumn]:
+    runs = [run for method in found for run in method.runs]
+    measures = found[0].measures if found else {}
+    shown = [(key, measure) for key, measure in measures.items() if bool(measure.subset) == subset]
     return [
-        _metric_column(m, runs, main=i < (MAIN_WITH_PROMPT if m.setting == PROMPTED else MAIN))
-        for _, members in groupby(found, key=lambda m: m.group)
-        for i, m in enumerate(members)
+        _metric_column(key, measure, runs, main=i < (MAIN_WITH_PROMPT if measure.setting == PROMPTED else MAIN))
+        for _, members in groupby(shown, key=lambda one: one[1].group)
+        for i, (key, measure) in enumerate(members)
     ]
 
 
-def _metric_column(measure: ReportedMeasure, runs: Sequence[RunRecord], main: bool) -> MethodColumn:
-    values = [run.evaluation.metrics[measure.key] for run in runs if measure.key in run.evaluation.metrics]
+def _metric_column(key: str, measure: Measure, runs: Sequence[RunRecord], main: bool) -> MethodColumn:
+    values = [run.evaluation.metrics[key] for run in runs if key in run.evaluation.metrics]
     units = list(dict.fromkeys(value.unit for value in values))
     low, high = min(value.n for value in values), max(value.n for value in values)
     return MethodColumn(
@@ -189,8 +190,8 @@ def _metric_column(measure: ReportedMeasure, runs: Sequence[RunRecord], main: bo
         title=measure.title,
         # Runs that disagree about the unit are shown with both, not called comparable.
         unit=formats.unit_name(units[0]) if len(units) == 1 else " or ".join(units),
-        better=measure.better if len(units) == 1 else None,
-        read=lambda run: run.evaluation.metrics.get(measure.key),
+        better=measure.goal if len(units) == 1 else None,
+        read=lambda run: run.evaluation.metrics.get(key),
         show=partial(formats.value, unit=units[0] if len(units) == 1 else "", decimals=measure.decimals),
         n=f"n = {formats.plain(low)}" if low == high else f"n = {formats.plain(low)} to {formats.plain(high)}",
         meaning=measure.meaning,
@@ -228,7 +229,7 @@ def _cell(method: ReportedMethod, column: MethodColumn, expected: int) -> Method
     return MethodCell(mean, column.show(mean), tuple(values), lacking=lacking)
 
 
-def _mark_best(cells: list[MethodCell], better: Better | None) -> list[MethodCell]:
+def _mark_best(cells: list[MethodCell], better: Goal | None) -> list[MethodCell]:
     means = [cell.mean for cell in cells if cell.mean is not None and not cell.lacking]
     if better is None or len(means) < 2 or min(means) == max(means):
         return cells  # one method, or all alike: nothing to point out
