@@ -1,15 +1,11 @@
-"""Numbers as text, and the frame of tables in a terminal."""
+"""Numbers as text."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
+from typing import Any
 
 NOTHING = "–"
 """Stands where there is no number."""
@@ -122,6 +118,15 @@ def probability(number: float) -> str:
     return f"{number:.3f}" if number >= 0.0005 or number == 0 else f"{number:.0e}"
 
 
+def p_value(p: float) -> str:
+    """A p-value with two digits.
+
+    >>> p_value(0.5), p_value(0.0312), p_value(0.00012)
+    ('0.50', '0.031', '0.0001')
+    """
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
+
+
 def setting(name: str) -> str:
     """The name of a setting or a data field in words."""
     return name.replace("_", " ")
@@ -157,15 +162,6 @@ def spans(headings: Iterable[str]) -> list[tuple[str, int]]:
     [('a', 2), ('', 1), ('a', 1)]
     """
     return [(heading, len(list(members))) for heading, members in groupby(headings)]
-
-
-def framed(title: str | Text | None, caption: str | Text | None = None, **looks: Any) -> Table:
-    """A table for the terminal, without columns yet."""
-    from rich import box
-    from rich.table import Table
-
-    looks = {"padding": (0, 1, 0, 0), **looks}
-    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, **looks)
 
 
 def listing(parts: Sequence[str]) -> str:

@@ -25,8 +25,8 @@ from nextword.results.records.reproduced_table import (
     ReproducedRow,
     ReproducedTable,
 )
-from nextword.results.report import formats
-from nextword.results.report.evaluation_table import ARROWS, GOALS
+from nextword.results.report import formats, terminal
+from nextword.results.report.table import ARROWS, GOALS
 from nextword.results.report.template import style, template
 
 # -- The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision.
@@ -297,7 +297,7 @@ def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:
 
 
 def _part(found: Numbers, first: int, last: int) -> Table:
-    table = formats.framed(None, padding=(0, 0, 0, 1))
+    table = terminal.framed(None, padding=(0, 0, 0, 1))
     table.add_column("", overflow="fold", max_width=24)
     for column in found.columns[first:last]:
         arrow = ARROWS[column.better] if column.better else ""

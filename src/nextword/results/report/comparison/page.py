@@ -22,7 +22,14 @@ from nextword.results.report import formats
 from nextword.results.report.columns import of_metrics, of_texts
 from nextword.results.report.comparison import figures, texts_page
 from nextword.results.report.comparison.main_table import Sweep, sweep
-from nextword.results.report.comparison.method_tables import cost_table, finding, main_table, subset_table
+from nextword.results.report.comparison.method_tables import (
+    cost_table,
+    every_seed,
+    finding,
+    main_table,
+    parts,
+    subset_table,
+)
 from nextword.results.report.comparison.methods import ReportedMethod, failures, methods
 from nextword.results.report.comparison.texts_page import heads, legend, readings, ways
 from nextword.results.report.evaluation_page import render_evaluation
@@ -80,10 +87,9 @@ def render(results: Results, inside: str | None = None) -> str:
         inside=inside,
         facts=_facts(results),
         table=table,
-        subsets=subsets,
-        costs=cost_table(results),
+        tables={"Results": parts(table), "Results by kind of case": parts(subsets), "Cost": parts(cost_table(results))},
+        every_seed=every_seed(results),
         glossary=of_metrics([*table.columns, *subsets.columns]),
-        incomplete=_incomplete(results, found),
         failures=failures(results),
         figures=_figures(found, results),
         examples=examples(found),
@@ -92,7 +98,7 @@ def render(results: Results, inside: str | None = None) -> str:
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
         written=written,
-        text_glossary=of_texts(column for way in written for column in way.sheet.columns),
+        text_glossary=of_texts(column for way in written for column in way.sheet.table.columns),
         readings=read,
         legend=legend(read),
         mark=texts_page.mark,
@@ -103,7 +109,7 @@ def render(results: Results, inside: str | None = None) -> str:
         plain=formats.plain,
         details=_details(results),
         settings=_settings(results, found),
-        several=any(len(row.method.runs) > 1 for row in table.rows),
+        several=any(len(method.runs) > 1 for method in found),
     )
 
 
@@ -140,11 +146,6 @@ def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     groups = [("Data", formats.pairs(sizes or results.data)), ("Start", formats.pairs(results.start))]
     told = [(title, [pair for pair in pairs if len(pair[1]) <= SHORT]) for title, pairs in groups]
     return [group for group in told if group[1]] + [("Seeds", [("", ", ".join(map(str, results.seeds)))])]
-
-
-def _incomplete(results: Results, found: Sequence[ReportedMethod]) -> dict[str, str]:
-    expected = len(results.seeds)
-    return {method.label: f"{len(method.runs)} of {expected} seeds" for method in found if len(method.runs) < expected}
 
 
 def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:

@@ -18,9 +18,27 @@ from nextword.results.records import (
 from nextword.results.report import formats, svg
 from nextword.results.report.columns import GlossaryEntry, of_measures
 from nextword.results.report.comparison.figures import short
-from nextword.results.report.comparison.main_table import Point, Quantity, Sheet, Sweep, TextTable, in_order, sheets
+from nextword.results.report.comparison.main_table import (
+    Point,
+    Quantity,
+    Sheet,
+    Sweep,
+    in_order,
+    sheets,
+    whole_systems,
+)
 from nextword.results.report.comparison.methods import ReportedMethod
-from nextword.results.report.evaluation_table import HUMAN, Test, note_on_tests, notes, paired_rows, spread, undefined
+from nextword.results.report.evaluation_table import (
+    HUMAN,
+    Test,
+    measure_table,
+    note_on_tests,
+    notes,
+    paired_rows,
+    spread,
+    undefined,
+)
+from nextword.results.report.table import Table
 from nextword.results.report.template import INK, PAPER
 
 if TYPE_CHECKING:
@@ -33,7 +51,9 @@ if TYPE_CHECKING:
 class DecodingSection:
     """Everything about the texts of one decoding."""
 
-    table: TextTable
+    title: str
+    table: Table
+    """All measures, those without a column too, a row a measure."""
     evaluation: EvaluationResults
     tests: tuple[Test, ...]
     """The paired tests of the measures in the table."""
@@ -94,17 +114,19 @@ def ways(results: Results, methods: Sequence[ReportedMethod]) -> list[Way]:
         Way(
             anchor=f"texts-{number}",
             sheet=sheet,
-            decodings=tuple(_decoding(table, results.texts[table.decoding]) for table in sheet.tables),
+            decodings=tuple(_decoding(results, title, sheet.table) for title in sheet.decodings),
         )
         for number, sheet in enumerate(sheets(results, methods), 1)
     ]
 
 
-def _decoding(table: TextTable, texts: EvaluationResults) -> DecodingSection:
+def _decoding(results: Results, title: str, table: Table) -> DecodingSection:
+    texts = results.texts[title]
     columns = {column.key for column in table.columns}
     votes = [texts.measures[key].title for key in texts.wins.measures] if texts.wins is not None else []
     return DecodingSection(
-        table=table,
+        title=title,
+        table=measure_table(texts, judged=whole_systems(texts, len(results.seeds))),
         evaluation=texts,
         tests=tuple(paired_rows(texts, columns)),
         tests_note=note_on_tests(texts),
