@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.results.records import Evaluation, MetricValue, known_measure, measures_of
+from nextword.results.records import Evaluation, Measure, MetricValue, known_measure, measures_of
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,10 @@ def test_a_measure_travels_with_its_number() -> None:
     assert list(found) == ["odd", "nll"]
     assert (found["odd"].title, found["odd"].unit) == ("ours", "pages")
     assert (found["nll"].title, found["nll"].unit) == ("NLL", "unit of nll")
+
+
+def test_setting_and_subset_are_written_where_there_is_one() -> None:
+    """So that the records of evaluations, which have none, are what they were."""
+    parts = known_measure("cache_only_people_acc@2", "fraction")
+    assert Measure.model_validate_json(parts.model_dump_json()) == parts
+    assert parts.model_dump().keys() - known_measure("nll").model_dump().keys() == {"setting", "subset"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
@@ -111,6 +112,24 @@ def seconds(number: float) -> str:
         return f"{digits(number)} s"
     minutes, rest = divmod(round(number), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def four_digits(number: float) -> str:
+    """A number with four digits, or all before the point.
+
+    >>> four_digits(28475.0), four_digits(1e-05), four_digits(0.25), four_digits(8.0)
+    ('28475', '0.00001', '0.25', '8')
+    """
+    return f"{number:.0f}" if abs(number) >= 1000 else f"{Decimal(f'{number:z.4g}'):f}"
+
+
+def seeds(count: int) -> str:
+    """How many trainings a number is the mean of.
+
+    >>> seeds(1), seeds(3)
+    ('one seed', '3 seeds')
+    """
+    return "one seed" if count == 1 else f"{count} seeds"
 
 
 def probability(number: float) -> str:
