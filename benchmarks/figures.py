@@ -124,13 +124,13 @@ def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str, names: l
         mark = _MARKS[(number + number // len(_COLOURS)) % len(_MARKS)]
         style = {"color": _COLOURS[number % len(_COLOURS)], "marker": mark}
         panel.plot(*zip(*found, strict=True), label=name, **style)
-    places = sorted({x for x, _ in points})
+    positions = sorted({x for x, _ in points})
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     # whole numbers instead of powers: axes span less than two decades, and 10 to the 3 says little
     panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, place: f"{value:,.6g}"))
-    panel.set_xticks(places, [f"{x:,}" for x in places])
+    panel.set_xticks(positions, [f"{x:,}" for x in positions])
     panel.minorticks_off()
     panel.grid(axis="y")
 

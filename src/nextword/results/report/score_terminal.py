@@ -106,7 +106,7 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
     """Nats per token of each model, and every other model less the first."""
     first, *others = results.models
     shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
-    by_place = {(one.group, one.first): one for one in shown}
+    by_position = {(one.group, one.first): one for one in shown}
     others = others if shown else []
     names = [model.name for model in results.models] + [f"{one.name} \N{MINUS SIGN} {first.name}" for one in others]
     by_group = [{one.group: one for one in model.breakdowns[key]} for model in results.models]
@@ -115,7 +115,7 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
         counts = {groups[name].tokens if name in groups else 0 for groups in by_group}
         tokens = f"{min(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
         values = [_nll(groups[name]) if name in groups else formats.NOTHING for groups in by_group]
-        less = [_difference(by_place.get((name, other.name))) for other in others]
+        less = [_difference(by_position.get((name, other.name))) for other in others]
         rows.append((name, tokens, *values, *less))
     headers = [Column(Text(name), justify="right", overflow="fold") for name in names]
     caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
