@@ -257,8 +257,8 @@ def load(
         path: Folder, GGUF file or hub name.
         head: Head for a checkpoint without one (default ``softmax``), or instead of the saved one.
         objective: Objective instead of the saved one (default ``mle`` where none is saved).
-        encoder: Takes the place of the saved encoder of auxiliary texts, for instance to be shared by several models;
-            refused where it is another one than the model was trained with.
+        encoder: Takes the position of the saved encoder of auxiliary texts, for instance to be shared by several
+            models; refused where it is another one than the model was trained with.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
     Raises:
@@ -273,7 +273,10 @@ def load(
     except (UnknownNameError, SettingsError) as fault:
         raise type(fault)(f"{path}: {fault}") from None
     except OSError as fault:
-        raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
+        raise ValueError(
+            f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)}); give the path of a "
+            "saved model, or its name on the hub"
+        ) from fault
     except Exception as fault:
         if type(fault).__name__ not in _UNREADABLE and "ignore_mismatched_sizes" not in str(fault):
             raise

@@ -55,7 +55,8 @@ def model_location(path: str | Path) -> str | Path:
             raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
         return folder
     if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
-        raise ValueError(f"{path}: no such {'file' if folder.suffix == GGUF else 'folder'}")
+        what = "file" if folder.suffix == GGUF else "folder"
+        raise ValueError(f"{path}: no such {what}; give the path of a saved model, or its name on the hub")
     return path
 
 
@@ -142,6 +143,24 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
         return from_adapter(kind, Path(location).expanduser(), from_pretrained, **kwargs)
     file = gguf_file(location)
     return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
+
+
+@contextlib.contextmanager
+def unreadable_explained(name: str, where: str, advice: str = "") -> Iterator[None]:
+    """Raises ValueError, which names the setting ``where``, in place of what is raised where no model can be read.
+
+    ``advice`` follows, sentences with a space before each.
+    """
+    try:
+        yield
+    except GgufError as fault:
+        raise ValueError(f"{where}: {fault}") from None
+    except (OSError, ValueError) as fault:
+        first = next(iter(str(fault).splitlines()), type(fault).__name__)
+        raise ValueError(
+            f"{where}: '{name}' is neither a folder with a model, nor a name on the hub that could be reached "
+            f"({first}).{advice}"
+        ) from fault
 
 
 def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kwargs: Any) -> Any:

@@ -104,7 +104,7 @@ class Remembered:
     Attributes:
         distribution: Before each of the N target tokens, those that these windows score.
         counts: How many of them each window scores.
-        begin: Index in the text of the first place that is remembered; the places of the distribution count from it.
+        begin: Index in the text of the first remembered position; the positions of the distribution count from it.
     """
 
     distribution: Any
@@ -128,12 +128,12 @@ def remembered_windows(
     first: int = 1,
     progress: Progress | None = None,
 ) -> Iterator[Remembered]:
-    """Windows in order, some at a time; what the head keeps of their places is remembered.
+    """Windows in order, some at a time; what the head keeps of their positions is remembered.
 
     Args:
         model: An attached decoder-only model, as in evaluation.
         ids: The text, or several, a start token before each: a text sees nothing of the one before.
-        windows: All of one size; together they read every place from the first on.
+        windows: All of one size; together they read every position from the first on.
         batch_size: Windows at a time; no number depends on it.
         memory: What is remembered is added to it; None: to one that is forgotten after the last window.
         first: Index in the text of the first token that is scored.
@@ -141,14 +141,14 @@ def remembered_windows(
     """
     memory, read = memory or LongMemory(start=int(ids[0])), 0
     for part in batches(windows, batch_size, progress):
-        places = torch.stack([torch.arange(one.begin, one.begin + one.size) for one in part])
+        index = torch.stack([torch.arange(one.begin, one.begin + one.size) for one in part])
         ends = torch.tensor([read, *[one.begin + one.size for one in part[:-1]]])
         read = part[-1].begin + part[-1].size
-        new = places >= ends[:, None]
-        scored = new & (places + 1 >= first)
-        rows, new, positions = (tensor.to(model.device) for tensor in (ids[places], new, scored))
-        distribution = model.distribution(rows, memory=memory, new_places=new, positions=positions)
-        targets, counts = ids[places + 1][scored].to(model.device), scored.sum(1).tolist()
+        new = index >= ends[:, None]
+        scored = new & (index + 1 >= first)
+        rows, new, positions = (tensor.to(model.device) for tensor in (ids[index], new, scored))
+        distribution = model.distribution(rows, memory=memory, new_positions=new, positions=positions)
+        targets, counts = ids[index + 1][scored].to(model.device), scored.sum(1).tolist()
         yield Remembered(distribution, targets, counts, memory.begin)
 
 

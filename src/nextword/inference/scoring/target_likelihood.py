@@ -78,7 +78,7 @@ def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> Likelih
 
 
 def fill_id(model: NextWordModel) -> int:
-    """A token for places that a mask leaves out."""
+    """A token for positions that a mask leaves out."""
     pad = model.generation_config.pad_token_id
     return 0 if pad is None else int(pad)
 

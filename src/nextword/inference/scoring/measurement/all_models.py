@@ -85,7 +85,7 @@ def score(
         processes: So many processes, each with the model in its memory and one thread; None: this one, with threads.
         progress: Told how far it is.
         settings: Of ``ScoreSettings``: ``window``, ``stride``,
-            ``batch_size``, ``limit``, ``counts``, ``span``, ``places``.
+            ``batch_size``, ``limit``, ``counts``, ``span``, ``positions``.
 
     Raises:
         ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are no
@@ -208,7 +208,7 @@ def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: s
             checkpoint.remove()  # some of what was added up may be of the changed text
             raise
         except BaseException:
-            checkpoint.save()
+            checkpoint.save_all()
             raise
 
 

@@ -174,7 +174,7 @@ def _score_texts(
     labels = cache(partial(token_label, opened.tokenizer))
     lines: list[bytes] = []
     found: list[Float[np.ndarray, "T"]] = []
-    question: TokenQuestion[Any] = facts_question(settings.places) if each_token else LOG_PROBS
+    question: TokenQuestion[Any] = facts_question(settings.positions) if each_token else LOG_PROBS
     with inference_mode_of(opened.model):
         asked = answers(opened, texts, scoring_window, settings.batch_size, question, told)
         for text, answer in zip(texts, asked, strict=True):

@@ -20,7 +20,7 @@ from nextword.inference.scoring.long_text import looks_beyond_windows, remembere
 from nextword.inference.scoring.measurement.scored_texts import ScoredSpan, ScoredText, ScoringWindow, scored_spans
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import distribution_at_targets
-from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
+from nextword.inference.scoring.token_facts import TokenFacts, TopPositions, joined_facts, token_facts
 from nextword.model.forward.output_layer import weights_at_fault
 from nextword.settings.setting_names import named
 
@@ -82,15 +82,15 @@ def answers(
         lengths = [len(part.context) + len(part.target) for _, part in pool]
         by_length = sorted(range(len(pool)), key=lengths.__getitem__, reverse=True)
         for begin in range(0, len(pool), batch_size):
-            places = by_length[begin : begin + batch_size]
-            batch = [pool[place][1] for place in places]
+            positions = by_length[begin : begin + batch_size]
+            batch = [pool[position][1] for position in positions]
             distribution, targets = distribution_at_targets(opened.model, batch, inputs(batch))
-            found.update(zip(places, question.ask(distribution, targets, batch), strict=True))
+            found.update(zip(positions, question.ask(distribution, targets, batch), strict=True))
             done += sum(len(part.target) for part in batch)
             if progress is not None:
                 progress(done / total)
-        for place, (number, part) in enumerate(pool):
-            parts.append(found.pop(place))
+        for position, (number, part) in enumerate(pool):
+            parts.append(found.pop(position))
             missing[number] -= len(part.target)
             if not missing[number]:
                 yield question.join(parts)
@@ -141,10 +141,10 @@ DIGITS = 6
 
 @dataclass(frozen=True, eq=False)
 class TextFacts:
-    """What was said of the T tokens of a text; places count from 1, and in "text" what stands before it has 0 and less.
+    """What was said of the T tokens of a text; positions count from 1; in "text" what stands before it has 0 and less.
 
     Attributes:
-        texts: By component, which text its places are in: "text" (with its prompt), "source", or the documents of a
+        texts: By component, which text its positions are in: "text" (with its prompt), "source", or the documents of a
             "store".
     """
 
@@ -152,9 +152,9 @@ class TextFacts:
     texts: dict[str, str]
 
 
-def facts_question(places: int) -> TokenQuestion[TextFacts]:
-    """Log-probability, rank, entropy, shares, and so many places of each token."""
-    return TokenQuestion(partial(_ask, places=places), _joined)
+def facts_question(positions: int) -> TokenQuestion[TextFacts]:
+    """Log-probability, rank, entropy, shares, and so many positions of each token."""
+    return TokenQuestion(partial(_ask, positions=positions), _joined)
 
 
 def token_lines(
@@ -179,22 +179,22 @@ def token_lines(
             "shares": {name: _number(share[row]) for name, share in said.shares.items()},
             "groups": {key: names[row] for key, names in groups.items()},
         }
-        if said.places:
-            line["places"] = {
-                name: list(_places(text, facts.texts[name], of, row, label)) for name, of in said.places.items()
+        if said.positions:
+            line["positions"] = {
+                name: list(_places(text, facts.texts[name], of, row, label)) for name, of in said.positions.items()
             }
         yield json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _places(
-    text: ScoredText, read: str, places: TopPlaces, row: int, label: Callable[[int], str]
+    text: ScoredText, read: str, positions: TopPositions, row: int, label: Callable[[int], str]
 ) -> Iterator[dict[str, Any]]:
-    for place, (position, share) in enumerate(zip(places.at[row].tolist(), places.share[row].tolist(), strict=True)):
+    for k, (position, share) in enumerate(zip(positions.at[row].tolist(), positions.share[row].tolist(), strict=True)):
         if share > 0:
-            token = None if places.documents is not None else text.token_at(read, position)
+            token = None if positions.documents is not None else text.token_at(read, position)
             shown: dict[str, Any] = {} if token is None else {"token": label(token)}
-            if places.documents is not None:
-                shown = {"document": int(places.documents[row, place])}
+            if positions.documents is not None:
+                shown = {"document": int(positions.documents[row, k])}
             yield {"in": read, "position": position, **shown, "share": _number(share)}
 
 
@@ -203,13 +203,13 @@ def _number(value: float) -> float | None:
     return round(float(value), DIGITS) if math.isfinite(value) else None
 
 
-def _ask(distribution: Any, ids: Int[Tensor, "N"], parts: Sequence[ScoredSpan], *, places: int) -> list[TextFacts]:
-    facts, texts, found = token_facts(distribution, ids, places=places), distribution.places_in(), []
+def _ask(distribution: Any, ids: Int[Tensor, "N"], parts: Sequence[ScoredSpan], *, positions: int) -> list[TextFacts]:
+    facts, texts, found = token_facts(distribution, ids, positions=positions), distribution.positions_in(), []
     for end, part in zip(_token_ends(parts), parts, strict=True):
         said = facts[end - len(part.target) : end]
         # counted from the beginning of the text and not of the window
-        moved = {name: of.moved(part.begin if texts[name] == "text" else 1) for name, of in said.places.items()}
-        found.append(TextFacts(replace(said, places=moved), texts))
+        moved = {name: of.moved(part.begin if texts[name] == "text" else 1) for name, of in said.positions.items()}
+        found.append(TextFacts(replace(said, positions=moved), texts))
     return found
 
 
