@@ -1,25 +1,52 @@
-"""Log-probabilities of targets, each after its context: a prompt, or the source of an encoder-decoder model."""
+"""Log-probabilities of given tokens, the one way to ask for them.
+
+    texts -> spans: a target after its context, or what each window of a text reads
+    spans -> batches -> the distribution before every target token -> an answer for each span
+
+Scores and pages of tokens, tasks, calibration and a server's ``echo`` ask here, each with a question of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from nextword.distribution import NextToken
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
-from nextword.inference.scoring.opened_model import Progress, batches
+from nextword.inference.scoring.long_text import ScoringWindow, Span, WindowMemory, WindowSpan, window_spans
+from nextword.inference.scoring.opened_model import OpenedModel, Progress, batches, progress_within
+from nextword.model.forward.output_layer import weights_at_fault
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
+Answer = TypeVar("Answer")
+
+Inputs = Callable[[Sequence[Any]], Mapping[str, Any]]
+"""Further inputs of a model for a batch of spans, such as an auxiliary text for each."""
+
+Reader = Callable[[Sequence[Any]], tuple[NextToken, Int[Tensor, "N"], Sequence[Any]]]
+"""Given some spans, the distribution before each of their N target tokens, these tokens, and those spans that have any;
+the model is as in evaluation."""
+
+Question = Callable[[NextToken, Int[Tensor, "N"], Sequence[Any]], Sequence[Answer]]
+"""Given what a reader gave, an answer for each span."""
+
+BATCHES_SORTED = 32
+"""So many batches of windows are sorted by length together, so that little is padded and the order can be restored."""
+
 
 @dataclass(frozen=True)
-class TokenPair:
+class TokenPair(Span):
     """A target, and what a model reads before it.
 
     Attributes:
@@ -28,13 +55,7 @@ class TokenPair:
         target_bytes: UTF-8 bytes of the text that they cover.
     """
 
-    context: list[int]
-    target: list[int]
     target_bytes: int
-
-
-Inputs = Callable[[Sequence[Any]], Mapping[str, Any]]
-"""Further inputs of a model for a batch of pairs, such as an auxiliary text for each."""
 
 
 def no_inputs(pairs: Sequence[Any]) -> Mapping[str, Any]:
@@ -53,20 +74,90 @@ def target_log_probs(
 
     The model is as in evaluation, and reads ``batch_size`` pairs at a time.
     """
-    rows: list[Float[Tensor, "T"]] = []
-    for part in batches(pairs, batch_size, progress):
-        distribution, targets = distribution_at_targets(model, part, inputs(part))
-        log_probs = distribution.log_prob(targets[:, None])[:, 0].double().cpu()
-        rows += log_probs.split([len(pair.target) for pair in part])
-    return rows
+    return list(_answers(_reader(model, inputs), pairs, batch_size, span_log_probs, progress))
 
 
-def distribution_at_targets(
-    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any] | None = None
-) -> tuple[Any, Int[Tensor, "N"]]:
-    """Distribution before every target token, N of all pairs one after the other, and these tokens."""
-    ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
-    return ask(model, pairs, inputs or {})
+def text_answers(
+    model: NextWordModel,
+    texts: Sequence[Any],
+    scoring_window: ScoringWindow,
+    batch_size: int,
+    question: Question[Answer],
+    inputs: Inputs = no_inputs,
+    progress: Progress | None = None,
+) -> Iterator[list[Answer]]:
+    """The answers about each text, in order, as soon as they are complete: one for each window that has targets.
+
+    The model is as in evaluation and without gradient, and reads ``batch_size`` windows at a time, also of several
+    texts together; but where its head looks back further than a window, text by text, each with a memory of its own. A
+    text has a ``context`` and a ``target``, and an ``example`` where the model has further ``inputs``.
+    """
+    # texts whose spans are read together, and by whom
+    together = [texts] if scoring_window.long is None else [[text] for text in texts]
+    total, done = sum(len(text.target) for text in texts), 0
+    for some in together:
+        read: Reader = _reader(model, inputs) if scoring_window.long is None else WindowMemory(model)
+        spans = chain.from_iterable(text_spans(text, scoring_window) for text in some)
+        waiting, missing = iter(some), 0
+        answers: list[Answer] = []
+        while pool := list(islice(spans, BATCHES_SORTED * batch_size)):
+            before, done = done, done + sum(len(span.target) for span in pool)
+            share = progress_within(progress, before / total, done / total)
+            found = _sorted_answers(read, pool, batch_size, question, share)
+            for span, answer in zip([span for span in pool if span.target], found, strict=True):
+                missing = missing or len(next(waiting).target)
+                answers.append(answer)
+                missing -= len(span.target)
+                if not missing:
+                    yield answers
+                    answers = []
+
+
+def text_spans(text: Any, scoring_window: ScoringWindow) -> Iterator[WindowSpan]:
+    """What each window of a text reads, in order."""
+    ids, first = np.concatenate([text.context, text.target]), len(text.context)
+    example = getattr(text, "example", None)
+    cut = scoring_window.windows(first, len(ids))
+    if not cut:
+        return iter([WindowSpan(ids[:first].tolist(), ids[first:].tolist(), 0, example)])
+    return window_spans(ids, cut, first, example)
+
+
+def _sorted_answers(
+    read: Reader, spans: Sequence[Span], batch_size: int, question: Question[Answer], progress: Progress
+) -> list[Answer]:
+    # windows of one text are of one length, and stay in order
+    lengths = [len(span.context) + len(span.target) for span in spans]
+    by_length = sorted(range(len(spans)), key=lengths.__getitem__, reverse=True)
+    found = _answers(read, [spans[place] for place in by_length], batch_size, question, progress)
+    placed = dict(zip([place for place in by_length if spans[place].target], found, strict=True))
+    return [placed[place] for place in sorted(placed)]
+
+
+def _answers(
+    read: Reader, spans: Sequence[Span], batch_size: int, question: Question[Answer], progress: Progress | None
+) -> Iterator[Answer]:
+    for part in batches(spans, batch_size, progress):
+        distribution, targets, asked = read(part)
+        if asked:
+            yield from question(distribution, targets, asked)
+
+
+def span_log_probs(
+    distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Span]
+) -> Sequence[Float[Tensor, "_T"]]:
+    """The question for the log-probability of each token, in float64 on the CPU."""
+    found = distribution.log_prob(ids[:, None])[:, 0].double().cpu()
+    return torch.split(found, [len(span.target) for span in spans])
+
+
+def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, "T"]) -> None:
+    """Raises ValueError where a log-probability is none, with the weights that are no numbers."""
+    wrong = np.flatnonzero(np.isnan(log_probs))
+    if not len(wrong):
+        return
+    why = weights_at_fault(opened.model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
+    raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text} is nan: {why}")
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
@@ -77,6 +168,21 @@ def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> Likelih
     return total
 
 
+# -- A batch of spans before the model.
+
+
+def _reader(model: NextWordModel, inputs: Inputs) -> Reader:
+    return lambda spans: (*distribution_at_targets(model, spans, inputs(spans)), spans)
+
+
+def distribution_at_targets(
+    model: NextWordModel, pairs: Sequence[Span], inputs: Mapping[str, Any] | None = None
+) -> tuple[NextToken, Int[Tensor, "N"]]:
+    """Distribution before every target token, N of all pairs one after the other, and these tokens."""
+    ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
+    return ask(model, pairs, inputs or {})
+
+
 def fill_id(model: NextWordModel) -> int:
     """A token for places that a mask leaves out."""
     pad = model.generation_config.pad_token_id
@@ -84,8 +190,8 @@ def fill_id(model: NextWordModel) -> int:
 
 
 def _after_prompts(
-    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]
-) -> tuple[Any, Int[Tensor, "N"]]:
+    model: NextWordModel, pairs: Sequence[Span], inputs: Mapping[str, Any]
+) -> tuple[NextToken, Int[Tensor, "N"]]:
     rows = [[*pair.context, *pair.target] for pair in pairs]
     ids, mask = (tensor.to(model.device) for tensor in padded(rows, fill_id(model)))
     before, after, is_real = ids[:, :-1], ids[:, 1:], mask[:, 1:].bool()
@@ -96,8 +202,8 @@ def _after_prompts(
 
 
 def _after_sources(
-    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]
-) -> tuple[Any, Int[Tensor, "N"]]:
+    model: NextWordModel, pairs: Sequence[Span], inputs: Mapping[str, Any]
+) -> tuple[NextToken, Int[Tensor, "N"]]:
     ids, mask = (tensor.to(model.device) for tensor in padded([pair.context for pair in pairs], fill_id(model)))
     labels = stacked([pair.target for pair in pairs], IGNORED_LABEL).to(model.device)
     scored = labels != IGNORED_LABEL
@@ -111,7 +217,7 @@ def _after_sources(
 
 def ask(
     model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
-) -> tuple[Any, Bool[Tensor, "B T"]]:
+) -> tuple[NextToken, Bool[Tensor, "B T"]]:
     """Distribution after each row of ids (or at every real position), and the chosen positions."""
     ids, mask = padded(rows, pad)  # on the right; what fills has no effect, because the mask leaves it out
     positions = mask.bool() if everywhere else last_positions(mask)
