@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -92,25 +92,24 @@ def text_answers(
     texts together; but where its head looks back further than a window, text by text, each with a memory of its own. A
     text has a ``context`` and a ``target``, and an ``example`` where the model has further ``inputs``.
     """
-    # texts whose spans are read together, and by whom
-    together = [texts] if scoring_window.long is None else [[text] for text in texts]
+    if not texts:
+        return
+    remembers = scoring_window.long is not None
     total, done = sum(len(text.target) for text in texts), 0
-    for some in together:
-        read: Reader = _reader(model, inputs) if scoring_window.long is None else WindowMemory(model)
-        spans = chain.from_iterable(text_spans(text, scoring_window) for text in some)
-        waiting, missing = iter(some), 0
-        answers: list[Answer] = []
-        while pool := list(islice(spans, BATCHES_SORTED * batch_size)):
-            before, done = done, done + sum(len(span.target) for span in pool)
-            share = progress_within(progress, before / total, done / total)
-            found = _sorted_answers(read, pool, batch_size, question, share)
-            for span, answer in zip([span for span in pool if span.target], found, strict=True):
-                missing = missing or len(next(waiting).target)
+    for together in [[text] for text in texts] if remembers else [texts]:
+        size = sum(len(text.target) for text in together)
+        share, done = progress_within(progress, done / total, (done + size) / total), done + size
+        read: Reader = WindowMemory(model) if remembers else _reader(model, inputs)
+        spans = (span for text in together for span in text_spans(text, scoring_window))
+        found = _in_pools(read, spans, batch_size, question, size, share)
+        for text in together:
+            answers: list[Answer] = []
+            missing = len(text.target)
+            while missing:
+                span, answer = next(found)
                 answers.append(answer)
                 missing -= len(span.target)
-                if not missing:
-                    yield answers
-                    answers = []
+            yield answers
 
 
 def text_spans(text: Any, scoring_window: ScoringWindow) -> Iterator[WindowSpan]:
@@ -123,15 +122,25 @@ def text_spans(text: Any, scoring_window: ScoringWindow) -> Iterator[WindowSpan]
     return window_spans(ids, cut, first, example)
 
 
-def _sorted_answers(
-    read: Reader, spans: Sequence[Span], batch_size: int, question: Question[Answer], progress: Progress
-) -> list[Answer]:
-    # windows of one text are of one length, and stay in order
-    lengths = [len(span.context) + len(span.target) for span in spans]
-    by_length = sorted(range(len(spans)), key=lengths.__getitem__, reverse=True)
-    found = _answers(read, [spans[place] for place in by_length], batch_size, question, progress)
-    placed = dict(zip([place for place in by_length if spans[place].target], found, strict=True))
-    return [placed[place] for place in sorted(placed)]
+def _in_pools(
+    read: Reader,
+    spans: Iterator[WindowSpan],
+    batch_size: int,
+    question: Question[Answer],
+    size: int,
+    progress: Progress,
+) -> Iterator[tuple[WindowSpan, Answer]]:
+    # each span that has targets, in order, with its answer; all together have ``size`` of them
+    done = 0
+    while pool := list(islice(spans, BATCHES_SORTED * batch_size)):
+        lengths = [len(span.context) + len(span.target) for span in pool]
+        # windows of one text are of one length, and stay in order
+        by_length = sorted(range(len(pool)), key=lengths.__getitem__, reverse=True)
+        before, done = done, done + sum(len(span.target) for span in pool)
+        share = progress_within(progress, before / size, done / size)
+        found = _answers(read, [pool[place] for place in by_length], batch_size, question, share)
+        placed = dict(zip([place for place in by_length if pool[place].target], found, strict=True))
+        yield from ((pool[place], placed[place]) for place in sorted(placed))
 
 
 def _answers(
@@ -217,7 +226,7 @@ def _after_sources(
 
 def ask(
     model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
-) -> tuple[NextToken, Bool[Tensor, "B T"]]:
+) -> tuple[Any, Bool[Tensor, "B T"]]:
     """Distribution after each row of ids (or at every real position), and the chosen positions."""
     ids, mask = padded(rows, pad)  # on the right; what fills has no effect, because the mask leaves it out
     positions = mask.bool() if everywhere else last_positions(mask)

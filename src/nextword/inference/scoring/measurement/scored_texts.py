@@ -13,7 +13,7 @@ from nextword.inference.scoring.example_encoding import Example, example_tokens
 from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.text_tokens import bytes_before
+from nextword.inference.scoring.text_tokens import byte_ends
 
 LONGEST_DEFAULT = 4096
 """Window by default where a model can see more: a longer one takes memory that nobody asked for."""
@@ -115,7 +115,7 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
         context=context,
         specials=tokens.specials,
         target=target.ids,
-        ends=_byte_ends(example.text, target.spans[:, 1]),
+        ends=byte_ends(example.text, target.spans[:, 1]),
         is_special=target.spans[:, 0] < 0,
         visible=_visible(len(context), len(target.ids), tokens.specials, scoring_window),
         copied_from=_copied_from(opened, example),
@@ -142,16 +142,6 @@ def _visible(context: int, target: int, specials: int, scoring_window: ScoringWi
         return np.maximum(context - specials + np.arange(target) - scoring_window.long, 0)
     for window in scoring_window.windows(context, context + target):
         found[window.targets.start - context : window.targets.stop - context] = max(0, window.begin - specials)
-    return found
-
-
-def _byte_ends(text: str, ends: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
-    # What a tokenizer drops goes to the token after it, at the end to the last. Tokens that are parts of one character
-    # all end where it ends: the first of them gets its bytes.
-    before = bytes_before(text)
-    found: Int[np.ndarray, "T"] = before[np.maximum(ends, 0)]
-    np.maximum.accumulate(found, out=found)
-    found[-1] = before[-1]
     return found
 
 
