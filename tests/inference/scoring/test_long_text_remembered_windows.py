@@ -13,7 +13,14 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.long_text import ScoringWindow, Span, Window, WindowMemory, window_spans, windows_after
+from nextword.inference.scoring.long_text import (
+    ScoringWindow,
+    TargetSpan,
+    Window,
+    WindowMemory,
+    window_spans,
+    windows_after,
+)
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import scored_text, scoring_window_of
 from nextword.inference.scoring.opened_model import batches
@@ -100,7 +107,7 @@ def test_segments_with_memory_are_one_pass_where_states_do_not_depend_on_the_win
 
 
 def test_a_window_that_is_the_whole_text_is_the_cache_without_long() -> None:
-    text, found = Span(IDS[:1].tolist(), IDS[1:17].tolist()), []
+    text, found = TargetSpan(IDS[:1].tolist(), IDS[1:17].tolist()), []
     for name, long in ((f"cache:temperature={TEMPERATURE},weight=none", None), (head(1000), 1000)):
         with torch.no_grad():
             ((log_probs,),) = text_answers(attached(name), [text], ScoringWindow(16, 16, long), 1, span_log_probs)

@@ -97,7 +97,7 @@ class ScoringWindow:
 
 
 @dataclass(frozen=True)
-class Span:
+class TargetSpan:
     """Tokens that a model is asked about, the ``target``, and what it reads before them, a token at least."""
 
     context: list[int]
@@ -105,7 +105,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class WindowSpan(Span):
+class WindowSpan(TargetSpan):
     """The part of a text that one window reads; its target is empty where that reads of the text's context alone.
 
     Attributes:

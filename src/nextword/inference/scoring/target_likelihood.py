@@ -21,7 +21,7 @@ from torch import Tensor
 from nextword.distribution import NextToken
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
-from nextword.inference.scoring.long_text import ScoringWindow, Span, WindowMemory, WindowSpan, window_spans
+from nextword.inference.scoring.long_text import ScoringWindow, TargetSpan, WindowMemory, WindowSpan, window_spans
 from nextword.inference.scoring.opened_model import OpenedModel, Progress, batches, progress_within
 from nextword.model.forward.output_layer import weights_at_fault
 from nextword.settings.setting_names import named
@@ -46,7 +46,7 @@ BATCHES_SORTED = 32
 
 
 @dataclass(frozen=True)
-class TokenPair(Span):
+class TokenPair(TargetSpan):
     """A target, and what a model reads before it.
 
     Attributes:
@@ -144,7 +144,7 @@ def _in_pools(
 
 
 def _answers(
-    read: Reader, spans: Sequence[Span], batch_size: int, question: Question[Answer], progress: Progress | None
+    read: Reader, spans: Sequence[TargetSpan], batch_size: int, question: Question[Answer], progress: Progress | None
 ) -> Iterator[Answer]:
     for part in batches(spans, batch_size, progress):
         distribution, targets, asked = read(part)
@@ -153,7 +153,7 @@ def _answers(
 
 
 def span_log_probs(
-    distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Span]
+    distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[TargetSpan]
 ) -> Sequence[Float[Tensor, "_T"]]:
     """The question for the log-probability of each token, in float64 on the CPU."""
     found = distribution.log_prob(ids[:, None])[:, 0].double().cpu()
@@ -185,7 +185,7 @@ def _reader(model: NextWordModel, inputs: Inputs) -> Reader:
 
 
 def distribution_at_targets(
-    model: NextWordModel, pairs: Sequence[Span], inputs: Mapping[str, Any] | None = None
+    model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any] | None = None
 ) -> tuple[NextToken, Int[Tensor, "N"]]:
     """Distribution before every target token, N of all pairs one after the other, and these tokens."""
     ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
@@ -199,7 +199,7 @@ def fill_id(model: NextWordModel) -> int:
 
 
 def _after_prompts(
-    model: NextWordModel, pairs: Sequence[Span], inputs: Mapping[str, Any]
+    model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any]
 ) -> tuple[NextToken, Int[Tensor, "N"]]:
     rows = [[*pair.context, *pair.target] for pair in pairs]
     ids, mask = (tensor.to(model.device) for tensor in padded(rows, fill_id(model)))
@@ -211,7 +211,7 @@ def _after_prompts(
 
 
 def _after_sources(
-    model: NextWordModel, pairs: Sequence[Span], inputs: Mapping[str, Any]
+    model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any]
 ) -> tuple[NextToken, Int[Tensor, "N"]]:
     ids, mask = (tensor.to(model.device) for tensor in padded([pair.context for pair in pairs], fill_id(model)))
     labels = stacked([pair.target for pair in pairs], IGNORED_LABEL).to(model.device)
