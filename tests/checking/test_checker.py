@@ -117,7 +117,7 @@ def test_wrong_place_is_found(plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> SoftmaxDistribution:
         return planted.PlaceBeside(context.vocabulary, context.states, stored={"cache": cached(context)})
 
-    assert failed(plant(make)) == {"places"}
+    assert failed(plant(make)) == {"positions"}
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport])
     found = failed(plant(make))
     assert "other sequences" in found
     # padding shifts places, a reordering or a packed row gives another neighbour, and it is not the text that was asked
-    assert found <= {"other sequences", "padding", "padding contents", "packed rows", "cache, reordered", "places"}
+    assert found <= {"other sequences", "padding", "padding contents", "packed rows", "cache, reordered", "positions"}
 
 
 @pytest.mark.slow
@@ -179,9 +179,9 @@ def test_padding_in_memory_is_found(plant: Callable[..., CheckReport]) -> None:
 @pytest.mark.slow
 def test_a_row_with_nothing_to_measure_is_not_called_passed(backbone: GPT2LMHeadModel) -> None:
     for spec, verdict in {"softmax": "not checked", "cache": "passed"}.items():
-        (row,) = (row for row in nw.check(nw.attach(copy.deepcopy(backbone), spec)).rows if row.name == "places")
+        (row,) = (row for row in nw.check(nw.attach(copy.deepcopy(backbone), spec)).rows if row.name == "positions")
         assert row.verdict == verdict
-        assert (row.where == "no source of this head gives places a probability of their own") is (spec == "softmax")
+        assert (row.where == "no source of this head gives positions a probability of their own") is (spec == "softmax")
 
 
 def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckReport]) -> None:
@@ -251,7 +251,7 @@ def test_exception_is_a_finding_with_its_cause(plant: Callable[..., CheckReport]
 
     report = plant(of(Refusing))
     # shares are asked for at padding, in chunks and of all tokens as well
-    assert failed(report) == {"sources", "chunks", "padding contents", "places"}
+    assert failed(report) == {"sources", "chunks", "padding contents", "positions"}
     with pytest.raises(CheckFailedError, match="sources: raised KeyError: 'no such source'") as caught:
         report.raise_if_failed()
     assert isinstance(caught.value.__cause__, KeyError)

@@ -52,7 +52,7 @@ def text(tmp_path: Path) -> Path:
 
 def test_a_text_becomes_a_page_and_a_trace(models: Path, text: Path, tmp_path: Path) -> None:
     page, trace = tmp_path / "new" / "page.html", tmp_path / "trace.json"
-    done = run(models / "cache", "--text", text, "--out", page, "--json", trace, "--candidates", 5, "--places", 2)
+    done = run(models / "cache", "--text", text, "--out", page, "--json", trace, "--candidates", 5, "--positions", 2)
     assert done.exit_code == 0, done.output
     record = TraceRecord.load(trace)
     assert re.fullmatch(
@@ -60,7 +60,7 @@ def test_a_text_becomes_a_page_and_a_trace(models: Path, text: Path, tmp_path: P
     )
     assert "".join(record.texts["text"].pieces) == f"{TEXT}\n"
     assert len(record.tokens.candidates.ids[0]) == 5
-    assert max(map(len, record.tokens.places["cache"].at)) <= 2
+    assert max(map(len, record.tokens.positions["cache"].at)) <= 2
     assert "cache, token by token" in page.read_text(encoding="utf-8")
 
 
@@ -219,9 +219,9 @@ def test_other_tokens_are_refused(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--text", "story.txt", "--continue", "5"], "--continue, --decoding, --draft: must be left out with --text"),
-        (["--text", "story.txt", "--draft", "places"], "--continue, --decoding, --draft: must be left out with --text"),
-        (["--prompt", "The", "--draft", "place"], "Did you mean 'places'"),
-        (["cache", "--prompt", "The", "--draft", "places"], r"--draft: must go with one model \(2 given\)"),
+        (["--text", "story.txt", "--draft", "head"], "--continue, --decoding, --draft: must be left out with --text"),
+        (["--prompt", "The", "--draft", "heed"], "Did you mean 'head'"),
+        (["cache", "--prompt", "The", "--draft", "head"], r"--draft: must go with one model \(2 given\)"),
         (["story.txt"], r"MODEL: must be .* \(the file story.txt given\); give a text as --text story.txt"),
         (["--prompt", "The", "--decoding", "top-x:3"], "'top-x:3' is no decoding"),
         (["--text", "story.txt", "--out", "folder"], r"--out folder: must be a file to write \(folder is a folder\)"),

@@ -19,7 +19,7 @@ from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckFailedError, CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
 from nextword.checking.opened_subject import open_subject, tokenizer_of
-from nextword.checking.position_properties import AUXILIARY, PLACES
+from nextword.checking.position_properties import AUXILIARY, POSITIONS
 from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import FAULTS, SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
 from nextword.checking.readers import BackboneReader, Reader, magnification
@@ -44,7 +44,7 @@ SHORT_LENGTHS = (1, 6)
 _LARGE = 50_000_000
 """Parameters from which on a model is large: on two cores a pass takes seconds."""
 
-PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *PLACES, *AUXILIARY)
+PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *POSITIONS, *AUXILIARY)
 """Everything that is checked, in the order of the report."""
 
 
@@ -168,7 +168,7 @@ def _of_what_is_not_ours(model: Any, vocabulary: int | None, wanted: Wanted, pro
 
 
 _ROOM = 4
-"""Places to leave free in a model with few, for padding."""
+"""Positions to leave free in a model with few, for padding."""
 
 
 def _fitting(lengths: Iterable[int], longest: int | None) -> list[int]:

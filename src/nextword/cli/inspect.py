@@ -62,7 +62,7 @@ class InspectedWritingOptions:
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0
     draft: Annotated[
         str | None,
-        typer.Option(help="Several words a pass, as of generate: places or prompt. The page shows what was guessed."),
+        typer.Option(help="Several words a pass, as of generate: head or prompt. The page shows what was guessed."),
     ] = None
 
 
@@ -76,7 +76,7 @@ class PageOptions:
         typer.Option(metavar="FILE", help="The trace as JSON, which inspect reads again. One for each model."),
     ] = None
     candidates: Annotated[int, typer.Option(min=1, help="Most probable tokens named at each position.")] = 10
-    places: Annotated[int, typer.Option(min=0, help="Places named that a token's probability came from.")] = 8
+    positions: Annotated[int, typer.Option(min=0, help="Positions named that a token's probability came from.")] = 8
 
 
 @plain_errors
@@ -233,7 +233,7 @@ def _asking(model: str, page: PageOptions, computing: ComputingOptions) -> Calla
     quiet_libraries()
     name, location = named_path(model)
     opened = open_model(location, computing.device, computing.dtype, name)
-    return partial(trace, opened, candidates=page.candidates, places=page.places)
+    return partial(trace, opened, candidates=page.candidates, positions=page.positions)
 
 
 def _write(records: list[TraceRecord], page: PageOptions) -> None:

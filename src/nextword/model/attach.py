@@ -257,8 +257,8 @@ def load(
         path: Folder, GGUF file or hub name.
         head: Head for a checkpoint without one (default ``softmax``), or instead of the saved one.
         objective: Objective instead of the saved one (default ``mle`` where none is saved).
-        encoder: Takes the place of the saved encoder of auxiliary texts, for instance to be shared by several models;
-            refused where it is another one than the model was trained with.
+        encoder: Takes the position of the saved encoder of auxiliary texts, for instance to be shared by several
+            models; refused where it is another one than the model was trained with.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
     Raises:

@@ -39,7 +39,7 @@ CASES: dict[str, Any] = {
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_those_of_the_model(case: str) -> None:
     opened, read = CASES[case]()
-    trace = nw.trace(opened, text=TEXT, candidates=4, places=3, **read)
+    trace = nw.trace(opened, text=TEXT, candidates=4, positions=3, **read)
     text, count = trace.texts["text"], len(trace.tokens.log_prob)
     assert trace.first + count == len(text.ids)
     ids = torch.tensor([text.ids])
@@ -52,7 +52,7 @@ def test_numbers_are_those_of_the_model(case: str) -> None:
         distribution = opened.model.distribution(**arguments)[trace.first - 1 :]
         log_probs = distribution.log_probs().double()
         observed = ids[0, trace.first :]
-        sources, parts = distribution.sources(observed[:, None]), distribution.token_places(observed)
+        sources, parts = distribution.sources(observed[:, None]), distribution.token_positions(observed)
     at_ids = log_probs.gather(1, observed[:, None])
     tokens = trace.tokens
     np.testing.assert_allclose(tokens.log_prob, at_ids[:, 0], rtol=0, atol=ROUNDED)
@@ -62,14 +62,14 @@ def test_numbers_are_those_of_the_model(case: str) -> None:
     assert set(tokens.shares) == set(sources) == set(tokens.candidates.shares)
     for name, share in sources.items():
         np.testing.assert_allclose(tokens.shares[name], share[:, 0] / at_ids[:, 0].exp(), rtol=0, atol=2 * ROUNDED)
-    assert set(tokens.places) == set(parts) == set(trace.places_in)
-    for name, of_places in parts.items():
-        pointed = trace.texts[trace.places_in[name]]
-        assert of_places.shape[1] <= len(pointed.ids)
+    assert set(tokens.positions) == set(parts) == set(trace.positions_in)
+    for name, of_positions in parts.items():
+        pointed = trace.texts[trace.positions_in[name]]
+        assert of_positions.shape[1] <= len(pointed.ids)
         seen = 0
-        for row, (at, shares) in enumerate(zip(tokens.places[name].at, tokens.places[name].share, strict=True)):
+        for row, (at, shares) in enumerate(zip(tokens.positions[name].at, tokens.positions[name].share, strict=True)):
             assert all(pointed.ids[place] == observed[row] for place in at)
-            expected = (of_places[row, at] / at_ids[row].exp()).double()
+            expected = (of_positions[row, at] / at_ids[row].exp()).double()
             np.testing.assert_allclose(shares, expected, rtol=0, atol=2 * ROUNDED)
             assert shares == sorted(shares, reverse=True)
             assert sum(shares) <= tokens.shares[name][row] + 4 * ROUNDED
@@ -81,7 +81,7 @@ def test_numbers_are_those_of_the_model(case: str) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_pieces_are_the_text_and_every_token_has_a_label(case: str, text: str) -> None:
     opened, read = CASES[case]()
-    trace = nw.trace(opened, text=text, candidates=2, places=2, **read)
+    trace = nw.trace(opened, text=text, candidates=2, positions=2, **read)
     before = read.get("prompt", "")
     assert "".join(trace.texts["text"].pieces) == before + text
     assert "".join(trace.texts["text"].pieces[trace.first :]) == text
@@ -96,16 +96,16 @@ def test_pieces_are_the_text_and_every_token_has_a_label(case: str, text: str) -
 
 
 def test_texts_that_places_are_of() -> None:
-    def places_in(case: str) -> dict[str, str]:
+    def positions_in(case: str) -> dict[str, str]:
         opened, read = CASES[case]()
-        return dict(nw.trace(opened, text="king", **read).places_in)
+        return dict(nw.trace(opened, text="king", **read).positions_in)
 
-    assert places_in("softmax") == places_in("mos") == {}
-    assert places_in("cache") == {"cache": "text"}
-    assert places_in("pg") == {"pointer": "text"}
-    assert places_in("t5") == {"cache": "source"}
-    assert places_in("bart") == {"encoder": "source", "context": "text"}
-    assert places_in("auxiliary") == {"encoder": "auxiliary", "context": "text"}
+    assert positions_in("softmax") == positions_in("mos") == {}
+    assert positions_in("cache") == {"cache": "text"}
+    assert positions_in("pg") == {"pointer": "text"}
+    assert positions_in("t5") == {"cache": "source"}
+    assert positions_in("bart") == {"encoder": "source", "context": "text"}
+    assert positions_in("auxiliary") == {"encoder": "auxiliary", "context": "text"}
 
 
 def test_a_plain_model_is_asked_and_stays_as_it_is() -> None:
@@ -246,8 +246,8 @@ def test_what_is_missing_or_too_much_is_told() -> None:
         nw.trace(conditioned("softmax"), text="x")
     with pytest.raises(ValueError, match="auxiliary_tokenizer: must be given with a model"):
         nw.trace(conditioned("softmax").model, byte_level(), "x", auxiliary="y")
-    with pytest.raises(ValueError, match=r"places: must be 0 or more \(-1 given\)"):
-        nw.trace(opened, text="x", places=-1)
+    with pytest.raises(ValueError, match=r"positions: must be 0 or more \(-1 given\)"):
+        nw.trace(opened, text="x", positions=-1)
     with pytest.raises(ValueError, match="nowhere: no such folder"):
         nw.trace("./nowhere", text="x")
 

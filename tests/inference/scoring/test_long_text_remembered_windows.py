@@ -162,11 +162,13 @@ def test_no_text_sees_the_one_before_it_and_places_are_those_of_the_text() -> No
         for text, found in zip(texts, together, strict=True):
             (alone,) = text_answers(opened.model, [text], scoring_window, 2, span_log_probs)
             assert (torch.cat(found) == torch.cat(alone)).all()
-        (parts,) = text_answers(opened.model, texts[:1], scoring_window, 2, partial(span_facts, places=2))
-    places = TextFacts.joined(parts).facts.places["cache"].moved(1 - texts[0].tokens_before)
+        (parts,) = text_answers(opened.model, texts[:1], scoring_window, 2, partial(span_facts, positions=2))
+    positions = TextFacts.joined(parts).facts.positions["cache"].moved(1 - texts[0].tokens_before)
     pointed = [
         (texts[0].token_at("text", at), token)
-        for row, shares, token in zip(places.at.tolist(), places.share.tolist(), texts[0].target.tolist(), strict=True)
+        for row, shares, token in zip(
+            positions.at.tolist(), positions.share.tolist(), texts[0].target.tolist(), strict=True
+        )
         for at, share in zip(row, shares, strict=True)
         if share > 0
     ]
@@ -183,7 +185,7 @@ def test_a_head_that_remembers_nothing_is_told_so(name: str) -> None:
 
 def test_what_is_asked_must_be_new() -> None:
     model, new = attached(head(9)), torch.tensor([[False, True]])
-    with pytest.raises(ValueError, match="positions: must be among the new_places"):
-        model.distribution(IDS[None, :2], memory=LongMemory(), new_places=new, positions=~new)
-    with pytest.raises(ValueError, match=r"new_places: must be \(1, 2\)"):
-        model.distribution(IDS[None, :2], memory=LongMemory(), new_places=new[:, :1])
+    with pytest.raises(ValueError, match="positions: must be among the new_positions"):
+        model.distribution(IDS[None, :2], memory=LongMemory(), new_positions=new, positions=~new)
+    with pytest.raises(ValueError, match=r"new_positions: must be \(1, 2\)"):
+        model.distribution(IDS[None, :2], memory=LongMemory(), new_positions=new[:, :1])

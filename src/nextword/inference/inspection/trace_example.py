@@ -22,13 +22,13 @@ from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.inference.scoring.target_likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.text_tokens import start_id
-from nextword.inference.scoring.token_facts import TextFacts, TokenFacts, TopPlaces, span_facts
+from nextword.inference.scoring.token_facts import TextFacts, TokenFacts, TopPositions, span_facts
 from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome, speculative_decoding_of
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records.token_trace import (
     Candidates,
-    Places,
     Role,
+    StrongestPositions,
     TracedDraft,
     TracedModel,
     TracedText,
@@ -55,7 +55,7 @@ def trace(
     source: str | None = None,
     auxiliary: str | None = None,
     candidates: int = 10,
-    places: int = 8,
+    positions: int = 8,
     **generation: Any,
 ) -> Trace:
     """What a model says about every token of a text: how probable it was, what else was, and where that came from.
@@ -71,7 +71,7 @@ def trace(
         source: What an encoder-decoder model reads.
         auxiliary: What the encoder of a conditioned model reads.
         candidates: How many of the most probable tokens are named at each position.
-        places: How many places of the text or source are named, for each component that points at places.
+        positions: How many positions of the text or source are named, for each component that points at positions.
         **generation: Arguments of ``generate``, where the model writes the text.
 
     Returns:
@@ -102,7 +102,7 @@ def trace(
             encoded = encode_example(opened, example)
             inputs = auxiliary_inputs(opened)([encoded])
             pieces = pieces_of_spans(example.text, encoded.spans)
-        return traced(opened, encoded, pieces, inputs, candidates=candidates, places=places, drafts=drafts)
+        return traced(opened, encoded, pieces, inputs, candidates=candidates, positions=positions, drafts=drafts)
 
 
 def traced(
@@ -112,7 +112,7 @@ def traced(
     inputs: Mapping[str, Any],
     *,
     candidates: int = 10,
-    places: int = 8,
+    positions: int = 8,
     drafts: Sequence[DraftOutcome] = (),
 ) -> Trace:
     """The trace of a text that is tokens already, ``pieces`` being what each of its target's adds to the text.
@@ -120,10 +120,10 @@ def traced(
     The model is as in evaluation; ``drafts`` were guessed while the target was written. Errors as of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
-    question = partial(span_facts, candidates=min(candidates, size), places=places)
+    question = partial(span_facts, candidates=min(candidates, size), positions=positions)
     (parts,) = text_answers(opened.model, [encoded], window, 1, question, lambda _: inputs)
     said = TextFacts.joined(parts)
-    facts, places_in = said.facts, said.texts
+    facts, positions_in = said.facts, said.texts
     expect_numbers(opened, "the text", np.where(np.isnan(facts.entropy), np.nan, facts.log_prob))
     beside: Role = "source" if opened.has_encoder else "auxiliary"
     texts = _texts(opened, encoded, pieces, inputs)
@@ -137,7 +137,7 @@ def traced(
         nextword=__version__,
         model=TracedModel(name=opened.name, **opened.parts),
         texts=texts,
-        places_in={name: roles.get(of, beside) for name, of in places_in.items() if name in tokens.places},
+        positions_in={name: roles.get(of, beside) for name, of in positions_in.items() if name in tokens.positions},
         first=first,
         window=window.window,
         vocabulary=_labels(opened.tokenizer, texts, [*tokens.candidates.ids, *(one.ids for one in guessed)]),
@@ -182,13 +182,13 @@ def _columns(facts: TokenFacts) -> TracedTokens:
             log_prob=_cut(_rounded(best.log_prob), counts),
             shares={name: _cut(_rounded(share), counts) for name, share in best.shares.items()},
         ),
-        places={name: _strongest(of) for name, of in facts.places.items()},
+        positions={name: _strongest(of) for name, of in facts.positions.items()},
     )
 
 
-def _strongest(places: TopPlaces) -> Places:
-    counts = (places.share.round(DECIMALS) > 0).sum(1)
-    return Places(at=_cut(places.at.tolist(), counts), share=_cut(_rounded(places.share), counts))
+def _strongest(positions: TopPositions) -> StrongestPositions:
+    counts = (positions.share.round(DECIMALS) > 0).sum(1)
+    return StrongestPositions(at=_cut(positions.at.tolist(), counts), share=_cut(_rounded(positions.share), counts))
 
 
 def _cut(rows: list[Any], counts: np.ndarray) -> list[Any]:
@@ -253,20 +253,20 @@ def window_of(opened: OpenedModel, encoded: EncodedExample) -> ScoringWindow:
     return ScoringWindow(limit, max(1, limit // 2), opened.model.next_word_head.looks_back)
 
 
-# -- What stands around tokens that were retrieved from a store, as a text that places can point into.
+# -- What stands around tokens that were retrieved from a store, as a text that positions can point into.
 
 AROUND = 24
 """Tokens before and after a retrieved one that are shown."""
 
 
 def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText | None, TokenFacts]:
-    """Excerpts of the stores around all retrieved tokens, and the facts with places counted in them.
+    """Excerpts of the stores around all retrieved tokens, and the facts with positions counted in them.
 
     Excerpts that touch are one. Each begins with the token that stands before a document, whose piece says which
     document it is and which of its tokens comes first; and of which store, where there are several. Where nothing was
     retrieved there are none.
     """
-    stored = {name: of for name, of in facts.places.items() if of.documents is not None}
+    stored = {name: of for name, of in facts.positions.items() if of.documents is not None}
     read, start = opened.model.next_word_head.stored_texts(), start_id(opened.tokenizer)
     text, moved = TracedText(ids=[], pieces=[]), {}
     for name, of in stored.items():
@@ -279,21 +279,21 @@ def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText |
             index |= {(document, begin + at): len(text.ids) + 1 + at for at in range(len(ids))}
             text.ids.extend([start, *ids])
         moved[name] = _moved(of, index)
-    return (text, replace(facts, places=facts.places | moved)) if text.ids else (None, facts)
+    return (text, replace(facts, positions=facts.positions | moved)) if text.ids else (None, facts)
 
 
-def _places(of: TopPlaces) -> Iterator[tuple[int, int]]:
+def _places(of: TopPositions) -> Iterator[tuple[int, int]]:
     assert of.documents is not None
     there = of.at >= 0
     return zip(of.documents[there].tolist(), of.at[there].tolist(), strict=True)
 
 
-def _excerpt_bounds(places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Document, first and last token of each excerpt, from places in order."""
-    if not places:
+def _excerpt_bounds(positions: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Document, first and last token of each excerpt, from positions in order."""
+    if not positions:
         return
-    document, first, last = places[0][0], places[0][1] - AROUND, places[0][1] + AROUND
-    for of, at in places[1:]:
+    document, first, last = positions[0][0], positions[0][1] - AROUND, positions[0][1] + AROUND
+    for of, at in positions[1:]:
         if of == document and at - AROUND <= last:
             last = at + AROUND
             continue
@@ -302,11 +302,11 @@ def _excerpt_bounds(places: list[tuple[int, int]]) -> Iterator[tuple[int, int, i
     yield document, first, last
 
 
-def _moved(of: TopPlaces, index: dict[tuple[int, int], int]) -> TopPlaces:
+def _moved(of: TopPositions, index: dict[tuple[int, int], int]) -> TopPositions:
     assert of.documents is not None
     pairs = zip(of.documents.ravel().tolist(), of.at.ravel().tolist(), strict=True)
     at = np.array([index.get(pair, -1) for pair in pairs], dtype=np.int64).reshape(of.at.shape)
-    return TopPlaces(at, of.share)
+    return TopPositions(at, of.share)
 
 
 # -- Which part of a text each of its tokens stands for: pieces that make the text when they are joined.

@@ -109,7 +109,7 @@ class WindowSpan(TargetSpan):
     """The part of a text that one window reads; its target is empty where that reads of the text's context alone.
 
     Attributes:
-        begin: Index in the text, its context included, of the position that places count from: the first one that is
+        begin: Index in the text, its context included, of the position that positions count from: the first one that is
             read, or that is remembered.
         example: What it is a part of, for further inputs of the model.
     """
@@ -160,7 +160,7 @@ class WindowMemory:
         new = begins[:, None] + inside >= ends[:, None]
         scored = inside >= size - torch.tensor([len(span.target) for span in spans])[:, None]
         rows, new, positions = (tensor.to(self._model.device) for tensor in (ids[:, :-1], new, scored))
-        distribution = self._model.distribution(rows, memory=self.memory, new_places=new, positions=positions)
+        distribution = self._model.distribution(rows, memory=self.memory, new_positions=new, positions=positions)
         asked = [replace(span, begin=self.memory.begin) for span in spans if span.target]
         return distribution, ids[:, 1:][scored].to(self._model.device), asked
 

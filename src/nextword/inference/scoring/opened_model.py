@@ -107,7 +107,7 @@ class OpenedModel:
 
     @property
     def longest(self) -> int | None:
-        """Tokens that the decoder can see at once, beside the places of a prefix; None where nothing limits them."""
+        """Tokens that the decoder can see at once, beside the positions of a prefix; None where nothing limits them."""
         return longest_of(self.model)
 
 

@@ -193,7 +193,7 @@ def distribution_at_targets(
 
 
 def fill_id(model: NextWordModel) -> int:
-    """A token for places that a mask leaves out."""
+    """A token for positions that a mask leaves out."""
     pad = model.generation_config.pad_token_id
     return 0 if pad is None else int(pad)
 

@@ -75,7 +75,7 @@ def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Spa
 def _seam(
     ids: list[int], spans: list[Span], more_ids: list[int], more_spans: list[Span], middle: int
 ) -> tuple[int, int | None]:
-    """The first places from a character on where the same tokens stand in both, and as many after them."""
+    """The first positions from a character on where the same tokens stand in both, and as many after them."""
     left = bisect_left(spans, (middle, middle))
     for right in range(bisect_left(more_spans, (middle, middle)), len(more_ids)):
         while left < len(ids) and spans[left] < more_spans[right]:

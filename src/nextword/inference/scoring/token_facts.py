@@ -39,21 +39,21 @@ class TopTokens:
 
 
 @dataclass(frozen=True)
-class TopPlaces:
-    """The P places of each position that most of its token's probability came from, strongest first.
+class TopPositions:
+    """The P positions of each position that most of its token's probability came from, strongest first.
 
     Attributes:
-        at: Places in the text that ``places_in`` names, or in the documents of a store; -1 where there are fewer.
+        at: Positions in the text that ``positions_in`` names, or in the documents of a store; -1 where there are fewer.
         share: The part of the token's probability that came from each; 0 where there are fewer.
-        documents: In which document of a store each lies; None: the places are in a text that the model read.
+        documents: In which document of a store each lies; None: the positions are in a text that the model read.
     """
 
     at: Int[np.ndarray, "N P"]
     share: Float[np.ndarray, "N P"]
     documents: Int[np.ndarray, "N P"] | None = None
 
-    def moved(self, by: int) -> TopPlaces:
-        """Places counted from elsewhere; those that are missing stay -1."""
+    def moved(self, by: int) -> TopPositions:
+        """Positions counted from elsewhere; those that are missing stay -1."""
         return replace(self, at=np.where(self.at < 0, self.at, self.at + by))
 
 
@@ -68,7 +68,7 @@ class TokenFacts:
         shares: By component, the part of the token's probability that came from it. They add up to 1, or are all 0
             where the probability is 0.
         candidates: The most probable tokens.
-        places: For components that point at places, where the token's probability came from.
+        positions: For components that point at positions, where the token's probability came from.
     """
 
     log_prob: Float[np.ndarray, "N"]
@@ -76,7 +76,7 @@ class TokenFacts:
     entropy: Float[np.ndarray, "N"]
     shares: dict[str, Float[np.ndarray, "N"]]
     candidates: TopTokens
-    places: dict[str, TopPlaces]
+    positions: dict[str, TopPositions]
 
     def __getitem__(self, rows: slice) -> TokenFacts:
         found: TokenFacts = _each(lambda columns: columns[0][rows], self)
@@ -84,7 +84,7 @@ class TokenFacts:
 
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
-    """Facts about one text from those about its parts in order; all name as many candidates and places."""
+    """Facts about one text from those about its parts in order; all name as many candidates and positions."""
     found: TokenFacts = _each(np.concatenate, *parts)
     return found
 
@@ -94,8 +94,8 @@ class TextFacts:
     """What was said of the tokens of a text, or of some of them.
 
     Attributes:
-        facts: Places in "text" are indices in it, its context included; those in other texts count from 0 too.
-        texts: By component, which text its places are in: "text", "source" or "auxiliary", or the documents of a
+        facts: Positions in "text" are indices in it, its context included; those in other texts count from 0 too.
+        texts: By component, which text its positions are in: "text", "source" or "auxiliary", or the documents of a
             "store".
     """
 
@@ -110,13 +110,13 @@ class TextFacts:
 
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
     """The question for what is said of each token; ``numbers`` are those of ``token_facts``."""
-    facts, texts = token_facts(distribution, ids, **numbers), distribution.places_in()
+    facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
     found, begin = [], 0
     for span in spans:
         said = facts[begin : begin + len(span.target)]
         begin += len(span.target)
-        moved = {name: of.moved(span.begin) if texts[name] == "text" else of for name, of in said.places.items()}
-        found.append(TextFacts(replace(said, places=moved), texts))
+        moved = {name: of.moved(span.begin) if texts[name] == "text" else of for name, of in said.positions.items()}
+        found.append(TextFacts(replace(said, positions=moved), texts))
     return found
 
 
@@ -131,11 +131,13 @@ def _each(make: Callable[[Sequence[Any]], Any], *parts: Any) -> Any:
 
 
 @torch.no_grad()
-def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: int = 0, places: int = 0) -> TokenFacts:
+def token_facts(
+    distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: int = 0, positions: int = 0
+) -> TokenFacts:
     """What a distribution says about one token at each position.
 
     Rows are computed in chunks that fit the memory budget (``nextword.score_memory``), each product with the
-    vocabulary once. So many of the most probable tokens are named as ``candidates``, and so many ``places`` for each
+    vocabulary once. So many of the most probable tokens are named as ``candidates``, and so many ``positions`` for each
     component that points at some.
 
     Raises:
@@ -145,8 +147,8 @@ def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: i
     size = distribution.vocab_size
     if not 0 <= candidates <= size:
         raise ValueError(f"candidates: must be from 0 to the vocabulary's {size} tokens ({candidates} given)")
-    if places < 0:
-        raise ValueError(f"places: must be 0 or more ({places} given)")
+    if positions < 0:
+        raise ValueError(f"positions: must be 0 or more ({positions} given)")
     row_bytes = max(distribution.row_bytes(), _HEAP_SHARE * distribution.vocab_size * 4)
     blocks: list[dict[str, Any]] = []
     for rows in row_chunks(len(ids), row_bytes, distribution.device) or [slice(0, 0)]:
@@ -155,15 +157,15 @@ def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: i
         step = max(1, _CACHED // (size * 4)) if chunk.device.type == "cpu" else length
         for begin in range(0, length, step):
             part = slice(begin, begin + step)
-            blocks.append(_facts(chunk[part], asked[part], candidates, places))
+            blocks.append(_facts(chunk[part], asked[part], candidates, positions))
         del chunk  # before the next one is made
     columns = _each(_array, *blocks)
     columns["candidates"] = TopTokens(**columns["candidates"])
-    columns["places"] = {name: TopPlaces(**of) for name, of in columns["places"].items()}
+    columns["positions"] = {name: TopPositions(**of) for name, of in columns["positions"].items()}
     return TokenFacts(**columns)
 
 
-def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int) -> dict[str, Any]:
+def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, positions: int) -> dict[str, Any]:
     # the block's numbers are log-probabilities up to a constant of each row, as all that it says of components is
     scores = block._log_probs()
     at_ids, best = scores.gather(1, ids[:, None]), top_k(scores, max(candidates, 1))
@@ -183,15 +185,15 @@ def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int
             "log_prob": asked[:, 1:] - normaliser,
             "shares": {name: share[:, 1:] for name, share in shares.items()},
         },
-        "places": _strongest_places(block, ids, at_ids, places) if places else {},
+        "positions": _strongest_positions(block, ids, at_ids, positions) if positions else {},
     }
 
 
-def _strongest_places(
+def _strongest_positions(
     block: NextToken, ids: Int[Tensor, "N"], at_ids: Float[Tensor, "N 1"], count: int
 ) -> dict[str, dict[str, Tensor]]:
     found, stored = {}, block.stands_in_store()
-    for name, log_part in block._log_token_places(ids).items():
+    for name, log_part in block._log_token_positions(ids).items():
         share, at = _share(log_part, at_ids).topk(min(count, log_part.shape[1]))
         where = {"at": at}
         if name in stored:

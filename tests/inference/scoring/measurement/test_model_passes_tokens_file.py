@@ -24,10 +24,10 @@ def test_a_line_for_each_token_in_order(tmp_path: Path) -> None:
     model = word_model()
     texts = ["the king", TEXT, "a dog ran"]
     lines = written(tmp_path, {"one": model, "two": word_model(1)}, texts, batch_size=2, window=6)
-    places = [(line["model"], line["text"], line["position"]) for line in lines]
+    positions = [(line["model"], line["text"], line["position"]) for line in lines]
     tokens = [(f"text {number}", text.split()) for number, text in enumerate(texts, 1)]
     in_order = [(text, place) for text, words in tokens for place in range(1, len(words) + 1)]
-    assert places == [(name, *place) for name in ("one", "two") for place in in_order]
+    assert positions == [(name, *place) for name in ("one", "two") for place in in_order]
     assert [line["token"] for line in lines[: len(in_order)]] == [word for _, words in tokens for word in words]
     said = nw.attach(model, "softmax").distribution(torch.tensor([[START, *TOKENIZER("the king")["input_ids"]]]))
     log_probs = said.log_probs()
@@ -36,7 +36,7 @@ def test_a_line_for_each_token_in_order(tmp_path: Path) -> None:
         assert line["rank"] == 1 + int((log_probs[row] > log_probs[row, line["id"]]).sum())
         assert line["entropy"] == pytest.approx(said.entropy()[row].item(), abs=1e-6)
         assert line["shares"] == {"softmax": 1.0}
-        assert "places" not in line
+        assert "positions" not in line
     assert set(lines[0]["groups"]) == {"repetition", "copied", "frequency", "position"}
 
 
@@ -58,16 +58,16 @@ def test_numbers_are_those_of_the_score(tmp_path: Path) -> None:
 @pytest.mark.parametrize("window", [6, 16])
 def test_places_are_counted_in_the_text(tmp_path: Path, window: int) -> None:
     examples = [Example(" ".join(TEXT.split()[5:]), prompt=" ".join(TEXT.split()[:5]) + " "), Example(TEXT)]
-    lines = written(tmp_path, nw.attach(word_model(), "cache"), examples, window=window, places=3)
+    lines = written(tmp_path, nw.attach(word_model(), "cache"), examples, window=window, positions=3)
     named = 0
     for line in lines:
         first = {"text 1": 5, "text 2": 0}[line["text"]]
-        for place in line["places"]["cache"]:
+        for place in line["positions"]["cache"]:
             assert place["in"] == "text"
             assert line["position"] - window <= place["position"] < line["position"]
             assert TEXT.split()[first + place["position"] - 1] == place["token"] == line["token"]
             named += 1
-        shares = [place["share"] for place in line["places"]["cache"]]
+        shares = [place["share"] for place in line["positions"]["cache"]]
         assert shares == sorted(shares, reverse=True)
         assert len(shares) <= 3
         assert sum(shares) <= line["shares"]["cache"] + 1e-5
@@ -77,7 +77,9 @@ def test_places_are_counted_in_the_text(tmp_path: Path, window: int) -> None:
 def test_places_of_a_source_are_counted_there(tmp_path: Path) -> None:
     model = nw.attach(family_model("bart"), "pg").double()
     lines = written(tmp_path, model, Example("the dog ran far", source=TEXT))
-    named = [(line["token"], place) for line in lines for places in line["places"].values() for place in places]
+    named = [
+        (line["token"], place) for line in lines for positions in line["positions"].values() for place in positions
+    ]
     assert {token for token, _ in named} == {"the", "ran", "far"}
     for token, place in named:
         assert place["in"] == "source"

@@ -85,7 +85,7 @@ def score(
         processes: So many processes, each with the model in its memory and one thread; None: this one, with threads.
         progress: Told how far it is.
         settings: Of ``ScoreSettings``: ``window``, ``stride``,
-            ``batch_size``, ``limit``, ``counts``, ``span``, ``places``.
+            ``batch_size``, ``limit``, ``counts``, ``span``, ``positions``.
 
     Raises:
         ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are no

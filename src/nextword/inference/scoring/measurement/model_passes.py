@@ -25,7 +25,7 @@ from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import ScoredText, scored_text, scoring_window_of
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import Question, expect_numbers, span_log_probs, text_answers
-from nextword.inference.scoring.token_facts import TextFacts, TopPlaces, span_facts
+from nextword.inference.scoring.token_facts import TextFacts, TopPositions, span_facts
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.pretrained import token_label
 from nextword.runtime.workers import Workers, WorkerTask
@@ -171,7 +171,7 @@ def _score_texts(
     labels = cache(partial(token_label, opened.tokenizer))
     lines: list[bytes] = []
     found: list[Float[np.ndarray, "T"]] = []
-    question: Question[Any] = partial(span_facts, places=settings.places) if each_token else span_log_probs
+    question: Question[Any] = partial(span_facts, positions=settings.positions) if each_token else span_log_probs
     with inference_mode_of(opened.model):
         inputs = auxiliary_inputs(opened)
         asked = text_answers(opened.model, texts, scoring_window, settings.batch_size, question, inputs, told)
@@ -207,7 +207,7 @@ def token_lines(
     """The lines of one text; ``groups`` has, by breakdown, the group of each token, and ``label`` shows a token."""
     said, before = facts.facts, text.tokens_before
     # counted from 1 here, at the first token of the text or of the source
-    places = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.places.items()}
+    positions = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.positions.items()}
     for row, token in enumerate(text.target.tolist()):
         line: dict[str, Any] = {
             "model": model,
@@ -221,22 +221,24 @@ def token_lines(
             "shares": {name: _number(share[row]) for name, share in said.shares.items()},
             "groups": {key: names[row] for key, names in groups.items()},
         }
-        if places:
-            line["places"] = {
-                name: list(_places(text, facts.texts[name], of, row, label)) for name, of in places.items()
+        if positions:
+            line["positions"] = {
+                name: list(_places(text, facts.texts[name], of, row, label)) for name, of in positions.items()
             }
         yield json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _places(
-    text: ScoredText, read: str, places: TopPlaces, row: int, label: Callable[[int], str]
+    text: ScoredText, read: str, positions: TopPositions, row: int, label: Callable[[int], str]
 ) -> Iterator[dict[str, Any]]:
-    for place, (position, share) in enumerate(zip(places.at[row].tolist(), places.share[row].tolist(), strict=True)):
+    for place, (position, share) in enumerate(
+        zip(positions.at[row].tolist(), positions.share[row].tolist(), strict=True)
+    ):
         if share > 0:
-            token = None if places.documents is not None else text.token_at(read, position)
+            token = None if positions.documents is not None else text.token_at(read, position)
             shown: dict[str, Any] = {} if token is None else {"token": label(token)}
-            if places.documents is not None:
-                shown = {"document": int(places.documents[row, place])}
+            if positions.documents is not None:
+                shown = {"document": int(positions.documents[row, place])}
             yield {"in": read, "position": position, **shown, "share": _number(share)}
 
 
