@@ -65,7 +65,7 @@ def _with(bare: Any, head: str | None) -> Any:
     return bare if head is None else attached(bare, head)
 
 
-def measured(pairs: dict[str, Pair], rival: str, rounds: int) -> list[dict[str, Any]]:
+def measured(pairs: dict[str, Pair], baseline: str, rounds: int) -> list[dict[str, Any]]:
     """A row for each model."""
     timed: Timed = {(name, compiled): run for name, pair in pairs.items() for compiled, run in pair.items()}  # type: ignore[misc]
     for run in timed.values():
@@ -78,8 +78,8 @@ def measured(pairs: dict[str, Pair], rival: str, rounds: int) -> list[dict[str, 
             "ms_eager": f"{1000 * statistics.median(found[name, False]):.2f}",
             "ms_compiled": f"{1000 * statistics.median(found[name, True]):.2f}",
             "gain": f"{ratio(found[name, False], found[name, True]):.3f}",
-            "over_bare_eager": f"{ratio(found[name, False], found[rival, False]):.3f}",
-            "over_bare_compiled": f"{ratio(found[name, True], found[rival, True]):.3f}",
+            "over_bare_eager": f"{ratio(found[name, False], found[baseline, False]):.3f}",
+            "over_bare_compiled": f"{ratio(found[name, True], found[baseline, True]):.3f}",
             "rounds": rounds,
         }
         for name in pairs
@@ -99,8 +99,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     seen = surroundings()
     torch._dynamo.config.recompile_limit = 64  # of all models together, which have their code in common
     bare = partial(backbone, given.size, given.device, given.dtype, positions=given.length + given.new)
-    rival = f"transformers {type(bare()).__name__}"
-    names: dict[str, str | None] = {rival: None} | {head: head for head in given.head or HEADS}
+    baseline = f"transformers {type(bare()).__name__}"
+    names: dict[str, str | None] = {baseline: None} | {head: head for head in given.head or HEADS}
     ids = repeating(bare().config.vocab_size, given.batch, given.length).to(given.device)
     for what in given.what:
         if what == "training":
@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "what": what, "size": given.size, "batch": batch, "length": given.length, "device": given.device,
             "dtype": given.dtype,
         }  # fmt: skip
-        rows = [where | row | seen for row in measured(pairs, rival, given.rounds)]
+        rows = [where | row | seen for row in measured(pairs, baseline, given.rounds)]
         for row in rows:
             print(
                 f"{what} {row['model']:28} {row['ms_eager']:>8} ms, compiled {row['ms_compiled']:>8} ms: "

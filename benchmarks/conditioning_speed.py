@@ -1,7 +1,7 @@
 """Time of a training step and of a decoding step with each conditioner, as ratios over transformers' own GPT-2.
 
 All models take turns in one process; ratios are medians of the ratios of single rounds. Everything is trained
-(``trains="decoder"``), as the rival is, and again with what each conditioner trains by default. Auxiliary texts are
+(``trains="decoder"``), as the baseline is, and again with what each conditioner trains by default. Auxiliary texts are
 given as states, as a comparison gives them, which encodes each text once. Decoding is timed as one call of ``generate``
 after a prompt, less the same call for one token. Rows are appended to ``benchmarks/data/conditioning_speed.csv``.
 
@@ -27,7 +27,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 import nextword as nw
 from nextword.results.records import Environment
 
-RIVAL = "transformers GPT2LMHeadModel"
+BASELINE = "transformers GPT2LMHeadModel"
 CONDITIONERS = ("dau", "lmh", "bergpt", "bergpt:12", "prefix")
 SIZES: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
     "middle": ({"vocab_size": 30_000, "n_embd": 512, "n_layer": 12, "n_head": 8}, (2, 200)),
@@ -43,11 +43,11 @@ PROMPT, NEW = 64, 32
 
 
 def built(size: str) -> dict[str, Any]:
-    """The rival, plain softmax, and softmax with every conditioner, on copies of one model."""
+    """The baseline, plain softmax, and softmax with every conditioner, on copies of one model."""
     torch.manual_seed(0)
     bare = GPT2LMHeadModel(GPT2Config(**SIZES[size][0], bos_token_id=0, eos_token_id=None, pad_token_id=0))
     reader = BertConfig(vocab_size=100, hidden_size=WIDTH, num_hidden_layers=1, intermediate_size=WIDTH)
-    models: dict[str, Any] = {RIVAL: bare, "softmax": nw.attach(copy.deepcopy(bare), "softmax")}
+    models: dict[str, Any] = {BASELINE: bare, "softmax": nw.attach(copy.deepcopy(bare), "softmax")}
     for name in CONDITIONERS:
         for trains in ("decoder", None):
             settings = {"conditioner": name, **({"trains": trains} if trains else {})}
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "conditioning_speed.csv")
     given = parser.parse_args()
     models = built(given.size)
-    size = models[RIVAL].config.vocab_size
+    size = models[BASELINE].config.vocab_size
     batch, length = SIZES[given.size][1]
     parts = {f"training step, {batch} x {length}": training(models, torch.randint(size, (batch, length)))}
     parts |= {
@@ -109,7 +109,7 @@ def main() -> None:
                 "part": part,
                 "model": name,
                 "ms": f"{1000 * statistics.median(own):.1f}",
-                "over_transformers": f"{ratio(own, seconds[RIVAL]):.2f}",
+                "over_transformers": f"{ratio(own, seconds[BASELINE]):.2f}",
                 "over_softmax": f"{ratio(own, seconds['softmax']):.2f}",
                 "rounds": given.rounds,
                 **environment.model_dump(mode="json", exclude={"python", "platform"}),

@@ -2,7 +2,7 @@
 
 Every run writes exactly ``--new`` tokens after a prompt. Time counts from the first new token to the last, so that
 reading the prompt is left out: what one call takes less the same call for one token, without running the prompt twice.
-All models share one backbone and take turns with the rival; the ratio of tokens per second is the median over single
+All models share one backbone and take turns with the baseline; the ratio of tokens per second is the median over single
 rounds. With ``--memory`` each row also has the peak above the model, and the largest single tensor, of reading the
 prompt and writing two tokens. Rows are appended to ``benchmarks/data/decoding_speed.csv``.
 
@@ -84,7 +84,7 @@ class Writer:
 
 
 def writers(size: str, heads: Sequence[str], device: str, dtype: str, positions: int) -> dict[str, Writer]:
-    """The rival, then every head on the same backbone."""
+    """The baseline, then every head on the same backbone."""
     bare = backbone(size, device, dtype, positions=positions).eval()
     found = {f"transformers {type(bare).__name__}": Writer(bare, {})}
     for head in heads:
@@ -100,10 +100,10 @@ def measured(
 ) -> list[dict[str, Any]]:
     """A row for each model; in beam search ``f2`` always takes the whole distribution, so it has one row."""
     models = {name: writer for name, writer in models.items() if beams == 1 or name != WHOLE}
-    rival = next(iter(models))
+    baseline = next(iter(models))
     timed = {name: partial(writer.seconds, prompts, new, beams) for name, writer in models.items()}
     rows = []
-    for name, (own, theirs) in beside(timed, rival, rounds).items():
+    for name, (own, theirs) in beside(timed, baseline, rounds).items():
         step = statistics.median(own)
         run = partial(models[name].write, prompts, 2, beams)
         device = str(prompts.device)

@@ -129,12 +129,12 @@ def ways(model: Any, assistant: Any = None, parts: bool = False) -> dict[str, di
     }
     head = model.next_word_head
     if head.reads_words or head.reads_source:
-        found["draft=places"] = {"draft": nw.SpeculativeDecoding("places")}
-        found[f"draft=places, always {LONGEST}"] = {"draft": nw.SpeculativeDecoding("places", FixedLength(LONGEST))}
+        found["draft=places"] = {"draft": nw.SpeculativeDecoding("head")}
+        found[f"draft=places, always {LONGEST}"] = {"draft": nw.SpeculativeDecoding("head", FixedLength(LONGEST))}
     if assistant is not None:
         found["assistant"] = {"draft": assistant}
     if parts:
-        found |= {name: {"draft": nw.SpeculativeDecoding("places", length())}
+        found |= {name: {"draft": nw.SpeculativeDecoding("head", length())}
                   for name, length in (("the loop alone", Unasked), ("guesses alone", Unused))}  # fmt: skip
     return found
 

@@ -1,7 +1,7 @@
 """Words a pass by which place is chosen, without writing: drafts of up to ten words along texts that are there.
 
 The model reads each text once. Then the passes that generation would take are counted for each way to choose among the
-places that the model's last word may have come from: as ``draft="places"`` does, by the share alone, by the earliest
+places that the model's last word may have come from: as ``draft="head"`` does, by the share alone, by the earliest
 place alone, by shares summed along the last words, without going on behind a refused word, and with the best of the two
 or three places that such a way puts first (the words that a tree of them would give). ``bound`` always knows the best.
 
@@ -24,7 +24,7 @@ from rows import append, surroundings
 from transformers import AutoTokenizer
 
 import nextword as nw
-from nextword.model.speculative_decoding.drafter import Decided, Draft, KnownText, PlacesDrafter
+from nextword.model.speculative_decoding.drafter import CopyHeadDrafter, Decided, Draft, KnownText
 from nextword.model.speculative_decoding.speculative_decoding import LONGEST
 
 Candidate = tuple[tuple[Any, ...], Draft]
@@ -56,7 +56,7 @@ class Summed:
 
 
 class Everywhere:
-    """Points at all places of a word alike; what it has of a distribution is what ``PlacesDrafter`` asks for."""
+    """Points at all places of a word alike; what it has of a distribution is what ``CopyHeadDrafter`` asks for."""
 
     def __init__(self, ids: list[int]) -> None:
         self.ids = torch.tensor(ids)
@@ -64,11 +64,11 @@ class Everywhere:
     def __getitem__(self, positions: Any) -> Everywhere:
         return self
 
-    def token_places(self, words: Any) -> dict[str, Any]:
+    def token_positions(self, words: Any) -> dict[str, Any]:
         """One part of a probability for each place of the word."""
         return {"text": (self.ids[None] == words[:, None]).float()}
 
-    def places_in(self) -> dict[str, str]:
+    def positions_in(self) -> dict[str, str]:
         """They are in the text."""
         return {"text": "text"}
 
@@ -79,7 +79,7 @@ def candidates_along(model: Any, prompt: list[int], written: list[int]) -> list[
     with torch.no_grad():
         read: Any = Everywhere(ids) if model is None else model.distribution(torch.tensor([ids]))
         distribution: Any = read if model is None else read.computed()
-        drafter, found = PlacesDrafter(), []
+        drafter, found = CopyHeadDrafter(), []
         for count in range(1, len(written)):
             decided = Decided(distribution, torch.tensor([len(prompt) + count - 2]), [0])
             found += drafter.candidates([KnownText(prompt + written[:count])], decided, LONGEST)

@@ -50,7 +50,7 @@ def main() -> None:
     given = parser.parse_args()
     model, tokenizer = nw.load(given.model).eval(), AutoTokenizer.from_pretrained(given.model)
     rows = examples(tokenizer, given.pairs, given.text + given.warm + 1, given.prompt, given.new)
-    decoding, words, prompt = nw.SpeculativeDecoding("places"), [], []
+    decoding, words, prompt = nw.SpeculativeDecoding("head"), [], []
     for prompt, _ in [*rows[given.text + 1 :], rows[given.text]]:
         ids = torch.tensor([prompt])
         out = model.generate(

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from table_parts import NOTHING, Goals, Row, at_least, markdown, measured, measured_on
+from table_parts import NOTHING, Row, Targets, at_least, markdown, measured, measured_on
 
 _WAYS = {
     "prompt lookup (transformers)": "prompt lookup (transformers)",
     "draft=prompt": '`draft="prompt"`',
-    "draft=places": '`draft="places"`',
+    "draft=places": '`draft="head"`',
     "draft=places, always 10": "places, always 10",
     "assistant": "an assistant",
     "bound": "bound",
 }
 """Ways by the name of their column."""
 _JUDGED = {True: "draft=places", False: "draft=prompt"}
-"""Which way the goals are about: by places where the head has any."""
+"""Which way the targets are about: by places where the head has any."""
 
 
-def drafting(data: Path, wanted: Goals) -> str:
+def drafting(data: Path, wanted: Targets) -> str:
     """Words a pass, what that is beside prompt lookup, and speed against plain decoding."""
     body, every = [], []
     for where, rows in measured(data, "drafting"):
@@ -37,28 +37,28 @@ def drafting(data: Path, wanted: Goals) -> str:
     return f"{measured_on({}, every)}\n\n{markdown(['model: texts', '', *_WAYS.values()], body)}"
 
 
-def _aims(where: Row, wanted: Goals) -> Goals:
-    """The goals of a size, with which the name of a model ends, and of some data, which go before."""
-    size = next((goals for name, goals in wanted["size"].items() if where["model"].endswith(name)), {})
+def _aims(where: Row, wanted: Targets) -> Targets:
+    """The targets of a size, with which the name of a model ends, and of some data, which go before."""
+    size = next((targets for name, targets in wanted["size"].items() if where["model"].endswith(name)), {})
     return {**size, **wanted["data"].get(where["data"], {})}
 
 
-def _cell(row: Row | None, column: str, goal: float | None) -> str:
+def _cell(row: Row | None, column: str, target: float | None) -> str:
     if row is None or row[column] == "nan":
         return "–"
-    return at_least(row[column], goal)
+    return at_least(row[column], target)
 
 
 _PARTS = {
     "plain": "plain",
     "the loop alone": "the loop alone",
     "guesses alone": "with guesses, of which none is drafted",
-    "draft=places": '`draft="places"`',
+    "draft=places": '`draft="head"`',
 }
 """Ways that show what the loop and the guesses cost, by the name of their column."""
 
 
-def costs(data: Path, wanted: Goals) -> str:
+def costs(data: Path, wanted: Targets) -> str:
     """Milliseconds a word of the loop without guesses, with guesses in vain, and with drafts."""
     body, every = [], []
     for where, rows in measured(data, "drafting"):
@@ -72,7 +72,7 @@ def costs(data: Path, wanted: Goals) -> str:
     return f"{measured_on({}, every)}\n\n{markdown(['ms a word (speed)', *_PARTS.values()], body)}"
 
 
-def choices(data: Path, wanted: Goals) -> str:
+def choices(data: Path, wanted: Targets) -> str:
     """Words a pass by how a place is chosen: a row for each way, a column for the texts of each model."""
     groups = measured(data, "drafting_choice")
     if not groups:
@@ -92,5 +92,5 @@ def _way(name: str, tree: str) -> str:
     return name if tree == "1" else f"{name}, the best of {tree} places"
 
 
-TABLES: dict[str, Callable[[Path, Goals], str]] = {"drafting": drafting, "costs": costs, "choices": choices}
+TABLES: dict[str, Callable[[Path, Targets], str]] = {"drafting": drafting, "costs": costs, "choices": choices}
 """What the page has, by the name of its markers."""

@@ -26,7 +26,7 @@ from texts import drawn
 
 from nextword.results.records import Environment
 
-RIVAL = "transformers GPT2LMHeadModel"
+BASELINE = "transformers GPT2LMHeadModel"
 SIZES = {"f2-paper": (2, 200), "f2-lyrics": (2, 200), "gpt2-small": (2, 200), "small": (8, 256)}
 """Batch x tokens of the training step, by shape."""
 
@@ -63,11 +63,11 @@ def decoding(models: dict[str, Any], ids: torch.Tensor) -> Timed:
 
 
 def built(size: str) -> dict[str, Any]:
-    """The rival, plain softmax and f2 on one backbone."""
+    """The baseline, plain softmax and f2 on one backbone."""
     bare = backbone(size)
     # class embeddings at random: they do not matter to the time, but let every class be drawn
     f2 = attached(bare, "f2")
-    return {RIVAL: bare, "softmax": attached(bare, "softmax"), "f2": f2, "f2, full posterior": f2}
+    return {BASELINE: bare, "softmax": attached(bare, "softmax"), "f2": f2, "f2, full posterior": f2}
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def main() -> None:
     given = parser.parse_args()
     models = built(given.size)
     batch, length = SIZES[given.size]
-    vocabulary = models[RIVAL].config.vocab_size
+    vocabulary = models[BASELINE].config.vocab_size
     parts = {f"training step, {batch} x {length}": training(models, drawn(vocabulary, batch, length))}
     parts |= {
         f"decoding step, batch {rows}": decoding(models, drawn(vocabulary, rows, PROMPT, seed=1)) for rows in (1, 8)
@@ -89,7 +89,7 @@ def main() -> None:
         rows = []
         seconds = interleaved(timed, given.rounds)
         for name, own in seconds.items():
-            ratios = (ratio(own, seconds[rival]) for rival in (RIVAL, "softmax"))
+            ratios = (ratio(own, seconds[baseline]) for baseline in (BASELINE, "softmax"))
             rows.append(
                 {
                     "size": given.size,

@@ -1,4 +1,4 @@
-"""The figures of ``docs/performance.md``: goals against measurements, and how cost grows."""
+"""The figures of ``docs/performance.md``: targets against measurements, and how cost grows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import ticker
-from table_parts import Goals, Row, measured
+from table_parts import Row, Targets, measured
 
 from nextword.results.report import svg
 
@@ -23,8 +23,8 @@ _PANELS = (
 )
 
 
-def training(data: Path, wanted: Goals) -> Any:
-    """Time and memory of each method over the rival's, with the goals as ticks; one round's time is judged by none."""
+def training(data: Path, wanted: Targets) -> Any:
+    """Time and memory of each method over the baseline's, targets as ticks; a single round is not judged."""
     groups = [(w, rows) for w, rows in measured(data, "training_cost") if w["suite"] in wanted["training"]]
     groups = [(w, rows) for w, rows in groups if w["device"] == "cpu"]
     shown = [(w, row) for w, rows in groups for row in rows if row["model"] in wanted["training"][w["suite"]]]
@@ -34,10 +34,10 @@ def training(data: Path, wanted: Goals) -> Any:
     def draw(figure: Any) -> None:
         panels = figure.subplots(1, len(_PANELS), sharey=True)
         names = [_named(where, row) for where, row in shown]
-        for panel, (column, goal, title) in zip(panels, _PANELS, strict=True):
-            aims = [wanted["training"][where["suite"]][row["model"]][goal] for where, row in shown]
+        for panel, (column, target, title) in zip(panels, _PANELS, strict=True):
+            aims = [wanted["training"][where["suite"]][row["model"]][target] for where, row in shown]
             values = [float(row[column]) for _, row in shown]
-            judged = [goal != "time" or int(row["rounds"]) > 1 for _, row in shown]
+            judged = [target != "time" or int(row["rounds"]) > 1 for _, row in shown]
             colours = [
                 _COLOURS[0] if not many else _COLOURS[2] if value <= aim else _COLOURS[4]
                 for value, aim, many in zip(values, aims, judged, strict=True)
@@ -50,10 +50,10 @@ def training(data: Path, wanted: Goals) -> Any:
                 s=160,
                 color=svg.INK,
                 zorder=3,
-                label="goal",
+                label="target",
             )
             panel.axvline(1, color=svg.FAINT, zorder=0)
-            panel.set_title(f"{title},\nover the rival's")
+            panel.set_title(f"{title},\nover the baseline's")
             panel.set_yticks(range(len(names)), names)
         panels[0].invert_yaxis()
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower right")
@@ -66,7 +66,7 @@ def _named(where: dict[str, str], row: Row) -> str:
     return f"{row['model']}{size}, {where['batch']} × {where['length']}"
 
 
-def sweeps(data: Path, wanted: Goals) -> Any:
+def sweeps(data: Path, wanted: Targets) -> Any:
     """Time and memory by vocabulary and by length, on logarithmic axes."""
     groups = [(w, rows) for w, rows in measured(data, "sweeps") if w["device"] == "cpu"]
     kinds = list(dict.fromkeys((where["sweep"], where["size"]) for where, _ in groups))
@@ -89,7 +89,7 @@ def sweeps(data: Path, wanted: Goals) -> Any:
     return draw, 4.6 * len(kinds), 7.0
 
 
-def history(data: Path, wanted: Goals) -> Any:
+def history(data: Path, wanted: Targets) -> Any:
     """Milliseconds of a decoding step by length of the prompt."""
     groups = [
         (w, r) for w, r in measured(data, "decoding_speed") if w["size"] == "three-layers" and w["device"] == "cpu"
@@ -124,22 +124,22 @@ def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str, names: l
         mark = _MARKS[(number + number // len(_COLOURS)) % len(_MARKS)]
         style = {"color": _COLOURS[number % len(_COLOURS)], "marker": mark}
         panel.plot(*zip(*found, strict=True), label=name, **style)
-    places = sorted({x for x, _ in points})
+    positions = sorted({x for x, _ in points})
     panel.set_xscale("log", base=2)
     panel.set_yscale("log")
     # whole numbers instead of powers: axes span less than two decades, and 10 to the 3 says little
     panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, place: f"{value:,.6g}"))
-    panel.set_xticks(places, [f"{x:,}" for x in places])
+    panel.set_xticks(positions, [f"{x:,}" for x in positions])
     panel.minorticks_off()
     panel.grid(axis="y")
 
 
-FIGURES: dict[str, Callable[[Path, Goals], Any]] = {"training": training, "sweeps": sweeps, "history": history}
+FIGURES: dict[str, Callable[[Path, Targets], Any]] = {"training": training, "sweeps": sweeps, "history": history}
 """Figures by name: each gives what draws it, its width and its height, or None where nothing was measured."""
 
 
-def write(data: Path, wanted: Goals, folder: Path) -> list[Path]:
+def write(data: Path, wanted: Targets, folder: Path) -> list[Path]:
     """Draws every figure that there are rows for into ``folder``."""
     written = []
     for name, made in FIGURES.items():

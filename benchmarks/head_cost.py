@@ -53,10 +53,10 @@ SECONDS: dict[str, Callable[[Any, Tensor, int], float]] = dict(zip(WHAT, (evalua
 
 def measured(what: str, models: dict[str, Any], ids: Tensor, new: int, rounds: int) -> list[dict[str, Any]]:
     """A row for each model; the first is the one that the others are compared with."""
-    rival = next(iter(models))
+    baseline = next(iter(models))
     timed: Timed = {name: partial(SECONDS[what], model, ids, new) for name, model in models.items()}
     rows = []
-    for name, (own, theirs) in beside(timed, rival, rounds).items():
+    for name, (own, theirs) in beside(timed, baseline, rounds).items():
         single = ratios(own, theirs)
         rows.append(
             {

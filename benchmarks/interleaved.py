@@ -1,4 +1,4 @@
-"""Timing rivals in turns, so that whatever else the machine does meets all of them alike."""
+"""Timing baselines in turns, so that whatever else the machine does meets all of them alike."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ def interleaved(timed: Timed, rounds: int) -> dict[str, list[float]]:
     return seconds
 
 
-def beside(timed: Timed, rival: str, rounds: int) -> dict[str, tuple[list[float], list[float]]]:
-    """Seconds of each round, by name, and those of the rival, which runs again before every one of the others.
+def beside(timed: Timed, baseline: str, rounds: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Seconds of each round, by name, and those of the baseline, which runs again before every one of the others.
 
-    A long round lets the machine change its speed between the rival and the last of many; here the two are neighbours.
+    A long round lets the machine change its speed between the baseline and the last of many; here the two are
+    neighbours.
     """
-    pairs = [(name, {rival: timed[rival], name: run}) for name, run in timed.items() if name != rival]
+    pairs = [(name, {baseline: timed[baseline], name: run}) for name, run in timed.items() if name != baseline]
     if not pairs:
-        alone = interleaved(timed, rounds)[rival]
-        return {rival: (alone, alone)}
+        alone = interleaved(timed, rounds)[baseline]
+        return {baseline: (alone, alone)}
     found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name, _ in pairs}
     for number in range(rounds + 1):
         for name, pair in pairs:
-            theirs, own = pair[rival](), pair[name]()
+            theirs, own = pair[baseline](), pair[name]()
             if number:
                 found[name][0].append(own)
                 found[name][1].append(theirs)
     every = [seconds for _, theirs in found.values() for seconds in theirs]
-    return {rival: (every, every), **found}
+    return {baseline: (every, every), **found}
 
 
-def ratio(own: Sequence[float], rival: Sequence[float]) -> float:
+def ratio(own: Sequence[float], baseline: Sequence[float]) -> float:
     """Median of the ratios of single rounds."""
-    return statistics.median(ratios(own, rival))
+    return statistics.median(ratios(own, baseline))
 
 
-def ratios(own: Sequence[float], rival: Sequence[float]) -> list[float]:
+def ratios(own: Sequence[float], baseline: Sequence[float]) -> list[float]:
     """The ratio of each round."""
-    return [a / b for a, b in zip(own, rival, strict=True)]
+    return [a / b for a, b in zip(own, baseline, strict=True)]
 
 
 def finished(device: str) -> float:

@@ -1,10 +1,10 @@
 """What a memory beyond the window costs: a training step, scoring and decoding, with so many remembered places.
 
-The same model with the same window takes turns with the rival: in training and scoring the head ``cache``, which sees
-its window; in decoding the plain head ``softmax``. The places are remembered before the clock starts, with random keys.
-``ratio`` is the median of the ratios of single rounds, and ``ms`` and ``rival_ms`` are of the round that has it, so
-that they agree also where the machine changed its speed between rounds; ``lowest`` and ``highest`` are of all rounds.
-``largest_mb`` is the largest single tensor. Rows are appended to ``benchmarks/data/long_memory.csv``.
+The same model with the same window takes turns with the baseline: in training and scoring the head ``cache``, which
+sees its window; in decoding the plain head ``softmax``. The places are remembered before the clock starts, with random
+keys. ``ratio`` is the median of the ratios of single rounds, ``ms`` and ``baseline_ms`` are of the round that has it,
+so that they agree also where the machine changed its speed between rounds; ``lowest`` and ``highest`` are of all
+rounds. ``largest_mb`` is the largest single tensor. Rows are appended to ``benchmarks/data/long_memory.csv``.
 
     python benchmarks/long_memory.py
     python benchmarks/long_memory.py --size four-layers --batch 8 --length 256
@@ -30,12 +30,12 @@ from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 from nextword.model.head_cache.kv_cache import LongMemory, put_head_cache_on
 
 
-def remembering(model: Any, places: int) -> LongMemory:
+def remembering(model: Any, positions: int) -> LongMemory:
     """A memory of so many places."""
     config, generator = model.config.get_text_config(), torch.Generator().manual_seed(0)
     memory = LongMemory()
-    ids = repeating(config.vocab_size, 1, places)
-    states = torch.randn(1, places, config.hidden_size, generator=generator)
+    ids = repeating(config.vocab_size, 1, positions)
+    states = torch.randn(1, positions, config.hidden_size, generator=generator)
     streams = {name: stream.to(model.device, model.dtype) for name, stream in (("keys", states),)}
     memory.remember(ids.to(model.device), torch.ones_like(ids, dtype=torch.bool).to(model.device), streams)
     return memory
@@ -105,12 +105,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--places", type=at_least(1), default=8192, help="remembered in training and scoring")
     options.add_argument("--decoding-places", type=at_least(1), default=16_384, help="remembered in decoding")
     options.add_argument("--new", type=at_least(3), default=32, help="tokens written; the first is not timed")
-    given = settled(options, argv, size="toy", batch=2, length=8, places=40, decoding_places=60, new=4)
+    given = settled(options, argv, size="toy", batch=2, length=8, positions=40, decoding_positions=60, new=4)
     bare = backbone(given.size, given.device, given.dtype, positions=given.length + given.new)
     ids = repeating(bare.config.vocab_size, given.batch, given.length).to(given.device)
     window = attached(bare, "cache")
-    long = attached(bare, f"cache:long={given.places}")
-    kept, places = remembering(long, given.places).kept(), {"window": 0, "long": given.places}
+    long = attached(bare, f"cache:long={given.positions}")
+    kept, positions = remembering(long, given.positions).kept(), {"window": 0, "long": given.positions}
     runs: dict[str, dict[str, Callable[[], None]]] = {
         kind: {"window": partial(step, window, ids, None), "long": partial(step, long, ids, kept)}
         for kind, step in (("training", trained), ("scoring", scored))
@@ -120,9 +120,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         timed = {name: partial(seconds, run, given.device) for name, run in pair.items()}
         found = beside(timed, "window", given.rounds)
         largest = {name: largest_bytes(run, given.device) for name, run in pair.items()}
-        rows += [_row(kind, name, places[name], *found[name], largest[name]) for name in found]
-    further = attached(bare, f"cache:long={given.decoding_places}")
-    far = remembering(further, given.decoding_places).kept()
+        rows += [_row(kind, name, positions[name], *found[name], largest[name]) for name in found]
+    further = attached(bare, f"cache:long={given.decoding_positions}")
+    far = remembering(further, given.decoding_positions).kept()
     prompt = ids[:1]
     timed = {
         "softmax": partial(written, attached(bare, "softmax"), prompt, given.new, None),
@@ -131,19 +131,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         "long": partial(written, further, prompt, given.new, far),
     }
     for name, (own, theirs) in beside(timed, "softmax", given.rounds).items():
-        rows.append(_row("decoding", name, given.decoding_places if name == "long" else 0, own, theirs, 0))
+        rows.append(_row("decoding", name, given.decoding_positions if name == "long" else 0, own, theirs, 0))
     where = {"size": given.size, "batch": given.batch, "length": given.length}
     seen = {"rounds": given.rounds, "device": given.device, "dtype": given.dtype, **surroundings()}
     append(given.out, [where | row | seen for row in rows])
 
 
-def _row(kind: str, name: str, places: int, own: list[float], theirs: list[float], largest: int) -> dict[str, Any]:
+def _row(kind: str, name: str, positions: int, own: list[float], theirs: list[float], largest: int) -> dict[str, Any]:
     found = ratios(own, theirs)
     middle = statistics.median_low(found)
     at = found.index(middle)
     row = {
-        "name": f"{kind}, {name}", "places": places, "ms": f"{1000 * own[at]:.1f}",
-        "rival_ms": f"{1000 * theirs[at]:.1f}", "ratio": f"{middle:.3f}", "lowest": f"{min(found):.3f}",
+        "name": f"{kind}, {name}", "positions": positions, "ms": f"{1000 * own[at]:.1f}",
+        "baseline_ms": f"{1000 * theirs[at]:.1f}", "ratio": f"{middle:.3f}", "lowest": f"{min(found):.3f}",
         "highest": f"{max(found):.3f}", "largest_mb": f"{largest / 1e6:.1f}" if largest else "",
     }  # fmt: skip
     print("  ".join(f"{value!s:>12}" for value in row.values()), flush=True)

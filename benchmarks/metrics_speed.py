@@ -24,7 +24,7 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rows import append
 
 from nextword.evaluation.metrics import Sample, Setup, UndefinedError, parse_metric, registry
-from nextword.evaluation.metrics.self_bleu import self_bleu
+from nextword.evaluation.metrics.diversity import self_bleu
 from nextword.evaluation.metrics.tokens import GivenIds, Words
 from nextword.evaluation.sample_passes import lacking, not_installed
 from nextword.results.records import Environment
@@ -229,8 +229,8 @@ def main() -> None:
     number = TEXTS[given.part]
     both = read(given.texts, 2 * number) if given.texts else drawn(2 * number, seed=0)
     texts, references = both[:number], both[number:]
-    against_rivals = given.part == "self-bleu"
-    rows = compared(texts, given.rounds, given.full_nltk) if against_rivals else measured(texts, references)
+    against_baselines = given.part == "self-bleu"
+    rows = compared(texts, given.rounds, given.full_nltk) if against_baselines else measured(texts, references)
     tokens = f"{statistics.fmean(map(len, texts)):.4g}"
     environment = Environment.collect().model_dump(mode="json", exclude={"python", "platform", "torch", "transformers"})
     source = given.texts.name if given.texts else "drawn"

@@ -18,21 +18,21 @@ import drafting_tables
 import tables
 from figures import write
 from options import DATA
-from table_parts import Goals, goals
+from table_parts import Targets, targets
 
 DOCS = Path(__file__).parents[1] / "docs"
-GOALS = Path(__file__).parent / "goals.toml"
+TARGETS = Path(__file__).parent / "targets.toml"
 TABLES = tables.TABLES | drafting_tables.TABLES
 _PART = re.compile(r"(<!-- measured: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def rewritten(page: str, data: Path, wanted: Goals, images: str = "", drawn: Collection[str] = ()) -> str:
+def rewritten(page: str, data: Path, wanted: Targets, images: str = "", drawn: Collection[str] = ()) -> str:
     """The page with tables from the newest rows, and above a table the figure of its name.
 
     Args:
         page: Markdown with markers.
         data: Folder of the tables of rows.
-        wanted: Goals by part.
+        wanted: Targets by part.
         images: Folder of the figures, as seen from the page.
         drawn: Figures that there are.
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--images", type=Path, default=DOCS / "images" / "performance", help="folder of the figures")
     options.add_argument("--check", action="store_true", help="write nothing, fail where the page would change")
     given = options.parse_args(argv)
-    wanted = goals(GOALS)
+    wanted = targets(TARGETS)
     if not given.check:
         write(given.data, wanted, given.images)
     drawn = {path.stem for path in given.images.glob("*.svg")}

@@ -32,7 +32,7 @@ from nextword.runtime import processes
 
 HEADS = ("softmax", "cache", "softmax+cpr:20,100", "softmax+mi", "softmax+proj", "mos:3", "sigsoftmax", "pg", "ps")
 HEADS += ("copynet", "f2")
-RIVAL = "softmax"
+BASELINE = "softmax"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -77,7 +77,7 @@ def _started(count: int, given: argparse.Namespace) -> dict[str, dict[str, float
 def _measure(given: argparse.Namespace) -> None:
     distributed.init_process_group("gloo")
     torch.set_num_threads(1)
-    names = [RIVAL, *(head for head in given.head or HEADS if head != RIVAL)]
+    names = [BASELINE, *(head for head in given.head or HEADS if head != BASELINE)]
     ids = _share(given.batch, repeating(backbone(given.size).config.vocab_size, given.batch, given.length))
     models = {name: attached(backbone(given.size), name).train() for name in names}
     called = {name: nn.parallel.DistributedDataParallel(model) for name, model in models.items()}
@@ -88,10 +88,10 @@ def _measure(given: argparse.Namespace) -> None:
         model.zero_grad(set_to_none=True)
         return seconds
 
-    timed = beside({name: lambda model=model: step(model) for name, model in called.items()}, RIVAL, given.rounds)
+    timed = beside({name: lambda model=model: step(model) for name, model in called.items()}, BASELINE, given.rounds)
     found = {
-        name: {"ms": 1000 * statistics.median(own), "ratio": ratio(own, rival), "bytes": _held(given, name, ids)}
-        for name, (own, rival) in timed.items()
+        name: {"ms": 1000 * statistics.median(own), "ratio": ratio(own, baseline), "bytes": _held(given, name, ids)}
+        for name, (own, baseline) in timed.items()
     }
     if processes.is_main():
         given.out.write_text(json.dumps(found), encoding="utf-8")

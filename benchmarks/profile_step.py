@@ -4,7 +4,7 @@ Self time is without the operations called inside; bytes are those that an opera
 back. One step is profiled after one to warm up, gradients included. Rows are appended to
 ``benchmarks/data/profile_step.csv``; ``python benchmarks/performance_page.py`` prints the newest.
 
-    python benchmarks/profile_step.py                    # the rival, softmax, cpr and mos at GPT-2 small's shape
+    python benchmarks/profile_step.py                    # the baseline, softmax, cpr and mos at GPT-2 small's shape
     python benchmarks/profile_step.py --head pg --top 12
 """
 

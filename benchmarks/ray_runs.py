@@ -26,10 +26,10 @@ from rows import append, surroundings
 from nextword.experiments.comparison.all_methods import compare, make_start
 from nextword.experiments.comparison.engines.engine import Engine, Resources, Sequential
 from nextword.experiments.comparison.engines.ray_engine import RayEngine
-from nextword.experiments.comparison.progress import SilentWatcher
 from nextword.experiments.comparison.recipe import configured
+from nextword.runtime.progress import Watcher
 
-RIVAL = "sequential"
+BASELINE = "sequential"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     started = time.perf_counter() - began
     cores = int(ray.cluster_resources()["CPU"])
     engines: dict[str, Engine] = {
-        RIVAL: Sequential(),
+        BASELINE: Sequential(),
         "ray, one at a time": RayEngine(Resources(cpus=cores)),
         "ray, side by side": RayEngine(Resources(cpus=1)),
     }
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     config = configured(recipe)
     with tempfile.TemporaryDirectory() as folder:
         origin = Path(folder) / "start"
-        make_start(config, origin, SilentWatcher(), "benchmark")
+        make_start(config, origin, Watcher(), "benchmark")
 
         def seconds(engine: Engine) -> float:
             place = Path(shutil.copytree(origin, Path(folder) / "comparison"))
@@ -72,8 +72,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [
         {
             "engine": name, "cores": cores, "runs": runs, "steps": given.steps,
-            "s": round(statistics.median(own), 2), "over_sequential": round(ratio(own, timed[RIVAL]), 3),
-            "overhead_s": round(statistics.median(a - b for a, b in zip(own, timed[RIVAL], strict=True)) / runs, 2),
+            "s": round(statistics.median(own), 2), "over_sequential": round(ratio(own, timed[BASELINE]), 3),
+            "overhead_s": round(statistics.median(a - b for a, b in zip(own, timed[BASELINE], strict=True)) / runs, 2),
             "ray_start_s": round(started, 2), **surroundings(),
         }
         for name, own in timed.items()

@@ -48,7 +48,7 @@ HEADS = (
 )
 DECOUPLED = "f2 decoupled"
 """``f2`` that chooses a class before each token, which vLLM's sampler cannot do."""
-RIVAL = "softmax"
+BASELINE = "softmax"
 _SIZES = {
     "toy": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "vocab_size": 500},
     "small": {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "vocab_size": 32000},
@@ -82,7 +82,7 @@ def _head(text: str) -> str:
 
 def _measured(given: Any, length: int) -> list[dict[str, Any]]:
     every = HEADS if given.engine == "vllm" else (*HEADS, DECOUPLED)
-    names = [RIVAL, *(head for head in given.head or every if head != RIVAL)]
+    names = [BASELINE, *(head for head in given.head or every if head != BASELINE)]
     generator = torch.Generator().manual_seed(0)
     lengths = [
         length // 4 + (3 * length // 4) * number // max(given.requests - 1, 1) for number in range(given.requests)
@@ -111,7 +111,7 @@ def _measured(given: Any, length: int) -> list[dict[str, Any]]:
     rows = []
     for name, own in timed.items():
         speed = statistics.median(given.requests * given.new / one for one in own)
-        over = round(1 / ratio(own, timed[RIVAL]), 3)
+        over = round(1 / ratio(own, timed[BASELINE]), 3)
         print(f"length {length}  {name}  {speed:.1f} tokens a second  over_softmax {over}", flush=True)
         rows.append(
             {

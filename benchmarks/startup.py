@@ -1,7 +1,7 @@
 """How long one waits before anything happens: imports and the command line's help, each in a process of its own.
 
 What is compared takes turns, and the least of all rounds counts: whatever else the machine does only adds to it. Beside
-the seconds stand those of the processor, which wait for nobody; goals are held against them.
+the seconds stand those of the processor, which wait for nobody; targets are held against them.
 
 ``import torch, transformers`` alone loads little of transformers, which imports its classes when they are first
 touched, so the import of ours is also compared with the classes that every user of a language model touches. Rows are

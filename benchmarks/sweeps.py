@@ -37,7 +37,7 @@ def points(sweep: str, quick: bool) -> list[Suite]:
         size, sizes, length = ("toy", (300, 600), 32) if quick else ("three-layers", VOCABULARIES, 200)
         return [Suite(size, HEADS[sweep], 2, length, vocabulary=words) for words in sizes]
     size, words, lengths = ("toy", 300, (16, 32)) if quick else ("narrow", 8192, LENGTHS)
-    return [Suite(size, HEADS[sweep], 1, length, rival="softmax", vocabulary=words) for length in lengths]
+    return [Suite(size, HEADS[sweep], 1, length, baseline="softmax", vocabulary=words) for length in lengths]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     seen = surroundings()
     for suite in points(given.sweep, given.quick):
         if given.head:
-            methods = dict.fromkeys([*([suite.rival] if suite.rival else []), *given.head])
+            methods = dict.fromkeys([*([suite.baseline] if suite.baseline else []), *given.head])
             suite = dataclasses.replace(suite, methods=tuple(methods))
         where: dict[str, Any] = {
             "sweep": given.sweep, "size": suite.size, "vocabulary": suite.vocabulary, "batch": suite.batch,

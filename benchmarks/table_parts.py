@@ -1,4 +1,4 @@
-"""What the tables of measured pages are made of: rows by condition, values beside goals, their origin."""
+"""What the tables of measured pages are made of: rows by condition, values beside targets, their origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rows import newest, read
 
 Row = dict[str, str]
-Goals = Mapping[str, Any]
+Targets = Mapping[str, Any]
 
 _SETTING = {
     "head_cost": ("what", "size", "batch", "length", "new", "device", "dtype"),
@@ -49,7 +49,7 @@ _ONE_RUN = {"profile_step", "datastore", "drafting_choice"}
 NOTHING = "*(not measured yet)*"
 
 
-def goals(path: Path) -> Goals:
+def targets(path: Path) -> Targets:
     """What is to be reached, by part."""
     with path.open("rb") as file:
         return tomllib.load(file)
@@ -79,22 +79,22 @@ def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def at_most(value: str, goal: float | None) -> str:
-    """A measured number beside its goal, which it must not exceed."""
-    return _against(value, goal, goal is not None and float(value) <= goal, "≤")
+def at_most(value: str, target: float | None) -> str:
+    """A measured number beside its target, which it must not exceed."""
+    return _against(value, target, target is not None and float(value) <= target, "≤")
 
 
-def at_least(value: str, goal: float | None) -> str:
-    """A measured number beside its goal, which it must reach."""
-    return _against(value, goal, goal is not None and float(value) >= goal, "≥")
+def at_least(value: str, target: float | None) -> str:
+    """A measured number beside its target, which it must reach."""
+    return _against(value, target, target is not None and float(value) >= target, "≥")
 
 
-def _against(value: str, goal: float | None, met: bool, sign: str) -> str:
-    if goal is None:
+def _against(value: str, target: float | None, met: bool, sign: str) -> str:
+    if target is None:
         return f"{float(value):.2f}"
     # a number that misses by less than is printed is shown with the digit that tells
-    shown = f"{float(value):.2f}" if met or float(f"{float(value):.2f}") != goal else f"{float(value):.3f}"
-    return f"{shown} ({sign} {goal:.2f}, {'met' if met else '**missed**'})"
+    shown = f"{float(value):.2f}" if met or float(f"{float(value):.2f}") != target else f"{float(value):.3f}"
+    return f"{shown} ({sign} {target:.2f}, {'met' if met else '**missed**'})"
 
 
 def measured_on(where: Mapping[str, str], rows: Sequence[Row], *, rounds: bool = True) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from statistics import linear_regression
 
-from table_parts import NOTHING, Goals, Row, at_least, at_most, markdown, measured, measured_on, rounds_of
+from table_parts import NOTHING, Row, Targets, at_least, at_most, markdown, measured, measured_on, rounds_of
 
 _SWEEP = ("sweep", "size", "device")
 """Columns whose rows are one table of a sweep."""
@@ -22,7 +22,7 @@ _WHAT = {
 """What a head's cost is measured in."""
 
 
-def cost(data: Path, wanted: Goals) -> str:
+def cost(data: Path, wanted: Targets) -> str:
     """Time of every way to use a model, over transformers' own."""
     parts = []
     for where, rows in measured(data, "head_cost"):
@@ -43,7 +43,7 @@ def cost(data: Path, wanted: Goals) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def training(data: Path, wanted: Goals) -> str:
+def training(data: Path, wanted: Targets) -> str:
     """Time and memory of a training step."""
     parts = []
     for where, rows in measured(data, "training_cost"):
@@ -65,18 +65,18 @@ def training(data: Path, wanted: Goals) -> str:
                 ]
             )
         head = ["", "ms", "time", "of single rounds", "peak, MB", "peak", "head and loss, MB", "head and loss"]
-        title = f"{where['suite']}: batch {where['batch']} × {where['length']}, against {rows[0]['rival']}"
+        title = f"{where['suite']}: batch {where['batch']} × {where['length']}, against {rows[0]['baseline']}"
         parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
 
 
-def decoding(data: Path, wanted: Goals) -> str:
+def decoding(data: Path, wanted: Targets) -> str:
     """Tokens a second, a row for each head and a column for each way of decoding."""
     groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "gpt2-small"]
-    return _decoded(groups, wanted["decoding"], lambda row, goal: at_least(row["ratio"], goal)) or NOTHING
+    return _decoded(groups, wanted["decoding"], lambda row, target: at_least(row["ratio"], target)) or NOTHING
 
 
-def history(data: Path, wanted: Goals) -> str:
+def history(data: Path, wanted: Targets) -> str:
     """Milliseconds of a step and the largest tensor, by length of the prompt, on the small backbone."""
     groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "three-layers"]
     return _decoded(groups, {}, lambda row, _: f"{row['ms_per_step']} / {row['largest_mb'] or '–'}") or NOTHING
@@ -99,7 +99,7 @@ def _decoded(
             aim = aims.get(name, aim)
             for where, rows in chosen:
                 found = [row for row in rows if row["model"] == name]
-                # in beam search the whole distribution is taken, so the goal of choosing classes is not that one's
+                # in beam search the whole distribution is taken, so the target of choosing classes is not that one's
                 own = aims.get("every head") if where["beams"] != "1" and name == "f2" else aim
                 cells.append(cell(found[0], own) if found else "–")
             body.append(cells)
@@ -114,7 +114,7 @@ def _decoding_title(where: Mapping[str, str], rows: Sequence[Row]) -> str:
     return f"{way}, batch {where['batch']}, {where['prompt']} + {where['new']}, {rounds_of(rows)}"
 
 
-def sweeps(data: Path, wanted: Goals) -> str:
+def sweeps(data: Path, wanted: Targets) -> str:
     """Time and peak memory at every point of the sweeps, and how they grow."""
     parts = []
     for key, several in groupby(measured(data, "sweeps"), lambda group: tuple(group[0][k] for k in _SWEEP)):
@@ -132,7 +132,7 @@ def sweeps(data: Path, wanted: Goals) -> str:
             body.append([f"`{name}`", *cells])
         largest = f"{int(chosen[-1][0][column]):,}"
         head = ["ms / peak MB", *(f"{column} {int(where[column]):,}" for where, _ in chosen)]
-        head += [f"over {chosen[-1][1][0]['rival']}, {column} {largest}", "growth"]
+        head += [f"over {chosen[-1][1][0]['baseline']}, {column} {largest}", "growth"]
         every = [row for _, rows in chosen for row in rows]
         parts.append(f"**By {column}, {size}** ({measured_on(chosen[0][0], every)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
@@ -146,7 +146,7 @@ def _growth(points: Sequence[tuple[float, float]]) -> str:
     return f"{slope:.2f}"
 
 
-def profiles(data: Path, wanted: Goals) -> str:
+def profiles(data: Path, wanted: Targets) -> str:
     """Operations by their share of a step."""
     parts = []
     for where, rows in measured(data, "profile_step"):
@@ -166,7 +166,7 @@ def profiles(data: Path, wanted: Goals) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def throughput(data: Path, wanted: Goals) -> str:
+def throughput(data: Path, wanted: Targets) -> str:
     """Scoring, checking and evaluating."""
     parts = []
     for where, rows in measured(data, "throughput"):
@@ -181,7 +181,7 @@ def throughput(data: Path, wanted: Goals) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def startup(data: Path, wanted: Goals) -> str:
+def startup(data: Path, wanted: Targets) -> str:
     """Seconds until something happens."""
     groups = measured(data, "startup")
     if not groups:
@@ -198,7 +198,7 @@ def startup(data: Path, wanted: Goals) -> str:
     return f"{measured_on({}, rows)}\n\n{markdown(['', 's', 'processor, s'], body)}"
 
 
-def text_memory(data: Path, wanted: Goals) -> str:
+def text_memory(data: Path, wanted: Targets) -> str:
     """What an n-gram index takes, by the size of its corpus."""
     groups = measured(data, "text_memory")
     if not groups:
@@ -218,7 +218,7 @@ def text_memory(data: Path, wanted: Goals) -> str:
     return f"{measured_on({}, rows)}\n\n{markdown(head, body)}"
 
 
-def audit(data: Path, wanted: Goals) -> str:
+def audit(data: Path, wanted: Targets) -> str:
     """What an audit takes, against one forward pass of its largest batch."""
     parts = []
     for where, rows in measured(data, "audit_cost"):
@@ -238,7 +238,7 @@ def audit(data: Path, wanted: Goals) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def datastore(data: Path, wanted: Goals) -> str:
+def datastore(data: Path, wanted: Targets) -> str:
     """What a datastore takes, and how each search does beside the exact one."""
     parts, aims = [], wanted["datastore"]
     for where, rows in measured(data, "datastore"):
@@ -251,7 +251,7 @@ def datastore(data: Path, wanted: Goals) -> str:
         said = (
             f"Building over a forward pass: {build}; over one without the output layer: "
             f"{float(rows[0]['build_over_states']):.2f}. On disk over the bytes of its keys: {size}. "
-            f"All three goals of an index at once: {', '.join(reached) or '**none**'}."
+            f"All three targets of an index at once: {', '.join(reached) or '**none**'}."
         )
         head = [
             "search",
@@ -267,7 +267,7 @@ def datastore(data: Path, wanted: Goals) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def _exact(row: Row, aims: Goals) -> list[str]:
+def _exact(row: Row, aims: Targets) -> list[str]:
     over = at_most(row["over_numpy"], aims["over_numpy"])
     memory, perplexity = (f"{float(row[key]):.2f}" for key in ("over_in_memory", "perplexity"))
     return [_search(row), row["ms_a_query"], over, memory, "1", "1", perplexity, "–"]
@@ -288,7 +288,7 @@ def _reaches(row: Row, aims: Mapping[str, float]) -> bool:
     return least and float(row["perplexity_off_percent"]) <= aims["perplexity_off_percent"]
 
 
-def serving(data: Path, wanted: Goals) -> str:
+def serving(data: Path, wanted: Targets) -> str:
     """Throughput of many requests at once, each head beside softmax in the same engine."""
     parts = []
     for where, rows in measured(data, "serving_speed"):
@@ -306,7 +306,7 @@ def serving(data: Path, wanted: Goals) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def context(data: Path, wanted: Goals) -> str:
+def context(data: Path, wanted: Targets) -> str:
     """Milliseconds of a token by how much was read before it, and how they grow."""
     groups = [(where, rows) for where, rows in measured(data, "serving_speed") if where["read_before"] == "True"]
     parts = []
@@ -326,23 +326,23 @@ def context(data: Path, wanted: Goals) -> str:
     return "\n\n".join(parts) or NOTHING
 
 
-def long_memory(data: Path, wanted: Goals) -> str:
+def long_memory(data: Path, wanted: Targets) -> str:
     """What a memory beyond the window takes, against the same step without."""
     parts = []
     for where, rows in measured(data, "long_memory"):
         body = [
-            [row["name"], f"{int(row['places']):,}", f"{float(row['ms']):,.0f}", f"{float(row['rival_ms']):,.0f}",
+            [row["name"], f"{int(row['positions']):,}", f"{float(row['ms']):,.0f}", f"{float(row['baseline_ms']):,.0f}",
              at_most(row["ratio"], wanted["long_memory"].get(row["name"])),
              f"{float(row['lowest']):.2f}–{float(row['highest']):.2f}", row["largest_mb"] or "–"]
             for row in rows
         ]  # fmt: skip
-        head = ["", "remembered before", "ms", "rival, ms", "ratio", "of single rounds", "largest tensor, MB"]
+        head = ["", "remembered before", "ms", "baseline, ms", "ratio", "of single rounds", "largest tensor, MB"]
         title = f"{where['size']}, {where['batch']} × {where['length']}"
         parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
 
 
-TABLES: dict[str, Callable[[Path, Goals], str]] = {
+TABLES: dict[str, Callable[[Path, Targets], str]] = {
     "cost": cost,
     "training": training,
     "decoding": decoding,

@@ -136,10 +136,10 @@ def ask(given: Any, folder: Path) -> dict[str, Any]:
             lengths.append(int(found.length[0]))
         together = 0.0
         for begin in range(SEEN, SEEN + given.ask, SEEN):
-            places = np.arange(begin, min(begin + SEEN, SEEN + given.ask)) - 1
+            positions = np.arange(begin, min(begin + SEEN, SEEN + given.ask)) - 1
             ids = text[None, begin - SEEN : begin + SEEN]
-            contexts = LastTokens(ids, ids >= 0, np.zeros_like(places), places - (begin - SEEN))
-            many = model.distribution(torch.zeros(len(places), 1, dtype=torch.long))
+            contexts = LastTokens(ids, ids >= 0, np.zeros_like(positions), positions - (begin - SEEN))
+            many = model.distribution(torch.zeros(len(positions), 1, dtype=torch.long))
             start = time.perf_counter()
             mixed_with_ngrams(many, memory, memory.find(contexts))
             together += time.perf_counter() - start

@@ -40,6 +40,6 @@ def drawn(size: int, batch: int, length: int, seed: int = 0) -> Tensor:
 def repeating(size: int, batch: int, length: int, seed: int = 0) -> Tensor:
     """Token ids (batch, length) by the law, the second half taken from the first: what pointer heads find in a text."""
     ids, half = drawn(size, batch, length, seed), length // 2
-    places = torch.randint(0, half, (batch, length - half), generator=torch.Generator().manual_seed(seed + 1))
-    ids[:, half:] = ids.gather(1, places)
+    positions = torch.randint(0, half, (batch, length - half), generator=torch.Generator().manual_seed(seed + 1))
+    ids[:, half:] = ids.gather(1, positions)
     return ids

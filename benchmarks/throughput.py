@@ -46,7 +46,7 @@ def scoring(given: argparse.Namespace) -> list[Row]:
     bare = backbone(size, given.device, given.dtype).eval()
     ids = repeating(bare.config.vocab_size, batch, length + 1).to(given.device)
 
-    def rival() -> Tensor:
+    def baseline() -> Tensor:
         return -F.cross_entropy(bare(ids[:, :-1]).logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="none")
 
     def ours(model: Any) -> Tensor:
@@ -55,7 +55,7 @@ def scoring(given: argparse.Namespace) -> list[Row]:
         found: Tensor = dist.log_prob(ids[:, 1:][scored][:, None])
         return found
 
-    runs: dict[str, Callable[[], object]] = {f"transformers {type(bare).__name__}": rival}
+    runs: dict[str, Callable[[], object]] = {f"transformers {type(bare).__name__}": baseline}
     runs |= {head: partial(ours, attached(bare, head).eval()) for head in given.head or HEADS}
     with torch.no_grad():
         timed = {name: partial(seconds_of, run, given.device) for name, run in runs.items()}

@@ -66,15 +66,15 @@ def main() -> None:
             "plain": lambda: plain(before).logits,
             "head": lambda model=model: model(before).logits,
             "facts": lambda model=model: token_facts(
-                model.distribution(before), after, candidates=CANDIDATES, places=PLACES
+                model.distribution(before), after, candidates=CANDIDATES, positions=PLACES
             ),
-            "trace": lambda model=model: nw.trace(model, tokenizer, text, candidates=CANDIDATES, places=PLACES),
+            "trace": lambda model=model: nw.trace(model, tokenizer, text, candidates=CANDIDATES, positions=PLACES),
         }
         seconds = interleaved({name: timed(run) for name, run in runs.items()}, chosen.rounds)
         medians = " ".join(f"{statistics.median(of):.2f}" for of in seconds.values())
         against = [
-            " ".join(f"{ratio(seconds[ours], seconds[rival]):.2f}" for ours in ("facts", "trace"))
-            for rival in ("plain", "head")
+            " ".join(f"{ratio(seconds[ours], seconds[baseline]):.2f}" for ours in ("facts", "trace"))
+            for baseline in ("plain", "head")
         ]
         print(f"{head}: {medians}; {'; '.join(against)}", flush=True)
 

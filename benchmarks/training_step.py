@@ -1,12 +1,12 @@
 """Time and memory of a training step (forward and backward) of each head, as ratios over transformers' own model.
 
-All models live in one process, on one backbone, and take turns with the rival, so that whatever else the machine does
-meets both; the time ratio is the median of the ratios of single rounds. Memory is the peak above the model and its
+All models live in one process, on one backbone, and take turns with the baseline, so that whatever else the machine
+does meets both; the time ratio is the median of the ratios of single rounds. Memory is the peak above the model and its
 gradients:
 ``peak`` is that of the whole step, ``head`` what is left of it without the peak of the backbone run alone to its last
 hidden state and back. Rows are appended to ``benchmarks/data/training_cost.csv``.
 
-    python benchmarks/training_step.py                         # all that has a goal: GPT-2 small, T5 small, HistAlign
+    python benchmarks/training_step.py                         # all that has a target: GPT-2 small, T5 small, HistAlign
     python benchmarks/training_step.py --suite gpt2-small --head mos:3
     python benchmarks/training_step.py --suite gpt2-small --device cuda --dtype bfloat16 --batch 8 --length 1024
     python benchmarks/training_step.py --model my-model --head cache --batch 1
@@ -39,7 +39,7 @@ class Suite:
         methods: Heads, or heads and objectives.
         batch: Sequences.
         length: Tokens of each.
-        rival: The method that all are compared with; transformers' own model where it is None.
+        baseline: The method that all are compared with; transformers' own model where it is None.
         others: Whether the losses of others for plain softmax take part.
         vocabulary: Words, where not as many as the shape has.
     """
@@ -48,7 +48,7 @@ class Suite:
     methods: tuple[str, ...]
     batch: int = 2
     length: int = 200
-    rival: str | None = None
+    baseline: str | None = None
     others: bool = False
     vocabulary: int | None = None
 
@@ -61,7 +61,7 @@ SUITES: dict[str, Suite] = {
         others=True,
     ),
     "t5-small": Suite("t5-small", ("softmax", "softmax+e")),
-    "histalign": Suite("gpt2-small", ("cache", "cache/histalign"), length=512, rival="cache"),
+    "histalign": Suite("gpt2-small", ("cache", "cache/histalign"), length=512, baseline="cache"),
     "tiny": Suite(
         "tiny",
         ("softmax", "softmax+mi", "mos:3+mi", "pg+mi", "ps+mi", "copynet+mi", "softmax+c+mi", "softmax+p+mi",
@@ -72,19 +72,19 @@ SUITES: dict[str, Suite] = {
 }  # fmt: skip
 
 ALONE = "the backbone alone, without head and loss"
-WITH_GOALS = ("gpt2-small", "t5-small", "histalign")
+WITH_TARGETS = ("gpt2-small", "t5-small", "histalign")
 
 
 def steps_of(suite: Suite, device: str, dtype: str) -> tuple[dict[str, Step], dict[str, Step]]:
-    """The training steps by name, the rival first, and the backbone alone for each of them."""
+    """The training steps by name, the baseline first, and the backbone alone for each of them."""
     bare = backbone(suite.size, device, dtype, positions=suite.length, vocabulary=suite.vocabulary).train()
     ids = repeating(bare.config.vocab_size, suite.batch, suite.length).to(device)
     labels = repeating(bare.config.vocab_size, suite.batch, suite.length, seed=2).to(device)
     inputs: Inputs = {"input_ids": ids, "labels": labels if bare.config.is_encoder_decoder else ids}
     bare_name = f"transformers {type(bare).__name__}"
-    steps = {bare_name: language_model(bare, inputs)} if suite.rival is None else {}
+    steps = {bare_name: language_model(bare, inputs)} if suite.baseline is None else {}
     alone = dict.fromkeys(steps, backbone_alone(bare, inputs))
-    if suite.rival is None:
+    if suite.baseline is None:
         # its default keeps a KV cache even in training, which ours does not
         steps[f"{bare_name}, use_cache=False"] = language_model(bare, inputs, use_cache=False)
     for name in suite.methods:
@@ -95,7 +95,7 @@ def steps_of(suite: Suite, device: str, dtype: str) -> tuple[dict[str, Step], di
         for name, reason in missing.items():
             print(f"{name}: left out, {reason}")
     without_cache = backbone_alone(bare, inputs, use_cache=False)
-    if suite.rival is None:
+    if suite.baseline is None:
         steps[ALONE] = without_cache  # what no head can go below
     return steps, {name: alone.get(name, without_cache) for name in steps}
 
@@ -103,8 +103,8 @@ def steps_of(suite: Suite, device: str, dtype: str) -> tuple[dict[str, Step], di
 def measured(suite: Suite, device: str, dtype: str, rounds: int) -> list[dict[str, Any]]:
     """A row for each model."""
     steps, alone = steps_of(suite, device, dtype)
-    rival = suite.rival or next(iter(steps))
-    seconds = beside({name: step.seconds for name, step in steps.items()}, rival, rounds)
+    baseline = suite.baseline or next(iter(steps))
+    seconds = beside({name: step.seconds for name, step in steps.items()}, baseline, rounds)
     below = {id(step): step.peak() for step in {id(step): step for step in alone.values()}.values()}
     peaks = {name: step.peak() for name, step in steps.items()}
     heads = {name: peak - below[id(alone[name])] for name, peak in peaks.items()}
@@ -113,16 +113,16 @@ def measured(suite: Suite, device: str, dtype: str, rounds: int) -> list[dict[st
         single = ratios(own, theirs)
         rows.append(
             {
-                "rival": rival,
+                "baseline": baseline,
                 "model": name,
                 "ms": f"{1000 * statistics.median(own):.1f}",
                 "time_ratio": f"{ratio(own, theirs):.3f}",
                 "time_lowest": f"{min(single):.3f}",
                 "time_highest": f"{max(single):.3f}",
                 "peak_mb": f"{peaks[name] / 1e6:.2f}",
-                "peak_ratio": f"{peaks[name] / peaks[rival]:.3f}",
+                "peak_ratio": f"{peaks[name] / peaks[baseline]:.3f}",
                 "head_mb": f"{heads[name] / 1e6:.2f}",
-                "head_ratio": f"{heads[name] / heads[rival]:.3f}",
+                "head_ratio": f"{heads[name] / heads[baseline]:.3f}",
                 "rounds": rounds,
             }
         )
@@ -132,7 +132,7 @@ def measured(suite: Suite, device: str, dtype: str, rounds: int) -> list[dict[st
 def chosen(given: argparse.Namespace) -> dict[str, Suite]:
     """The suites that were asked for, with what the command line changes about them."""
     suites = {}
-    for name in given.suite or (("gpt2-small",) if given.model else WITH_GOALS):
+    for name in given.suite or (("gpt2-small",) if given.model else WITH_TARGETS):
         suite = SUITES[name]
         changes: dict[str, Any] = {"batch": given.batch or suite.batch, "length": given.length or suite.length}
         if given.quick:
@@ -140,7 +140,7 @@ def chosen(given: argparse.Namespace) -> dict[str, Suite]:
         if given.model:
             changes["size"] = given.model
         if given.head:
-            changes["methods"] = tuple(dict.fromkeys([*([suite.rival] if suite.rival else []), *given.head]))
+            changes["methods"] = tuple(dict.fromkeys([*([suite.baseline] if suite.baseline else []), *given.head]))
             changes["others"] = False
         suites[Path(given.model).resolve().name if given.model else name] = dataclasses.replace(suite, **changes)
     return suites
@@ -149,7 +149,7 @@ def chosen(given: argparse.Namespace) -> dict[str, Suite]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "training_cost")
-    options.add_argument("--suite", action="append", choices=SUITES, help="several may be given (default: with goals)")
+    options.add_argument("--suite", action="append", choices=SUITES, help="several may be given")
     options.add_argument("--head", action="append", type=method, help="head, or head/objective, not the suite's own")
     options.add_argument("--batch", type=at_least(1), help="sequences")
     options.add_argument("--length", type=at_least(2), help="tokens of each")

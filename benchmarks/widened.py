@@ -41,12 +41,14 @@ def repeated(weight: Tensor, width: int, dim: int = 0) -> Tensor:
 
 def spread(weight: Tensor, shape: torch.Size, narrow: int) -> Tensor:
     """A tensor in a larger one of zeros, each block of ``narrow`` at the beginning of a wider block."""
-    places = []
+    positions = []
     for size, wide in zip(weight.shape, shape, strict=True):
         blocks = size // narrow if wide != size else 1
-        places.append(torch.cat([torch.arange(size // blocks) + block * (wide // blocks) for block in range(blocks)]))
+        positions.append(
+            torch.cat([torch.arange(size // blocks) + block * (wide // blocks) for block in range(blocks)])
+        )
     large = torch.zeros(shape)
-    large[torch.meshgrid(*places, indexing="ij")] = weight
+    large[torch.meshgrid(*positions, indexing="ij")] = weight
     return large
 
 

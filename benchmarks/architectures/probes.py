@@ -42,8 +42,8 @@ def probe_of(model: Any) -> Probe:
     texts = [torch.randint(ORDINARY.start, ORDINARY.start + 12, (n,), generator=generator) for n in LENGTHS]
     ids = torch.full((2, LENGTHS[0]), PAD)
     ids[0] = texts[0]
-    places = slice(0, LENGTHS[1]) if has_encoder else slice(-LENGTHS[1], None)
-    ids[1, places] = texts[1]
+    positions = slice(0, LENGTHS[1]) if has_encoder else slice(-LENGTHS[1], None)
+    ids[1, positions] = texts[1]
     prompts = {"input_ids": ids, "attention_mask": (ids != PAD).long()}
     second = {"input_ids": texts[1][None], "attention_mask": torch.ones(1, LENGTHS[1], dtype=torch.long)}
     if not has_encoder:

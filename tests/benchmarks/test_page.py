@@ -1,4 +1,4 @@
-"""Rows are kept, the newest are shown, and goals are judged."""
+"""Rows are kept, the newest are shown, and targets are judged."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_the_allocator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [("0.994", "0.99 (≤ 1.00, met)"), ("1.000", "1.00 (≤ 1.00, met)"), ("1.004", "1.004 (≤ 1.00, **missed**)"),
      ("1.2", "1.20 (≤ 1.00, **missed**)")],
 )  # fmt: skip
-def test_goals_are_judged_by_the_number_that_was_measured(value: str, expected: str) -> None:
+def test_targets_are_judged_by_the_number_that_was_measured(value: str, expected: str) -> None:
     assert tables.at_most(value, 1.0) == expected
     assert tables.at_most(value, None) == f"{float(value):.2f}"
 
 
-def test_speeds_are_to_reach_their_goal() -> None:
+def test_speeds_are_to_reach_their_target() -> None:
     assert tables.at_least("0.9", 0.9) == "0.90 (≥ 0.90, met)"
     assert tables.at_least("0.899", 0.9) == "0.899 (≥ 0.90, **missed**)"
 
@@ -85,11 +85,11 @@ def test_the_page_of_drafts_is_that_of_the_rows() -> None:
 
 
 @pytest.mark.slow
-def test_drafts_are_judged_by_their_goals(tmp_path: Path) -> None:
+def test_drafts_are_judged_by_their_targets(tmp_path: Path) -> None:
     drafting.main(["--quick", "--head", "pg", "--out", str(tmp_path / "drafting.csv")])
     path = tmp_path / "drafting.csv"
     path.write_text(path.read_text(encoding="utf-8").replace(",made up,", ",stories,"), encoding="utf-8")
-    table = drafting_tables.drafting(tmp_path, table_parts.goals(performance_page.GOALS))
+    table = drafting_tables.drafting(tmp_path, table_parts.targets(performance_page.TARGETS))
     assert "| toy pg, random: stories, its own (2 texts) | words a pass |" in table
     assert table.count("(≥ 0.97, ") == 1
     assert drafting_tables.choices(tmp_path, {}) == table_parts.NOTHING
@@ -153,7 +153,7 @@ def test_requests_whose_prompts_are_read_before_show_growth_with_the_context(tmp
         for length, head, speed, over in ((256, "softmax", 20, 1), (256, "pg", 16, 0.8), (8192, "softmax", 10, 1))
     ]
     append(tmp_path / "serving_speed.csv", rows)
-    wanted = table_parts.goals(performance_page.GOALS)
+    wanted = table_parts.targets(performance_page.TARGETS)
     assert "| `softmax` | 50.0 / 1.00 | 100.0 / 1.00 |" in tables.context(tmp_path, wanted)
     assert "| `pg` | 62.5 / 0.80 | – |" in tables.context(tmp_path, wanted)
     assert tables.serving(tmp_path, wanted) == table_parts.NOTHING
@@ -162,7 +162,7 @@ def test_requests_whose_prompts_are_read_before_show_growth_with_the_context(tmp
 def test_a_datastore_becomes_a_table(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="the benchmark compares with FAISS")
     datastore.main(["--quick", "--out", str(tmp_path / "datastore.csv")])
-    table = tables.datastore(tmp_path, table_parts.goals(performance_page.GOALS))
+    table = tables.datastore(tmp_path, table_parts.targets(performance_page.TARGETS))
     assert "**4,000 keys of width 16, stored.txt**" in table
     assert "| exact |" in table
     assert "| IVF8,Flat nprobe=4 |" in table
@@ -178,7 +178,7 @@ def test_a_datastore_becomes_a_table(tmp_path: Path) -> None:
     [(0.96, 25.0, 0.1, "at once: IVF8,Flat nprobe=4."), (0.94, 25.0, 0.1, "at once: **none**."),
      (0.96, 19.9, 0.1, "at once: **none**."), (0.96, 25.0, 0.51, "at once: **none**.")],
 )  # fmt: skip
-def test_an_index_is_to_reach_all_its_goals_at_once(
+def test_an_index_is_to_reach_all_its_targets_at_once(
     tmp_path: Path, recall: float, faster: float, off: float, said: str
 ) -> None:
     about = {"data": "a.txt", "keys": 1000, "width": 8, "build_over_forward": 1.2}
@@ -191,7 +191,7 @@ def test_an_index_is_to_reach_all_its_goals_at_once(
              "over_numpy": 0.1, "faster_than_exact": faster, "perplexity": 90.0,
              "perplexity_off_percent": off}  # fmt: skip
     append(tmp_path / "datastore.csv", [about | row | place for row in (exact, index)])
-    table = tables.datastore(tmp_path, table_parts.goals(performance_page.GOALS))
+    table = tables.datastore(tmp_path, table_parts.targets(performance_page.TARGETS))
     assert said in table
     assert "Building over a forward pass: 1.20 (≤ 1.15, **missed**); over one without the output layer: 1.30." in table
     assert "| exact | 5.0 | 1.40 (≤ 1.50, met) | 1.70 |" in table
@@ -200,10 +200,10 @@ def test_an_index_is_to_reach_all_its_goals_at_once(
 def test_a_long_memory_has_times_that_agree_with_its_ratio(tmp_path: Path) -> None:
     """Also where the machine was slower in some rounds: both times are of the round in the middle."""
     row = long_memory._row("training", "long", 8, [4.4, 12.0, 13.2], [4.0, 11.0, 11.0], 0)
-    assert (row["ms"], row["rival_ms"], row["ratio"]) == ("4400.0", "4000.0", "1.100")
+    assert (row["ms"], row["baseline_ms"], row["ratio"]) == ("4400.0", "4000.0", "1.100")
     assert (row["lowest"], row["highest"]) == ("1.091", "1.200")
     long_memory.main(["--quick", "--out", str(tmp_path / "long_memory.csv")])
-    table = tables.long_memory(tmp_path, table_parts.goals(performance_page.GOALS))
+    table = tables.long_memory(tmp_path, table_parts.targets(performance_page.TARGETS))
     assert "| decoding, softmax | 0 |" in table
     assert "(≤ 1.10, " in table
 
@@ -220,10 +220,10 @@ def test_a_model_looks_the_same_in_every_panel() -> None:
     def rows(*names: str) -> list[dict[str, str]]:
         return [{"model": name, "ms": "1"} for name in names]
 
-    groups = [(1, rows("rival", "a", "b")), (2, rows("rival", "b"))]
+    groups = [(1, rows("baseline", "a", "b")), (2, rows("baseline", "b"))]
     panels = Figure().subplots(1, 2)
     for panel, group in zip(panels, groups, strict=True):
         _lines(panel, [group], "ms", _models(groups))
     looks = [{line.get_label(): (line.get_color(), line.get_marker()) for line in panel.lines} for panel in panels]
-    assert list(looks[1]) == ["rival", "b"]
+    assert list(looks[1]) == ["baseline", "b"]
     assert looks[1].items() <= looks[0].items()

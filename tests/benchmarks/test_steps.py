@@ -1,4 +1,4 @@
-"""Every rival computes the same loss, and what is timed is what is meant."""
+"""Every baseline computes the same loss, and what is timed is what is meant."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def test_the_backbone_alone_goes_to_the_last_hidden_state_of_either_kind() -> No
 
 
 def test_rows_of_a_suite() -> None:
-    rows = measured(Suite("toy", ("cache", "cache/histalign"), length=16, rival="cache"), "cpu", "float32", 1)
+    rows = measured(Suite("toy", ("cache", "cache/histalign"), length=16, baseline="cache"), "cpu", "float32", 1)
     assert [row["model"] for row in rows] == ["cache", "cache/histalign"]
     assert rows[0]["time_ratio"] == rows[0]["peak_ratio"] == rows[0]["head_ratio"] == "1.000"
     assert float(rows[1]["head_mb"]) > 0
-    assert {row["rival"] for row in rows} == {"cache"}
+    assert {row["baseline"] for row in rows} == {"cache"}
 
 
 @pytest.mark.parametrize("what", head_cost.WHAT)
@@ -105,11 +105,11 @@ def test_a_heads_share_grows_with_the_vocabulary() -> None:
     assert shares[1] - shares[0] > 2 * 2700 * 30 * 4
 
 
-def test_suites_hold_every_method_with_a_goal() -> None:
-    from performance_page import GOALS
-    from table_parts import goals
+def test_suites_hold_every_method_with_a_target() -> None:
+    from performance_page import TARGETS
+    from table_parts import targets
 
-    wanted = goals(GOALS)
+    wanted = targets(TARGETS)
     for name, aims in wanted["training"].items():
         assert set(aims) <= set(SUITES[name].methods)
     for method in {method for suite in SUITES.values() for method in suite.methods}:

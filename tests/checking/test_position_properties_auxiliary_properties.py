@@ -214,8 +214,8 @@ def test_auxiliary_texts_have_lengths_of_their_own_and_ordinary_tokens() -> None
     assert any(len(text.ids.unique()) < len(text.ids) for text in sample.auxiliary)
     for text in sample.auxiliary:
         assert text.words is not None
-        assert len(text.words.ids) == len(text.words.places) != len(text.ids)
-        assert int(text.words.places.max()) < len(text.ids)
+        assert len(text.words.ids) == len(text.words.positions) != len(text.ids)
+        assert int(text.words.positions.max()) < len(text.ids)
         assert 0 not in text.words.ids  # GPT-2's end of text
         assert words.auxiliary is not None
         other = words.auxiliary.other(text)
@@ -229,10 +229,10 @@ def test_a_batch_pads_and_selects_them() -> None:
     batch = sample.batch("left", source_extra=2)
     assert batch.aux_ids is not None
     assert batch.aux_mask is not None
-    assert batch.source_places is not None
+    assert batch.source_positions is not None
     assert batch.source_mask is not None
     assert not batch.aux_mask[:, -2:].any()
-    assert torch.equal(batch.source_places >= 0, batch.source_mask)
+    assert torch.equal(batch.source_positions >= 0, batch.source_mask)
     swapped = batch.select(torch.tensor([2, 0, 1]))
     assert swapped.aux_ids is not None
     assert torch.equal(swapped.aux_ids[1], batch.aux_ids[0])

@@ -39,10 +39,10 @@ def bytes_(pieces: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     return trained_tokenizer("\n".join(TEXTS), 330, None)
 
 
-def covering(pieces: PreTrainedTokenizerFast, text: str, places: int, character: int) -> int:
+def covering(pieces: PreTrainedTokenizerFast, text: str, positions: int, character: int) -> int:
     """The first piece among the encoder's tokens that ends after a character; looked for one by one."""
     made = pieces(text, return_offsets_mapping=True)
-    for place in range(1, places - 1):
+    for place in range(1, positions - 1):
         _, end = made["offset_mapping"][place]
         if end > character:
             return place
@@ -55,8 +55,8 @@ def test_places_are_those_of_the_pieces(
 ) -> None:
     rows = nw.AuxiliaryTokenizer(pieces, bytes_, max_length).rows(TEXTS)
     split = 0
-    for text, aux, ids, places in zip(
-        TEXTS, rows["aux_input_ids"], rows["source_ids"], rows["source_places"], strict=True
+    for text, aux, ids, positions in zip(
+        TEXTS, rows["aux_input_ids"], rows["source_ids"], rows["source_positions"], strict=True
     ):
         whole = pieces(text)["input_ids"]
         assert aux == (whole if max_length is None or len(whole) <= 8 else [*whole[:7], 3])
@@ -68,10 +68,10 @@ def test_places_are_those_of_the_pieces(
             if start < seen
         ]
         expected = [covering(pieces, text, len(aux), start) for start, _ in spans[: len(ids)]]
-        assert places == expected
-        assert places == sorted(places)
-        assert set(places) <= set(range(1, len(aux) - 1))  # never a special token
-        split += len(places) - len(set(places))
+        assert positions == expected
+        assert positions == sorted(positions)
+        assert set(positions) <= set(range(1, len(aux) - 1))  # never a special token
+        split += len(positions) - len(set(positions))
         if max_length is None:
             assert bytes_.decode(ids) == text
     assert split > 0, "no piece stands for several tokens, so nothing was tested"
@@ -85,7 +85,7 @@ def test_words_read_the_state_of_their_own_piece(
     names = pieces.convert_ids_to_tokens(rows["aux_input_ids"][0])
     text, at = "why Perú bishop", 0
     spans = bytes_(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-    for (start, _), place in zip(spans, rows["source_places"][0], strict=True):
+    for (start, _), place in zip(spans, rows["source_positions"][0], strict=True):
         letters = "why peru bishop"
         at = next(i for i in range(start, len(letters)) if letters[i] != " ")  # a blank belongs to what follows
         assert letters[at] in names[place]
@@ -95,14 +95,14 @@ def test_words_read_the_state_of_their_own_piece(
 def test_padding(pieces: PreTrainedTokenizerFast, bytes_: PreTrainedTokenizerFast) -> None:
     auxiliary = nw.AuxiliaryTokenizer(pieces, bytes_)
     made, rows = auxiliary(TEXTS), auxiliary.rows(TEXTS)
-    assert set(made) == {"aux_input_ids", "aux_attention_mask", "source_ids", "source_places"}
+    assert set(made) == {"aux_input_ids", "aux_attention_mask", "source_ids", "source_positions"}
     for number in range(len(TEXTS)):
         length, words = len(rows["aux_input_ids"][number]), len(rows["source_ids"][number])
         assert made["aux_input_ids"][number].tolist()[:length] == rows["aux_input_ids"][number]
         assert made["aux_attention_mask"][number].nonzero().flatten().tolist() == list(range(length))
         assert made["source_ids"][number].tolist()[:words] == rows["source_ids"][number]
-        assert made["source_places"][number].tolist()[:words] == rows["source_places"][number]
-        assert (made["source_places"][number, words:] == -1).all()
+        assert made["source_positions"][number].tolist()[:words] == rows["source_positions"][number]
+        assert (made["source_positions"][number, words:] == -1).all()
     alone = nw.AuxiliaryTokenizer(pieces)(TEXTS)
     assert set(alone) == {"aux_input_ids", "aux_attention_mask"}
     assert torch.equal(alone["aux_input_ids"], made["aux_input_ids"])
@@ -131,7 +131,7 @@ def test_the_encoders_own_limit_counts(pieces: PreTrainedTokenizerFast, monkeypa
 
 @pytest.mark.parametrize("max_length", [-1, 0, 2])
 def test_a_limit_without_room(pieces: PreTrainedTokenizerFast, max_length: int) -> None:
-    with pytest.raises(ValueError, match=f"max_length {max_length} leaves no place for a token of the text"):
+    with pytest.raises(ValueError, match=f"max_length {max_length} leaves no room for a token of the text"):
         nw.AuxiliaryTokenizer(pieces, max_length=max_length)
 
 

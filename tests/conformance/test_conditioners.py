@@ -75,8 +75,8 @@ def test_head_with_conditioner(head: str, conditioner: str) -> None:
     turned = model.distribution(**given | rows_of(aux, [0, 0, 1])).log_probs().unflatten(0, (3, 9))
     torch.testing.assert_close(turned[0], log_probs[0], rtol=1e-4, atol=1e-4)
     for row in (1, 2):
-        places = seen()[row]
-        differences = (turned[row].exp() - log_probs[row].exp()).abs().amax(-1)[places]
+        positions = seen()[row]
+        differences = (turned[row].exp() - log_probs[row].exp()).abs().amax(-1)[positions]
         # a sharp cache or pointer may leave next to nothing of the rest at single places
         assert differences.max() > 1e-3
         assert model.next_word_head.remembers or differences.min() > 1e-6

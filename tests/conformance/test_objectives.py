@@ -84,8 +84,8 @@ class Texts:
         skipped = ~mask if self.sources is not None else ~mask | first
         given: dict[str, Tensor] = {"labels": ids.masked_fill(skipped, -100)}
         if self.sources is None:
-            places = (mask.cumsum(1) - 1).clamp_min(0)
-            given |= {"input_ids": ids, "attention_mask": mask.long(), "position_ids": places}
+            positions = (mask.cumsum(1) - 1).clamp_min(0)
+            given |= {"input_ids": ids, "attention_mask": mask.long(), "position_ids": positions}
         else:
             source, seen = _padded([self.sources[i] for i in which], 0, right, pad)
             given |= {"input_ids": source, "attention_mask": seen.long()}

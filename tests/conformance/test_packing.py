@@ -44,8 +44,8 @@ def asked(model: Any, ids: Tensor, positions: Tensor | None = None, **inputs: An
         found = model.distribution(ids, position_ids=positions, **inputs)
         tokens = torch.arange(3, 9).expand(ids.numel(), -1)
         shares = found.sources(tokens)
-        places = found.places() | {f"of 5, {name}": of for name, of in found.token_places(tokens[:, 2]).items()}
-        every = {"all": found.log_probs().exp(), **{f"from {name}": share for name, share in shares.items()}, **places}
+        pointed = found.positions() | {f"of 5, {name}": of for name, of in found.token_positions(tokens[:, 2]).items()}
+        every = {"all": found.log_probs().exp(), **{f"from {name}": share for name, share in shares.items()}, **pointed}
     return [{name: of[row] for name, of in every.items()} for row in range(ids.numel())]
 
 
@@ -119,9 +119,9 @@ def test_backbones_that_let_texts_meet_are_found_out(family: str) -> None:
 def test_one_text_a_row_is_what_it_was(family: str) -> None:
     """Positions that go on, from anywhere, with every backbone."""
     model, ids = with_head(family, "cache"), packed()["input_ids"]
-    places = torch.arange(ids.shape[1])[None]
-    assert torch.equal(model(ids, position_ids=places, use_cache=False).logits, model(ids, use_cache=False).logits)
-    model(ids, position_ids=places + 5)
+    positions = torch.arange(ids.shape[1])[None]
+    assert torch.equal(model(ids, position_ids=positions, use_cache=False).logits, model(ids, use_cache=False).logits)
+    model(ids, position_ids=positions + 5)
 
 
 def test_nobody_has_to_say_that_no_cache_is_wanted() -> None:

@@ -96,17 +96,17 @@ def test_is_a_distribution_and_all_questions_agree(name: str, base: SoftmaxDistr
 
 @pytest.mark.parametrize("name", NAMES)
 def test_places_add_up_to_sources(name: str, base: SoftmaxDistribution, entries: CopyScores) -> None:
-    distribution = kinds(base, replace(entries, first_place=1))[name]
-    sources, places = distribution.sources(torch.arange(V).expand(N, -1)), distribution.places()
-    assert set(places) == {source for source in sources if source in ("pointer", "cache")}
-    for source, shares in places.items():
+    distribution = kinds(base, replace(entries, first_position=1))[name]
+    sources, positions = distribution.sources(torch.arange(V).expand(N, -1)), distribution.positions()
+    assert set(positions) == {source for source in sources if source in ("pointer", "cache")}
+    for source, shares in positions.items():
         assert shares.shape == (N, 1 + S)
         by_token = torch.zeros(N, V, dtype=torch.float64).index_add(1, entries.ids[0], shares[:, 1:])
         torch.testing.assert_close(by_token, sources[source], rtol=0, atol=1e-12)
         assert not shares[:, 0].any()
     with nw.score_memory(1e-4):
-        for source, shares in distribution.places().items():
-            torch.testing.assert_close(shares, places[source])
+        for source, shares in distribution.positions().items():
+            torch.testing.assert_close(shares, positions[source])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -232,7 +232,7 @@ def test_attention_of_large_scores_keeps_its_digits(level: float) -> None:
         PointerMixture(softmax, entries, torch.nn.functional.logsigmoid(gate), torch.nn.functional.logsigmoid(gate)),
     ):
         torch.testing.assert_close(one.probs().sum(-1), torch.ones(N), rtol=0, atol=2e-6)
-        assert sum(shares.sum(-1).max() for shares in one.places().values()) < 1 + 2e-6
+        assert sum(shares.sum(-1).max() for shares in one.positions().values()) < 1 + 2e-6
 
 
 def test_added_scores_leave_out_what_the_vocabulary_rules_out(base: SoftmaxDistribution) -> None:

@@ -40,26 +40,26 @@ def _cache(head: Head, case: Case, b: int, t: int, token: int, probability: floa
         part = (scores - total).exp()
     else:
         part = weight * (scores - scores[seen].logsumexp(0)).exp()
-    places = [place for place in range(len(seen)) if seen[place] and stored.values[b, place] == token]
-    return {"cache": {place + shift: float(part[place]) for place in places}}
+    positions = [place for place in range(len(seen)) if seen[place] and stored.values[b, place] == token]
+    return {"cache": {place + shift: float(part[place]) for place in positions}}
 
 
 def _pointer(head: Head, case: Case, b: int, t: int, token: int, probability: float) -> Shares:
-    queries, places = head_forms.pointed_at(head, case)
-    logits, seen = head_forms.projected_scores(head, case)[b, t], places.visible[b, t]
+    queries, positions = head_forms.pointed_at(head, case)
+    logits, seen = head_forms.projected_scores(head, case)[b, t], positions.visible[b, t]
     if head.config.head == "pg":
         vector = head.attention_vector, head.attention_bias
-        scores = pointers.additive_scores(queries, places, *vector)[b, t]
+        scores = pointers.additive_scores(queries, positions, *vector)[b, t]
         rest = torch.sigmoid(-head_forms.pointer_gate(head, case)[b, t])
         part = rest * (scores - scores[seen].logsumexp(0)).exp()
     else:
-        scores, beside = pointers.product_scores(queries, places)[b, t], logits
+        scores, beside = pointers.product_scores(queries, positions)[b, t], logits
         if head.config.head == "copynet":
             scores = scores + head.bias[0]
         else:
             beside = head_forms.pointer_gate(head, case)[b, t, None]
         part = (scores - torch.cat([beside, scores[seen]]).logsumexp(0)).exp()
-    at = [place for place in range(len(seen)) if seen[place] and places.ids[b, place] == token]
+    at = [place for place in range(len(seen)) if seen[place] and positions.ids[b, place] == token]
     return {"pointer": {place: float(part[place]) for place in at}}
 
 
@@ -79,12 +79,14 @@ def _partition(head: Head, case: Case, b: int, t: int, token: int, probability: 
     return shares
 
 
-def _divided(local: Any, query: Tensor, states: Tensor, places: list[int], probability: float) -> dict[int, float]:
-    if local is None or not places:
-        return {place: probability / len(places) for place in places}
+def _divided(local: Any, query: Tensor, states: Tensor, positions: list[int], probability: float) -> dict[int, float]:
+    if local is None or not positions:
+        return {place: probability / len(positions) for place in positions}
     pointing = textbook.project(query, local.query.weight, local.query.bias)
-    fits = [math.exp(float(pointing @ textbook.project(states[s], local.key.weight, local.key.bias))) for s in places]
-    return {place: probability * fit / sum(fits) for place, fit in zip(places, fits, strict=True)}
+    fits = [
+        math.exp(float(pointing @ textbook.project(states[s], local.key.weight, local.key.bias))) for s in positions
+    ]
+    return {place: probability * fit / sum(fits) for place, fit in zip(positions, fits, strict=True)}
 
 
 CASES: dict[str, tuple[Any, bool, Form]] = {
@@ -114,25 +116,25 @@ def test_textbook_form(name: str) -> None:
     distribution = head(case.context(head))
     ids = torch.randint(0, 5, (case.ids.numel(),), generator=torch.Generator().manual_seed(3))
     probability = distribution.log_prob(ids[:, None])[:, 0].exp()
-    found = distribution.token_places(ids)
+    found = distribution.token_positions(ids)
     pointed = 0
     for n, (b, t) in enumerate((b, t) for b in range(len(case.ids)) for t in range(case.ids.shape[1])):
         wanted = form(head, case, b, t, int(ids[n]), float(probability[n]))
         assert set(found) == set(wanted)
-        for component, places in wanted.items():
+        for component, positions in wanted.items():
             expected = torch.zeros_like(found[component][n])
-            for place, share in places.items():
+            for place, share in positions.items():
                 expected[place] = share
             torch.testing.assert_close(found[component][n], expected, rtol=1e-10, atol=1e-12)
-            pointed += len(places)
+            pointed += len(positions)
     assert pointed > 10
     with nw.score_memory(TINY):
-        chunked = distribution.token_places(ids)
+        chunked = distribution.token_positions(ids)
     with nw.score_memory(AMPLE):
         sources = distribution.sources(ids[:, None])
-    for component, places in found.items():
-        torch.testing.assert_close(chunked[component], places, rtol=1e-12, atol=1e-15)
-        torch.testing.assert_close(places.sum(-1), sources[component][:, 0], rtol=1e-10, atol=1e-12)
+    for component, positions in found.items():
+        torch.testing.assert_close(chunked[component], positions, rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(positions.sum(-1), sources[component][:, 0], rtol=1e-10, atol=1e-12)
 
 
 @torch.no_grad()
@@ -140,30 +142,30 @@ def test_places_of_a_part_of_a_mixture_are_weighed() -> None:
     head, case = randomised("mos:2+c"), Case()
     distribution = head(case.context(head))
     ids = case.ids.flatten()
-    places, sources = distribution.token_places(ids), distribution.sources(ids[:, None])
-    assert set(places) == set(distribution.places_in()) == {"context"}
-    torch.testing.assert_close(places["context"].sum(-1), sources["context"][:, 0], rtol=1e-10, atol=1e-12)
-    assert distribution.token_places(ids)["context"].sum() > 0
+    positions, sources = distribution.token_positions(ids), distribution.sources(ids[:, None])
+    assert set(positions) == set(distribution.positions_in()) == {"context"}
+    torch.testing.assert_close(positions["context"].sum(-1), sources["context"][:, 0], rtol=1e-10, atol=1e-12)
+    assert distribution.token_positions(ids)["context"].sum() > 0
 
 
 def test_texts_that_places_are_of() -> None:
-    def places_in(spec: Any, over_source: bool) -> dict[str, str]:
+    def positions_in(spec: Any, over_source: bool) -> dict[str, str]:
         head, case = randomised(spec, over_source=over_source), Case()
-        return dict(head(case.context(head)).places_in())
+        return dict(head(case.context(head)).positions_in())
 
-    assert places_in("softmax+cpr:3,5", False) == {"context": "text"}
-    assert places_in("softmax+cepr:3", True) == {"encoder": "source", "context": "text"}
-    assert places_in("softmax+p", False) == {"pointer": "text"}
+    assert positions_in("softmax+cpr:3,5", False) == {"context": "text"}
+    assert positions_in("softmax+cepr:3", True) == {"encoder": "source", "context": "text"}
+    assert positions_in("softmax+p", False) == {"pointer": "text"}
     for head, component in (("cache", "cache"), ("copynet", "pointer"), ("pg", "pointer"), ("ps", "pointer")):
-        assert places_in(head, False) == {component: "text"}
-        assert places_in(head, True) == {component: "source"}
-    assert places_in("softmax+r:3", False) == places_in("mos:2", False) == places_in("softmax", False) == {}
+        assert positions_in(head, False) == {component: "text"}
+        assert positions_in(head, True) == {component: "source"}
+    assert positions_in("softmax+r:3", False) == positions_in("mos:2", False) == positions_in("softmax", False) == {}
 
 
 def test_ids_that_are_not_one_a_position_are_refused() -> None:
     head, case = randomised("cache"), Case()
     distribution = head(case.context(head))
     with pytest.raises(ValueError, match=f"token id {V} is outside"):
-        distribution.token_places(torch.full((len(distribution),), V))
+        distribution.token_positions(torch.full((len(distribution),), V))
     with pytest.raises(ValueError, match="ids: must be"):
-        distribution.token_places(torch.zeros(3, dtype=torch.long))
+        distribution.token_positions(torch.zeros(3, dtype=torch.long))

@@ -81,12 +81,12 @@ def test_retrieved_tokens_answer_every_question(name: str, base: SoftmaxDistribu
     torch.testing.assert_close(distribution.log_prob(ids), log_probs)
     sources = distribution.sources(ids)
     torch.testing.assert_close(sum(sources.values()), log_probs.exp(), rtol=0, atol=1e-12)
-    places = distribution.places()["knn"]
-    by_token = torch.zeros(N, V, dtype=torch.float64).scatter_add(1, retrieved(entries).ids, places)
+    positions = distribution.positions()["knn"]
+    by_token = torch.zeros(N, V, dtype=torch.float64).scatter_add(1, retrieved(entries).ids, positions)
     torch.testing.assert_close(by_token, sources["knn"], rtol=0, atol=1e-12)
-    of_three = distribution.token_places(torch.full((N,), 3))["knn"]
-    torch.testing.assert_close(of_three, places * (retrieved(entries).ids == 3))
-    assert distribution.places_in()["knn"] == "store"
+    of_three = distribution.token_positions(torch.full((N,), 3))["knn"]
+    torch.testing.assert_close(of_three, positions * (retrieved(entries).ids == 3))
+    assert distribution.positions_in()["knn"] == "store"
     assert distribution.stands_in_store()["knn"].equal(retrieved(entries).stands)
     drawn = distribution.sample(torch.Generator().manual_seed(0), num_samples=50)
     assert (log_probs.gather(1, drawn) > -torch.inf).all()

@@ -23,13 +23,13 @@ def test_words_of_a_text(rows: list[list[tuple[int, bool]]]) -> None:
     standing = words.at(chosen, row)
     assert words.ids.shape[1] == max(1, *(len({t for t, v in r if v}) for r in rows), 0)
     for n, (b, t) in enumerate(zip(row.tolist(), position.tolist(), strict=True)):
-        places = [s for s in range(7) if valid[b, s]]
-        before = {int(ids[b, s]) for s in places if s < t}
+        positions = [s for s in range(7) if valid[b, s]]
+        before = {int(ids[b, s]) for s in positions if s < t}
         assert words.ids[b][seen[n]].tolist() == sorted(before)
-        assert words.ids[b][standing[n]].tolist() == sorted({int(ids[b, s]) for s in places if chosen[n, s]})
-        assert words.ids[b][occurring[n]].tolist() == sorted({int(ids[b, s]) for s in places})
+        assert words.ids[b][standing[n]].tolist() == sorted({int(ids[b, s]) for s in positions if chosen[n, s]})
+        assert words.ids[b][occurring[n]].tolist() == sorted({int(ids[b, s]) for s in positions})
         for u in seen[n].nonzero()[:, 0].tolist():
-            held = [float(scores[n, s]) for s in places if s < t and ids[b, s] == words.ids[b, u]]
+            held = [float(scores[n, s]) for s in positions if s < t and ids[b, s] == words.ids[b, u]]
             assert abs(float(means[n, u]) - sum(held) / len(held)) < 1e-12
         assert not means[n][~seen[n]].any()
 

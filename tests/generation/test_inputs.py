@@ -39,7 +39,7 @@ def test_ids_outside_the_vocabulary(family: str, head: str, wrong: int) -> None:
 
 @pytest.mark.parametrize(("family", "head"), FEW_PAIRS)
 def test_prompt_beyond_the_models_positions(family: str, head: str) -> None:
-    with pytest.raises(ValueError, match="70 places are more than the 64 that the model has positions for"):
+    with pytest.raises(ValueError, match="more than the 64"):
         headed(family, head).generate(prompt(1, 70), max_new_tokens=2)
 
 
@@ -47,7 +47,7 @@ def test_prompt_beyond_the_models_positions(family: str, head: str) -> None:
 def test_growing_beyond_the_models_positions(family: str, head: str) -> None:
     model = headed(family, head)
     start = {"decoder_input_ids": prompt(1, 60)} if model.config.is_encoder_decoder else {}
-    with pytest.raises(ValueError, match="65 places are more than the 64 that the model has positions for"):
+    with pytest.raises(ValueError, match="more than the 64"):
         model.generate(prompt(1, 60), **start, max_new_tokens=10)
 
 

@@ -58,7 +58,7 @@ def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.Monke
 
     def crop(self: DynamicHeadCache, change: int) -> None:
         for stream in self._tensors:
-            stream._hold(stream.places[:, -change:])
+            stream._hold(stream.positions[:, -change:])
 
     monkeypatch.setattr(DynamicHeadCache, "crop", crop)
     model, ids = headed(family, head), prompt(1)
@@ -70,7 +70,7 @@ def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.Monke
 def test_repeat_in_the_wrong_order(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def tiled(self: DynamicHeadCache, repeats: int) -> None:
         for stream in self._tensors:
-            stream._hold(stream.places.repeat(repeats, *(1 for _ in stream.places.shape[1:])))
+            stream._hold(stream.positions.repeat(repeats, *(1 for _ in stream.positions.shape[1:])))
         self._source = {name: kept.repeat(repeats, *(1 for _ in kept.shape[1:])) for name, kept in self._source.items()}
 
     monkeypatch.setattr(DynamicHeadCache, "repeat", tiled)
@@ -105,12 +105,12 @@ def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch:
     def forgetful(self: DynamicHeadCache, new: dict[str, Tensor], looks_back: int | None = None) -> int:
         past = self.length
         for stream in self._streams.values():
-            stream._hold(torch.zeros_like(stream.places))
+            stream._hold(torch.zeros_like(stream.positions))
         extend(self, new, looks_back)
         return int(past)
 
-    def alone(self: DynamicHeadCache, name: str, new: Tensor, places: int) -> Tensor:
-        return nn.functional.pad(new, (0, 0, 0, 0, places, 0))
+    def alone(self: DynamicHeadCache, name: str, new: Tensor, positions: int) -> Tensor:
+        return nn.functional.pad(new, (0, 0, 0, 0, positions, 0))
 
     monkeypatch.setattr(DynamicHeadCache, "write", forgetful)
     monkeypatch.setattr(DynamicHeadCache, "preceded", alone)

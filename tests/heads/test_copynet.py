@@ -25,9 +25,9 @@ SPECS: dict[str, object] = {
 
 
 def form(head: Head, case: Case) -> Tensor:
-    queries, places = head_forms.pointed_at(head, case)
-    scores = pointers.product_scores(queries, places, head.config.tanh) + head.bias
-    return pointers.log_copynet(head_forms.projected_scores(head, case), scores, places)
+    queries, positions = head_forms.pointed_at(head, case)
+    scores = pointers.product_scores(queries, positions, head.config.tanh) + head.bias
+    return pointers.log_copynet(head_forms.projected_scores(head, case), scores, positions)
 
 
 compared = Comparisons(form, decoder=SPECS, encoder_decoder=SPECS)

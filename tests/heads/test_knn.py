@@ -147,14 +147,14 @@ def test_a_text_that_is_in_the_store_does_not_find_itself(made: tuple[Path, Path
         for first in (0, 6) if text else ():
             ids = ids_of(" ".join(text.split()[first:]))
             distribution = opened.model.distribution(ids)
-            stands, places = distribution.stands_in_store()["knn"], distribution.places()["knn"]
+            stands, positions = distribution.stands_in_store()["knn"], distribution.positions()["knn"]
             own = stands[..., 0].eq(document) & stands[..., 1].eq(torch.arange(first, first + ids.shape[1])[:, None])
-            assert not places[own].any()
+            assert not positions[own].any()
             if not first:
                 with_own = seen.model.distribution(ids)
-                stands, places = with_own.stands_in_store()["knn"], with_own.places()["knn"]
+                stands, positions = with_own.stands_in_store()["knn"], with_own.positions()["knn"]
                 own = stands[..., 0].eq(document) & stands[..., 1].eq(torch.arange(ids.shape[1])[:, None])
-                assert (places * own).sum(1)[:16].min() > 0, "without the rule each position finds itself"
+                assert (positions * own).sum(1)[:16].min() > 0, "without the rule each position finds itself"
 
 
 @torch.no_grad()
@@ -164,26 +164,26 @@ def test_a_copy_inside_another_text_is_left_out_once_it_is_long_enough(made: tup
     ids = ids_of(f"{STRANGER} {copied}")
     before = len(STRANGER.split())
     distribution = opened.model.distribution(ids)
-    stands, places = distribution.stands_in_store()["knn"], distribution.places()["knn"]
+    stands, positions = distribution.stands_in_store()["knn"], distribution.positions()["knn"]
     expected = torch.arange(ids.shape[1]) - before
     own = stands[..., 0].eq(2) & stands[..., 1].eq(expected[:, None])
-    assert not places[own].any()
+    assert not positions[own].any()
 
 
 @torch.no_grad()
 def test_sources_and_places_name_document_and_offset(made: tuple[Path, Path]) -> None:
     opened, ids = attached(made, ",overlap=0"), ids_of(STRANGER)
     distribution = opened.model.distribution(ids)
-    assert distribution.places_in()["knn"] == "store"
+    assert distribution.positions_in()["knn"] == "store"
     stands, keys = distribution.stands_in_store()["knn"], StoredKeys(made[1])
     targets = ids[0, 1:]
     at_targets = distribution[torch.arange(len(targets))]
-    places = at_targets.token_places(targets)["knn"]
-    torch.testing.assert_close(places.sum(1), at_targets.sources(targets[:, None])["knn"][:, 0])
-    assert (places > 0).any()
-    for position, neighbour in (places > 0).nonzero().tolist():
-        document, place = stands[position, neighbour].tolist()
-        assert keys.stretch(document, place, place) == ([int(targets[position])], place)
+    positions = at_targets.token_positions(targets)["knn"]
+    torch.testing.assert_close(positions.sum(1), at_targets.sources(targets[:, None])["knn"][:, 0])
+    assert (positions > 0).any()
+    for position, neighbour in (positions > 0).nonzero().tolist():
+        document, offset = stands[position, neighbour].tolist()
+        assert keys.stretch(document, offset, offset) == ([int(targets[position])], offset)
 
 
 @pytest.mark.slow

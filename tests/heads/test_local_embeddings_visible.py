@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextword.heads import past_places, past_words
+from nextword.heads import past_positions, past_words
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 
 V = 5
@@ -26,15 +26,15 @@ def context_of(text: list[list[tuple[int, bool]]]):
 @given(texts, st.booleans(), st.sampled_from([None, 1, 2, 9]))
 def test_a_position_sees_the_nearest_tokens(text: list[list[tuple[int, bool]]], own: bool, last: int | None) -> None:
     context = context_of(text)
-    places = past_places(context, own, last)
+    positions = past_positions(context, own, last)
     words, seen = past_words(context, own, last)
     for n, (row, position) in enumerate(zip(context.row.tolist(), context.position.tolist(), strict=True)):
-        tokens = [place for place in range(position + own) if text[row][place][1]]
-        near = [place for place in (tokens if last is None else tokens[-last:]) if text[row][place][0] < V]
-        assert places[n].nonzero()[:, 0].tolist() == near
-        assert words.ids[row][seen[n]].tolist() == sorted({text[row][place][0] for place in near})
+        tokens = [at for at in range(position + own) if text[row][at][1]]
+        near = [at for at in (tokens if last is None else tokens[-last:]) if text[row][at][0] < V]
+        assert positions[n].nonzero()[:, 0].tolist() == near
+        assert words.ids[row][seen[n]].tolist() == sorted({text[row][at][0] for at in near})
 
 
 def test_seeing_no_token_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"last: must be at least 1 \(0 given\); None stands for all places"):
-        past_places(context_of([[(1, True)] * 6]), True, last=0)
+    with pytest.raises(ValueError, match=r"last: must be at least 1 \(0 given\); None stands for all positions"):
+        past_positions(context_of([[(1, True)] * 6]), True, last=0)

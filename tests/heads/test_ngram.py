@@ -42,10 +42,10 @@ def test_distribution_of_a_batch_with_padding_is_that_found_by_scanning(tmp_path
     model = nw.attach(word_model(), "softmax")
     ids = torch.tensor([[0, 0, 8, 5, 6], [5, 6, 7, 7, 5]])
     mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
-    places = (mask.cumsum(-1) - 1).clamp_min(0)
-    head = model.distribution(ids, mask, position_ids=places).probs().view(2, 5, V)
+    positions = (mask.cumsum(-1) - 1).clamp_min(0)
+    head = model.distribution(ids, mask, position_ids=positions).probs().view(2, 5, V)
     with with_ngrams(model, remembered):
-        mixed = model.distribution(ids, mask, position_ids=places).probs().view(2, 5, V)
+        mixed = model.distribution(ids, mask, position_ids=positions).probs().view(2, 5, V)
     for row, place in mask.nonzero().tolist():
         context = ids[row, : place + 1][mask[row, : place + 1].bool()].tolist()
         expected = scanned_mixture(documents, context, head[row, place].numpy(), remembered.weights)
@@ -75,7 +75,7 @@ def test_the_head_is_back_afterwards(tmp_path: Path) -> None:
     head = model.next_word_head
     with with_ngrams(model, memory(tmp_path / "memory", V)):
         model.configure_head(temperature=2.0)
-        assert model.next_word_head.modes == head.modes
+        assert model.next_word_head.modes == (*head.modes, "below")
         assert model.next_word_head.facts()["text_memory"] == "made up"
     assert model.next_word_head is head
     assert head.config.temperature == 2.0
@@ -102,19 +102,19 @@ def test_what_is_said_of_tokens_names_the_places_of_the_corpus(tmp_path: Path) -
     with with_ngrams(model, NgramModel(built(tmp_path / "memory", documents, V), weights())):
         traced = nw.trace(model, tokenizer, TEXT)
         nw.score(model, tokenizer, TEXT, tokens=tmp_path / "tokens.jsonl")
-    assert traced.places_in == {"cache": "text", "text": "store"}
+    assert traced.positions_in == {"cache": "text", "text": "store"}
     excerpts, named = traced.texts["store"], 0
     assert "[document 1, from token 1] " in "".join(excerpts.pieces)
-    for row, places in enumerate(traced.tokens.places["text"].at):
-        assert all(excerpts.ids[place] == traced.texts["text"].ids[traced.first + row] for place in places)
-        named += len(places)
+    for row, positions in enumerate(traced.tokens.positions["text"].at):
+        assert all(excerpts.ids[place] == traced.texts["text"].ids[traced.first + row] for place in positions)
+        named += len(positions)
     assert named > 5
     lines = [json.loads(line) for line in (tmp_path / "tokens.jsonl").read_text().splitlines()]
     assert max(line["shares"]["text"] for line in lines) > 0.5
-    found = {(name, place["in"]) for line in lines for name, of in line.get("places", {}).items() for place in of}
+    found = {(name, place["in"]) for line in lines for name, of in line.get("positions", {}).items() for place in of}
     assert found == {("cache", "text"), ("text", "store")}
     for line in lines:
-        for place in line["places"]["text"]:
+        for place in line["positions"]["text"]:
             assert documents[place["document"]][place["position"] - 1] == line["id"]
 
 

@@ -220,10 +220,10 @@ def test_sources_name_what_decides(model: str, name: str) -> None:
             for v in best:
                 owner[v] = f"reranker {k}"
         if source is not None:
-            for v in partitions.source_places(source, b):
+            for v in partitions.source_positions(source, b):
                 owner[v] = "encoder"
         if parts.context is not None:
-            for v in partitions.context_places(text, b, t):
+            for v in partitions.context_positions(text, b, t):
                 owner[v] = "context"
         for share_name, share in shares.items():
             mine = torch.tensor([one == share_name for one in owner])

@@ -29,10 +29,10 @@ SPECS: dict[str, object] = {
 
 
 def form(head: Head, case: Case) -> Tensor:
-    queries, places = head_forms.pointed_at(head, case)
-    scores = pointers.additive_scores(queries, places, head.attention_vector, head.attention_bias)
+    queries, positions = head_forms.pointed_at(head, case)
+    scores = pointers.additive_scores(queries, positions, head.attention_vector, head.attention_bias)
     logits, gate = head_forms.projected_scores(head, case), head_forms.pointer_gate(head, case)
-    return pointers.log_pointer_generator(logits, scores, gate, places)
+    return pointers.log_pointer_generator(logits, scores, gate, positions)
 
 
 compared = Comparisons(form, decoder=SPECS, encoder_decoder=SPECS)

@@ -24,9 +24,9 @@ SPECS: dict[str, object] = {
 
 
 def form(head: Head, case: Case) -> Tensor:
-    queries, places = head_forms.pointed_at(head, case)
+    queries, positions = head_forms.pointed_at(head, case)
     logits, gate = head_forms.projected_scores(head, case), head_forms.pointer_gate(head, case)
-    return pointers.log_pointer_sentinel(logits, pointers.product_scores(queries, places), gate, places)
+    return pointers.log_pointer_sentinel(logits, pointers.product_scores(queries, positions), gate, positions)
 
 
 compared = Comparisons(form, decoder=SPECS, encoder_decoder=SPECS)

@@ -29,7 +29,7 @@ def save_encoder(folder):
 class AdvisedRows:
     """Map-style data that shows other rows in each epoch."""
 
-    column_names = ("input_ids", "labels", "aux_input_ids", "source_ids", "source_places")
+    column_names = ("input_ids", "labels", "aux_input_ids", "source_ids", "source_positions")
 
     def __init__(self, seen):
         self.epoch, self.seen = 0, seen
@@ -46,7 +46,7 @@ class AdvisedRows:
         aux = [2, 3 + place % 3, *([4] if place % 2 else [])]
         return {
             "input_ids": ids, "labels": ids,
-            "aux_input_ids": aux, "source_ids": aux[1:], "source_places": list(range(1, len(aux))),
+            "aux_input_ids": aux, "source_ids": aux[1:], "source_positions": list(range(1, len(aux))),
         }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ class AdvisedNumbers(Measures):
         if model.conditioner is not None:
             aux = {"aux_input_ids": ids[:, :2]}
             if model.next_word_head.reads_source:
-                aux |= {"source_ids": ids[:, :2], "source_places": torch.tensor([[0, 1]], device=model.device)}
+                aux |= {"source_ids": ids[:, :2], "source_positions": torch.tensor([[0, 1]], device=model.device)}
         with torch.no_grad():
             loss = float(model(input_ids=ids, labels=ids, **aux).loss)
         return Evaluation(metrics={"nll": MetricValue(value=loss, unit="nats per token", n=3)})

@@ -55,7 +55,7 @@ def with_words(given: dict[str, Tensor], seed: int = 12) -> dict[str, Tensor]:
     ids = torch.randint(3, 20, (len(mask), mask.shape[1] - 1), generator=generator)
     places = torch.arange(1, mask.shape[1]).expand(len(mask), -1)
     there = places < mask.sum(1, keepdim=True) - 1
-    return given | {"source_ids": ids * there, "source_places": places.masked_fill(~there, -1)}
+    return given | {"source_ids": ids * there, "source_positions": places.masked_fill(~there, -1)}
 
 
 def rows_of(given: dict[str, Tensor], rows: list[int]) -> dict[str, Tensor]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from nextword.results.records.token_trace import (
     Candidates,
-    Places,
     Role,
+    StrongestPositions,
     TracedModel,
     TracedText,
     TracedTokens,
@@ -146,14 +146,14 @@ class MadeUp:
                 parameters=11_234_816,
             ),
             texts={role: TracedText(ids=roles[role], pieces=self.pieces[role]) for role in roles},
-            places_in={"cache": self.role} if self.gate else {},
+            positions_in={"cache": self.role} if self.gate else {},
             first=self.first,
             vocabulary=self.labels,
             tokens=TracedTokens(
                 **columns,
                 shares=shares,
                 candidates=Candidates(**top),
-                places={"cache": Places(**where)} if self.gate else {},
+                positions={"cache": StrongestPositions(**where)} if self.gate else {},
             ),
         )
 

@@ -74,8 +74,8 @@ class NegativeSource(Planted):
 class PlaceBeside(SoftmaxDistribution):
     """Credits the place after the one that a token was copied from."""
 
-    def places(self) -> dict[str, Tensor]:
-        return {name: shares.roll(1, 1) for name, shares in super().places().items()}
+    def positions(self) -> dict[str, Tensor]:
+        return {name: shares.roll(1, 1) for name, shares in super().positions().items()}
 
 
 class NotANumber(Planted):

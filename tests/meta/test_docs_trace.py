@@ -10,7 +10,14 @@ import pytest
 
 import nextword as nw
 from nextword.inference.inspection import trace_example
-from nextword.results.records.token_trace import Candidates, Places, TracedModel, TracedText, TracedTokens, TraceRecord
+from nextword.results.records.token_trace import (
+    Candidates,
+    StrongestPositions,
+    TracedModel,
+    TracedText,
+    TracedTokens,
+    TraceRecord,
+)
 from tests.helpers.opened_models import decoder
 from tests.helpers.text_tokenizers import byte_level
 
@@ -23,11 +30,11 @@ def keys() -> set[str]:
     """Of a whole trace, with * for what is named by role or component."""
     inside = {
         "model": TracedModel, "texts.*": TracedText, "tokens": TracedTokens,
-        "tokens.candidates": Candidates, "tokens.places.*": Places,
+        "tokens.candidates": Candidates, "tokens.positions.*": StrongestPositions,
     }  # fmt: skip
     named = set(TraceRecord.model_fields) - {"model", "texts", "tokens"}
     for prefix, record in inside.items():
-        named |= {f"{prefix}.{name}" for name in record.model_fields} - {"tokens.candidates", "tokens.places"}
+        named |= {f"{prefix}.{name}" for name in record.model_fields} - {"tokens.candidates", "tokens.positions"}
     return named | {f"texts.{role}" for role in ("text", "source", "auxiliary", "store")}
 
 

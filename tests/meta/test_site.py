@@ -49,7 +49,7 @@ def test_every_page_is_in_the_menu() -> None:
     [
         ("docs/heads/mi.md", "[a](../performance.md#cost)", "[a](../performance.md#cost)"),
         ("docs/index.md", "[b](../README.md) [c](../CONTRIBUTING.md#x)", "[b](index.md) [c](contributing.md#x)"),
-        ("docs/heads/mi.md", "[`d`](../../benchmarks/goals.toml)", "`d`"),
+        ("docs/heads/mi.md", "[`d`](../../benchmarks/targets.toml)", "`d`"),
         (
             "CHANGELOG.md",
             "[e](docs/heads/mi.md) [f](https://example.org/x)",

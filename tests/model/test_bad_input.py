@@ -123,7 +123,7 @@ def test_inputs(head: str) -> None:
         model(torch.tensor([[1, V]]))
     with pytest.raises(ValueError, match="token id -1 is outside"):
         model(torch.tensor([[1, -1]]))
-    with pytest.raises(ValueError, match="17 places are more than the 16"):
+    with pytest.raises(ValueError, match="17 positions are more than the 16"):
         model(torch.zeros(1, 17, dtype=torch.long))
     with pytest.raises(ValueError, match=r"labels: token id 99 is outside .*or -100"):
         model(torch.tensor([[1, 2]]), labels=torch.tensor([[1, 99]]))
@@ -190,7 +190,7 @@ def test_source_words_fit_the_encoders_states() -> None:
     ("given", "message"),
     [
         ([[1, 2]], "must be a tensor of ids .* .list given"),
-        (torch.tensor([1, 2]), r"must be \(batch, places\) \(shape \(2,\) given\)"),
+        (torch.tensor([1, 2]), r"must be \(batch, positions\) \(shape \(2,\) given\)"),
         (torch.tensor([[1.0, 2.0]]), "input_ids: must be whole numbers, .* .torch.float32 given"),
     ],
 )

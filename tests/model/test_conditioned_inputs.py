@@ -54,13 +54,13 @@ def asked(model: Any, **given: Any) -> list[Any]:
         ({"aux_states": torch.zeros(3, 4, WIDTH + 1)}, rf"aux_states: must be .* \(shape \(3, 4, {WIDTH + 1}\) given"),
         (
             {"aux_states": torch.zeros(3, WIDTH)},
-            rf"aux_states: must be \(batch, places, 12\), .* \(shape \(3, {WIDTH}\) given",
+            rf"aux_states: must be \(batch, positions, 12\), .* \(shape \(3, {WIDTH}\) given",
         ),
         ({"aux_input_ids": IDS, "aux_states": torch.zeros(3, 7, WIDTH)}, "both aux_input_ids and aux_states"),
         ({"aux_input_ids": IDS.tolist()}, "aux_input_ids: must be a tensor .* .list given"),
         ({"aux_input_ids": IDS.float()}, "aux_input_ids: must be whole numbers, .* .torch.float32 given"),
-        ({"aux_input_ids": IDS[0, :3]}, r"aux_input_ids: must be \(batch, places\) \(shape \(3,\) given"),
-        ({"aux_input_ids": IDS[:, :0]}, r"aux_input_ids: must be \(batch, places\), .*\(shape \(3, 0\) given"),
+        ({"aux_input_ids": IDS[0, :3]}, r"aux_input_ids: must be \(batch, positions\) \(shape \(3,\) given"),
+        ({"aux_input_ids": IDS[:, :0]}, r"aux_input_ids: must be \(batch, positions\), .*\(shape \(3, 0\) given"),
         (
             {"aux_input_ids": IDS + ENCODER_VOCABULARY},
             f"aux_input_ids: .*outside the vocabulary of {ENCODER_VOCABULARY}",
@@ -79,12 +79,18 @@ def test_auxiliary_texts(conditioner: str, given: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source_ids": None}, r"copies words of the auxiliary text: pass source_ids and source_places"),
-        ({"source_places": None}, r"copies words of the auxiliary text: pass source_ids and source_places"),
+        ({"source_ids": None}, r"copies words of the auxiliary text: pass source_ids and source_positions"),
+        ({"source_positions": None}, r"copies words of the auxiliary text: pass source_ids and source_positions"),
         ({"source_ids": torch.zeros(3, 2).long()}, r"one shape, with 3 rows \(shapes \(3, 2\) and \(3, 6\) given"),
         ({"source_ids": torch.full((3, 6), VOCABULARY)}, f"source_ids: token id {VOCABULARY} is outside"),
-        ({"source_places": torch.full((3, 6), 6)}, "source_places: a place at the padding of the auxiliary text"),
-        ({"source_places": torch.full((3, 6), 7)}, "source_places: a place (at the padding|beyond the 7 tokens)"),
+        (
+            {"source_positions": torch.full((3, 6), 6)},
+            "source_positions: a position at the padding of the auxiliary text",
+        ),
+        (
+            {"source_positions": torch.full((3, 6), 7)},
+            "source_positions: a position (at the padding|beyond the 7 tokens)",
+        ),
     ],
 )
 def test_words_to_copy(head: str, change: dict[str, Tensor | None], message: str) -> None:
@@ -94,20 +100,20 @@ def test_words_to_copy(head: str, change: dict[str, Tensor | None], message: str
 
 
 def test_places_beyond_the_text() -> None:
-    given = {"aux_input_ids": IDS, "source_ids": torch.zeros(3, 2).long(), "source_places": torch.full((3, 2), 7)}
-    with pytest.raises(ValueError, match="source_places: a place beyond the 7 tokens of the auxiliary text"):
+    given = {"aux_input_ids": IDS, "source_ids": torch.zeros(3, 2).long(), "source_positions": torch.full((3, 2), 7)}
+    with pytest.raises(ValueError, match="source_positions: a position beyond the 7 tokens of the auxiliary text"):
         model_of("dau", "pg")(**GIVEN, **given)
 
 
 @pytest.mark.parametrize("head", COPYING)
 def test_a_text_without_words_to_copy_has_a_distribution(head: str) -> None:
     model = model_of("bergpt", head)
-    nothing = {"source_ids": torch.zeros(3, 2).long(), "source_places": torch.full((3, 2), -1)}
+    nothing = {"source_ids": torch.zeros(3, 2).long(), "source_positions": torch.full((3, 2), -1)}
     probs = model.distribution(**GIVEN, **AUX, **nothing).probs()
     torch.testing.assert_close(probs.sum(-1), torch.ones(27), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["aux_input_ids", "aux_attention_mask", "aux_states", "source_places"])
+@pytest.mark.parametrize("name", ["aux_input_ids", "aux_attention_mask", "aux_states", "source_positions"])
 def test_a_model_without_conditioner_has_no_use_for_a_text(name: str) -> None:
     model = nw.attach(tiny("gpt2"), "softmax")
     given = {"aux_states": torch.zeros(3, 4, WIDTH)}.get(name, IDS)
@@ -162,9 +168,9 @@ def test_a_prefix_takes_positions() -> None:
     model = model_of("prefix")
     ids = torch.full((3, 121), 5)
     assert model(ids[:, :120], **AUX).logits.shape[1] == 120
-    with pytest.raises(ValueError, match="129 places are more than the 128 that the model has positions for"):
+    with pytest.raises(ValueError, match="129 positions are more than the 128"):
         model(ids, **AUX)
-    with pytest.raises(ValueError, match="129 places are more than the 128"):
+    with pytest.raises(ValueError, match="129 positions are more than the 128"):
         model.generate(ids[:, :118], **AUX, max_new_tokens=5)
 
 
@@ -195,7 +201,7 @@ def test_other_types_of_the_same_text(conditioner: str) -> None:
 def test_more_padding_is_the_same_text(conditioner: str) -> None:
     model = model_of(conditioner, "pg")
     given = with_words(AUX)
-    fill = {"aux_input_ids": 9, "aux_attention_mask": 0, "source_ids": 9, "source_places": -1}
+    fill = {"aux_input_ids": 9, "aux_attention_mask": 0, "source_ids": 9, "source_positions": -1}
     wider = {name: torch.nn.functional.pad(value, (0, 4), value=fill[name]) for name, value in given.items()}
     torch.testing.assert_close(model(**GIVEN, **wider).logits, model(**GIVEN, **given).logits, rtol=0, atol=1e-4)
 
@@ -206,5 +212,5 @@ def test_guidance_is_refused() -> None:
 
 
 def test_a_prefix_that_leaves_no_place() -> None:
-    with pytest.raises(ValueError, match="prefix: 500 vectors leave no place for a text in a model of"):
+    with pytest.raises(ValueError, match="prefix: 500 vectors leave no room for a text in a model of"):
         conditioned(tiny("gpt2"), "softmax", "prefix:500")

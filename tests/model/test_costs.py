@@ -125,5 +125,5 @@ def test_multiple_inputs_keep_a_window_and_not_the_text() -> None:
     out = model.generate(ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
     head_cache = out.past_key_values.head_cache
     assert head_cache.length == 152
-    kept = {name: stream.places.shape[1] for name, stream in (head_cache._streams | head_cache._windows).items()}
+    kept = {name: stream.positions.shape[1] for name, stream in (head_cache._streams | head_cache._windows).items()}
     assert kept == {"ids": 152, "valid": 152, "inputs": 66}  # two places before the newest, and 64 that may be cropped

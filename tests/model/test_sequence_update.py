@@ -19,7 +19,7 @@ from transformers import (
 
 import nextword as nw
 from nextword.model.sequence_update import cut_prefixes
-from nextword.objectives.sequence_level_unlikelihood import SequenceConfig
+from nextword.objectives.objective import SequenceConfig
 from tests.helpers.sequence_updates import batch, close, gradients
 from tests.oracles.textbook import unlikelihood as textbook
 
@@ -251,7 +251,7 @@ def test_room_for_prefix_and_continuation(spec: str) -> None:
     ):
         model.set_objective(spec)
     model.set_objective("mle+seq:8x15")
-    with pytest.raises(ValueError, match=r"start token and seq\.continuation \(24\) are 25 places"):
+    with pytest.raises(ValueError, match=r"start token and seq\.continuation \(24\) are 25 positions"):
         seq2seq("bart", "softmax").set_objective("mle+seq:100x24")
 
 

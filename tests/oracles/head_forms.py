@@ -38,10 +38,10 @@ def pointed_at(head: Head, case: Case) -> tuple[Tensor, pointers.Places]:
     text, source = case.text(head), case.source(head)
     keys = head.local.key.weight, head.local.key.bias
     if source is None:
-        places = pointers.past(text, keys, head.config.include_current)
+        positions = pointers.past(text, keys, head.config.include_current)
     else:
-        places = pointers.source(text, source, keys)
-    return textbook.project(text.inputs, head.local.query.weight, head.local.query.bias), places
+        positions = pointers.source(text, source, keys)
+    return textbook.project(text.inputs, head.local.query.weight, head.local.query.bias), positions
 
 
 def pointer_gate(head: Head, case: Case) -> Tensor:

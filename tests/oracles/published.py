@@ -108,17 +108,19 @@ def pointer_form(published: Published, padding_counts: bool = False) -> Tensor:
     parts, text, source = partitions_of(published), published.text(), published.source(padding_counts)
     local = parts.source_local if source is not None else parts.local
     assert local is not None
-    places = pointers.past(text, local[1]) if source is None else pointers.source(text, source, local[1])
+    positions = pointers.past(text, local[1]) if source is None else pointers.source(text, source, local[1])
     queries = heads.project(text.inputs, *local[0])
     logits = heads.scores(heads.project(text.inputs, *parts.base), published.weight)
     mode = published.settings["pointer_mode"]
     if mode in ("CopyNet", "cache"):
         bias = published.leaves.get("param_init_neg_bias", torch.zeros(()))  # published: used by T5 alone
-        scores = pointers.product_scores(queries, places, tanh=mode == "CopyNet") + bias
-        return pointers.log_copynet(logits, scores, places)
+        scores = pointers.product_scores(queries, positions, tanh=mode == "CopyNet") + bias
+        return pointers.log_copynet(logits, scores, positions)
     gate = heads.project(published.layers[0], *published.map("ptr_gate"))[..., 0]
     if mode == "Pointer_Sentinel":
-        return pointers.log_pointer_sentinel(logits, pointers.product_scores(queries, places), gate, places)
+        return pointers.log_pointer_sentinel(logits, pointers.product_scores(queries, positions), gate, positions)
     assert mode == "Pointer"
     vector, bias = published.leaves["param_att_v"], published.leaves["param_att_bias"]
-    return pointers.log_pointer_generator(logits, pointers.additive_scores(queries, places, vector, bias), gate, places)
+    return pointers.log_pointer_generator(
+        logits, pointers.additive_scores(queries, positions, vector, bias), gate, positions
+    )

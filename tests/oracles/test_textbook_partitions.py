@@ -52,11 +52,11 @@ def test_partitions_match_the_published_values(name: str, monkeypatch: pytest.Mo
     torch.testing.assert_close(log_probs(), published.log_probs, rtol=0, atol=2e-7)
     form = partitions.word_values
 
-    def with_epsilon(query, places, projection, local, weight):
+    def with_epsilon(query, positions, projection, local, weight):
         # published: the sum over a word's places is divided by their number plus this
         epsilon = 1e-10 if projection is not None and projection is parts.encoder else 1e-8
-        values = form(query, places, projection, local, weight)
-        return {v: value * len(places[v]) / (len(places[v]) + epsilon) for v, value in values.items()}
+        values = form(query, positions, projection, local, weight)
+        return {v: value * len(positions[v]) / (len(positions[v]) + epsilon) for v, value in values.items()}
 
     monkeypatch.setattr(partitions, "word_values", with_epsilon)
     check(published, log_probs())
@@ -120,13 +120,13 @@ def times(factor: float) -> partitions.Map:
 def test_places_by_hand() -> None:
     ids = torch.tensor([[7, 3, 7, 3, 5]])
     text = partitions.Text(torch.zeros(1, 5, 1), ids)
-    assert partitions.context_places(text, 0, 0) == {}
-    assert partitions.context_places(text, 0, 3) == {7: [0, 2], 3: [1]}
-    assert partitions.context_places(text, 0, 3, include_current=True) == {7: [0, 2], 3: [1, 3]}
+    assert partitions.context_positions(text, 0, 0) == {}
+    assert partitions.context_positions(text, 0, 3) == {7: [0, 2], 3: [1]}
+    assert partitions.context_positions(text, 0, 3, include_current=True) == {7: [0, 2], 3: [1, 3]}
     padded = partitions.Text(text.inputs, ids, torch.tensor([[False, False, True, True, True]]))
-    assert partitions.context_places(padded, 0, 4) == {7: [2], 3: [3]}
+    assert partitions.context_positions(padded, 0, 4) == {7: [2], 3: [3]}
     source = partitions.Source(torch.zeros(1, 5, 1), ids, torch.tensor([[True, True, True, False, False]]))
-    assert partitions.source_places(source, 0) == {7: [0, 2], 3: [1]}
+    assert partitions.source_positions(source, 0) == {7: [0, 2], 3: [1]}
 
 
 def test_reranking_by_hand() -> None:
@@ -202,10 +202,10 @@ def test_pointers_that_see_nothing_are_the_softmax() -> None:
 
 def test_a_pointer_sees_real_places_before_its_own() -> None:
     text = partitions.Text(TEXT.inputs, TEXT.ids, torch.tensor([[False, True, True, True]]))
-    places = pointers.past(text, times(2))
-    assert places.visible[0].int().tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0]]
-    assert places.embeddings[0, :, 0].tolist() == [2, 8, 6, 2]
+    positions = pointers.past(text, times(2))
+    assert positions.visible[0].int().tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0]]
+    assert positions.embeddings[0, :, 0].tolist() == [2, 8, 6, 2]
     assert pointers.past(text, times(2), include_current=True).visible[0, 1].int().tolist() == [0, 1, 0, 0]
     read = partitions.Source(SOURCE.states, SOURCE.ids, torch.tensor([[True, True, False]]))
     assert pointers.source(text, read, times(2)).visible[0].int().tolist() == [[1, 1, 0]] * 4
-    assert pointers.product_scores(places.embeddings, places, tanh=False)[0, 1].tolist() == [16, 64, 48, 16]
+    assert pointers.product_scores(positions.embeddings, positions, tanh=False)[0, 1].tolist() == [16, 64, 48, 16]

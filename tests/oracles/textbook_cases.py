@@ -193,7 +193,7 @@ class Comparison:
         log_probs = self.expected.detach().flatten(0, 1)
         ids = torch.randint(0, 7, (len(log_probs),), generator=torch.Generator().manual_seed(6))  # some are in the text
         with nw.score_memory(mebibytes):
-            facts = token_facts(head, ids, candidates=4, places=3)
+            facts = token_facts(head, ids, candidates=4, positions=3)
         observed = log_probs.gather(1, ids[:, None])
         _same(facts.log_prob, observed[:, 0])
         # textbook and library round differently, so that tokens of equal probability are in no order
@@ -211,12 +211,12 @@ class Comparison:
             _same(facts.shares[name], shares[:, 0])
             _same(facts.candidates.shares[name], shares[:, 1:])
         _same(sum(facts.shares.values()), possible[:, 0].double())
-        parts = head.token_places(ids)
-        assert set(facts.places) == set(parts) == set(head.places_in())
-        for name, of_places in parts.items():
-            shares = torch.where(possible[:, :1], of_places.detach() / probs[:, :1], 0.0)
+        parts = head.token_positions(ids)
+        assert set(facts.positions) == set(parts) == set(head.positions_in())
+        for name, of_positions in parts.items():
+            shares = torch.where(possible[:, :1], of_positions.detach() / probs[:, :1], 0.0)
             _same(shares.sum(-1), torch.from_numpy(facts.shares[name]))
-            best = facts.places[name]
+            best = facts.positions[name]
             _same(best.share, shares.topk(3).values)
             at = torch.from_numpy(best.at)
             assert torch.equal(at == -1, torch.from_numpy(best.share) == 0)

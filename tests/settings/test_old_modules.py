@@ -72,7 +72,7 @@ from nextword.metrics.uniq import DistinctTokens
 from nextword.metrics.zipf import zipf_coefficient
 from nextword.model.drafting.draft_length import FixedLength, LearnedLength
 from nextword.model.drafting.drafted_loop import DraftedLoop, DraftedRun
-from nextword.model.drafting.drafter import Draft, Drafter, KnownText, PlacesDrafter, drafters
+from nextword.model.drafting.drafter import Draft, Drafter, KnownText, CopyHeadDrafter, drafters
 from nextword.model.drafting.drafting import Drafting, JudgedDraft, drafters, drafting_of
 from nextword.model.drafting.word_choice import RandomNumbers, RedrawProcessor, WordChoice
 from nextword.model.saving import save_model_folder

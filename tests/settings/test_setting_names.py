@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             {"draft": "placs"}, ["--draft", "placs"],
-            "draft: must be places, prompt or", "--draft: must be places, prompt or",
+            "draft: must be head, prompt or", "--draft: must be head, prompt or",
         ),
         (
             {"arguments": {"top_q": 1}}, ["--set", "top_q=1"],

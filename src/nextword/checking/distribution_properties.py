@@ -34,8 +34,8 @@ def _finite(reader: Reader, case: Case) -> Iterator[Deviation]:
         yield Deviation("", 0.0)
         return
     where, token = divmod(int(off.argmax()), off.shape[1])
-    row, place, value = int(case.batch.row[where]), int(case.batch.place[where]), float(log_probs[where, token])
-    yield Deviation("", largest(off), f"after {place + 1} tokens of text {row}, the answer {token} is {value:.4g}")
+    row, position, value = int(case.batch.row[where]), int(case.batch.position[where]), float(log_probs[where, token])
+    yield Deviation("", largest(off), f"after {position + 1} tokens of text {row}, the answer {token} is {value:.4g}")
 
 
 def _asked(batch: Batch, vocab_size: int) -> dict[str, Tensor]:
@@ -90,11 +90,11 @@ def _places(reader: Reader, case: Case) -> Iterator[Deviation]:
     text = batch.ids if batch.source_ids is None else batch.source_ids
     every = torch.arange(distribution.vocab_size, device=text.device).expand(len(batch.row), -1)
     sources = distribution.sources(every)
-    for name, shares in distribution.places().items():
-        if distribution.places_in()[name] == "store":
-            # the entries alone know which token each place holds
+    for name, shares in distribution.positions().items():
+        if distribution.positions_in()[name] == "store":
+            # the entries alone know which token each position holds
             token = sources[name].argmax(1)
-            of_token = distribution.token_places(token)[name].sum(1) - sources[name].gather(1, token[:, None])[:, 0]
+            of_token = distribution.token_positions(token)[name].sum(1) - sources[name].gather(1, token[:, None])[:, 0]
             of_all = shares.sum(1) - sources[name].sum(1)
             yield Deviation(f"'{name}'", max(largest(of_token.abs()), largest(of_all.abs()), largest(-shares)))
             continue
@@ -168,12 +168,12 @@ ANSWERS = (
         measure=_sources,
     ),
     Property(
-        name="places",
+        name="positions",
         fault="distribution",
-        meaning="the shares of the places that hold a token are not negative and add up to the share of their source",
-        look_at="Look at _log_places, and at first_place of the entries: the place in the text of the first of them.",
+        meaning="the shares of a token's positions are not negative and add up to the share of their source",
+        look_at="Look at _log_positions, and at first_position of the entries: where in the text the first is.",
         measure=_places,
-        nothing="no source of this head gives places a probability of their own",
+        nothing="no source of this head gives positions a probability of their own",
     ),
     Property(
         name="chunks",

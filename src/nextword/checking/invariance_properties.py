@@ -28,7 +28,7 @@ def _future(reader: Reader, case: Case) -> Iterator[Deviation]:
     for kept in sorted({1, length // 2, length - 1} - {0, length}):
         changed = batch.ids.clone()
         changed[:, kept:] = case.words.other(batch.ids[:, kept:])
-        past = batch.place < kept - reader.lag
+        past = batch.position < kept - reader.lag
         found = reader.log_probs(replace(batch, ids=changed))[past]
         yield compared(f"tokens from {kept} on changed", found, reader.log_probs(batch)[past], batch, past)
 
@@ -124,7 +124,7 @@ def _padded(case: Case) -> list[Any]:
 
 
 def _has_positions(model: NextWordModel) -> bool:
-    # left padding can be told from text only where the places of tokens can be given
+    # left padding can be told from text only where the positions of tokens can be given
     if not hasattr(model, "backbone"):
         return False  # a scorer, which pads by itself
     return not model.config.is_encoder_decoder and accepts(model, "position_ids")
@@ -156,7 +156,7 @@ INVARIANCES = (
         name="future",
         fault="future",
         meaning="tokens after a position do not change its distribution",
-        look_at="Look at which entries of memory a position may see: places up to context.position, no later ones.",
+        look_at="Look at which entries of memory a position may see: positions up to context.position, no later ones.",
         measure=_future,
         reruns=True,
     ),
@@ -172,14 +172,14 @@ INVARIANCES = (
         name="padding",
         fault="padding",
         meaning="the amount and the side of padding change nothing",
-        look_at="Look at memory.valid, and at places counted from the start of the row instead of its first token.",
+        look_at="Look at memory.valid, and at positions counted from the start of the row instead of its first token.",
         measure=_padding,
         reruns=True,
     ),
     Property(
         name="padding contents",
         fault="padding",
-        meaning="no token at a masked place has any share of any probability",
+        meaning="no token at a masked position has any share of any probability",
         look_at="Look at memory.valid and source.valid: an entry at padding is visible.",
         measure=_padding_contents,
         reruns=True,
@@ -197,7 +197,7 @@ INVARIANCES = (
         name="cache, token by token",
         fault="cache",
         meaning="with a KV cache, one token at a time, the distributions are those without",
-        look_at="Look at what the head needs of earlier places: it must come from streams() and context.memory.",
+        look_at="Look at what the head needs of earlier positions: it must come from streams() and context.memory.",
         measure=_token_by_token,
         applies=_no_kv_cache,
         reruns=True,
@@ -207,7 +207,7 @@ INVARIANCES = (
         name="cache, in chunks",
         fault="cache",
         meaning="with a KV cache, several tokens at a time, the distributions are those without",
-        look_at="Look at context.position, the place in the whole memory, against the place in this step.",
+        look_at="Look at context.position, the position in the whole memory, against the position in this step.",
         measure=_in_chunks,
         applies=_no_kv_cache,
         reruns=True,

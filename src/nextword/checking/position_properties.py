@@ -1,4 +1,4 @@
-"""Properties of places: saying where tokens stand changes nothing, and texts packed into one row stay apart."""
+"""Properties of positions: saying where tokens stand changes nothing, and texts packed into one row stay apart."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SEPARATED = 0.01
 """Of what keeping texts apart changes, a model that tries to do so changes at least this share."""
 
 
-def _places_said(reader: Reader, case: Case) -> Iterator[Deviation]:
+def _positions_said(reader: Reader, case: Case) -> Iterator[Deviation]:
     batch, inputs = case.batch, reader.inputs(case.batch)
-    places = inputs.pop("position_ids")
-    said = reader.answer(inputs | {"position_ids": places + first_position(case.model)}, batch.mask)
+    positions = inputs.pop("position_ids")
+    said = reader.answer(inputs | {"position_ids": positions + first_position(case.model)}, batch.mask)
     yield compared("given instead of left out", said, reader.answer(inputs, batch.mask), batch)
 
 
@@ -35,22 +35,22 @@ def _packed(reader: Reader, case: Case) -> Iterator[Deviation]:
     if len(sample.rows) < 2:
         return
     alone = torch.cat([reader.log_probs(sample.only(row).batch()) for row in range(len(sample.rows))])
-    inputs = packed_row(reader.model, sample.rows)  # one after the other, and places say where each begins
+    inputs = packed_row(reader.model, sample.rows)  # one after the other, and positions say where each begins
     found = reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
     yield compared(f"{len(sample.rows)} texts in one row", found, alone, sample.batch())._replace(sample=sample)
 
 
 def _as_many_as_fit(case: Case) -> ProbeSample:
-    # some models have buffers for so many places and no more
+    # some models have buffers for so many positions and no more
     rows, longest = list(case.sample.rows), case.words.longest
     while longest is not None and rows and sum(len(row) for row in rows) > longest:
         rows.pop()
     return replace(case.sample, rows=tuple(rows))
 
 
-def _takes_no_places(model: NextWordModel) -> str:
+def _takes_no_positions(model: NextWordModel) -> str:
     if model.config.is_encoder_decoder:
-        return "an encoder-decoder model counts its places itself"
+        return "an encoder-decoder model counts its positions itself"
     return "" if accepts(model, "position_ids") else f"{type(model.backbone).__name__} takes no position_ids"
 
 
@@ -60,7 +60,7 @@ def _keeps_no_texts_apart(model: NextWordModel) -> str:
         return "an encoder-decoder model has one source for a row"
     if model.conditioner is not None:
         return "a conditioned model has one auxiliary text for a row"
-    if reason := _takes_no_places(model):
+    if reason := _takes_no_positions(model):
         return f"{reason}, which would say where a text begins"
     if carries_over(model):
         return f"{name} has recurrent layers or convolutions, which no position_ids begin anew"
@@ -73,7 +73,7 @@ def _keeps_no_texts_apart(model: NextWordModel) -> str:
 
 
 def _tries_to(model: NextWordModel) -> bool:
-    """Whether places that begin anew change what is looked at; who answers alike both times knows of no second text."""
+    """Whether positions that begin anew change what is looked at; else the model knows of no second text."""
     found = readings(model)
     if found is None:
         return False
@@ -82,14 +82,14 @@ def _tries_to(model: NextWordModel) -> bool:
     return kept_apart > max(smallest, _SEPARATED * deviation(found.alone, found.together))
 
 
-PLACES = (
+POSITIONS = (
     Property(
         name="position ids",
         fault="position-ids",
         meaning="saying where the tokens stand, as they stand anyway, changes nothing",
-        look_at="Look at how places are counted where none are given, and at what is read from given ones.",
-        measure=_places_said,
-        applies=_takes_no_places,
+        look_at="Look at how positions are counted where none are given, and at what is read from given ones.",
+        measure=_positions_said,
+        applies=_takes_no_positions,
         reruns=True,
     ),
     Property(
@@ -153,7 +153,7 @@ def _unmoved(what: str, batch: Batch, changed: Tensor) -> Iterator[Deviation]:
     for row in range(len(batch.ids)):
         own = changed[batch.row == row]
         still = int((~own).sum())
-        variant = f"other {what}, sequence {row} is the same at {still} of {len(own)} places"
+        variant = f"other {what}, sequence {row} is the same at {still} of {len(own)} positions"
         yield Deviation(variant, _MISSED if still else 0.0)
 
 

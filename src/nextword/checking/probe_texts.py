@@ -17,7 +17,7 @@ from nextword.runtime.devices import device_of, weight_of
 # -- Random auxiliary texts for a conditioned model.
 
 _ROOM = 8
-"""Places to leave free in an encoder with few: for padding, and before the first token (RoBERTa has two)."""
+"""Positions to leave free in an encoder with few: for padding, and before the first token (RoBERTa has two)."""
 
 _MORE_WORDS = 2
 """Tokens of the decoder that an auxiliary text has more than tokens of the encoder: a mix-up of the two would show."""
@@ -25,10 +25,10 @@ _MORE_WORDS = 2
 
 @dataclass(frozen=True, eq=False)
 class DecoderWords:
-    """An auxiliary text in the decoder's tokens, and for each the place of the encoder's token that stands for it."""
+    """An auxiliary text in the decoder's tokens, and the position of the encoder's token that stands for each."""
 
     ids: Int[Tensor, "S"]
-    places: Int[Tensor, "S"]
+    positions: Int[Tensor, "S"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +59,14 @@ class AuxiliaryWords:
         self._longest = None if limit is None else max(1, limit - _ROOM)
 
     def text(self, length: int) -> AuxiliaryText:
-        """A text of so many tokens, or of as many as the encoder has places for; about half of them recur."""
+        """A text of so many tokens, or of as many as the encoder has positions for; about half of them recur."""
         length = length if self._longest is None else min(length, self._longest)
         ids = self._drawn(self._ordinary, length)
         if self._decoder is None:
             return AuxiliaryText(ids, None)
         words = self._drawn(self._decoder, length + _MORE_WORDS)
-        places = torch.randint(length, words.shape, generator=self._generator).sort().values
-        return AuxiliaryText(ids, DecoderWords(words, places.to(words.device)))
+        positions = torch.randint(length, words.shape, generator=self._generator).sort().values
+        return AuxiliaryText(ids, DecoderWords(words, positions.to(words.device)))
 
     def other(self, text: AuxiliaryText) -> AuxiliaryText:
         """One as long, with none of its tokens where there are enough others."""
@@ -109,7 +109,7 @@ class Batch:
         source_ids: Source tokens of an encoder-decoder model; of a conditioned one whose head copies, the auxiliary
             texts in the decoder's tokens.
         source_mask: False at padding.
-        source_places: For each of the latter the place of the auxiliary token that stands for it.
+        source_positions: For each of the latter the position of the auxiliary token that stands for it.
         aux_ids: Auxiliary texts in the encoder's tokens.
         aux_mask: False at padding.
         aux_states: The same already encoded, to be given in place of the tokens.
@@ -119,7 +119,7 @@ class Batch:
     mask: Bool[Tensor, "B T"]
     source_ids: Int[Tensor, "B E"] | None = None
     source_mask: Bool[Tensor, "B E"] | None = None
-    source_places: Int[Tensor, "B E"] | None = None
+    source_positions: Int[Tensor, "B E"] | None = None
     aux_ids: Int[Tensor, "B A"] | None = None
     aux_mask: Bool[Tensor, "B A"] | None = None
     aux_states: Float[Tensor, "B A _"] | None = None
@@ -130,7 +130,7 @@ class Batch:
         return self.mask.nonzero(as_tuple=True)[0]
 
     @property
-    def place(self) -> Int[Tensor, "N"]:
+    def position(self) -> Int[Tensor, "N"]:
         """Place of each token in its own sequence, padding left out and not counted."""
         return (self.mask.long().cumsum(1) - 1)[self.mask]
 
@@ -182,8 +182,8 @@ class ProbeSample:
         if not words:
             return found
         source_ids, source_mask = _pad([word.ids for word in words], self.pad, "right", extra)
-        places, _ = _pad([word.places for word in words], FILL["source_places"], "right", extra)
-        return found | {"source_ids": source_ids, "source_mask": source_mask, "source_places": places}
+        positions, _ = _pad([word.positions for word in words], FILL["source_positions"], "right", extra)
+        return found | {"source_ids": source_ids, "source_mask": source_mask, "source_positions": positions}
 
     def with_row(
         self,
@@ -274,7 +274,7 @@ class ProbeWords:
         return pool[torch.randint(len(pool), (length,), generator=self._generator)].to(self.device)
 
     def other(self, ids: Tensor) -> Tensor:
-        """Another token at every place."""
+        """Another token at every position."""
         order = torch.randperm(len(self.ordinary), generator=self._generator)
         drawn = self.ordinary[order[torch.randint(len(order) - 1, ids.shape, generator=self._generator)]].to(ids.device)
         return torch.where(drawn == ids, self.ordinary[order[-1]].to(ids.device), drawn)

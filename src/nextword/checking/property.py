@@ -42,7 +42,7 @@ def compared(
     batch: Batch,
     kept: Bool[Tensor, "B_T"] | None = None,
 ) -> Deviation:
-    """The deviation of answers from those that they must be equal to, with the place and the token that show it most.
+    """The deviation of answers from those that they must equal, with the position and the token that show it most.
 
     The answers, log-probabilities, are those of a batch, or those of them that are ``kept``.
     """
@@ -53,11 +53,11 @@ def compared(
     moved = torch.cat([_most_moved(*block) for block in in_blocks(found, expected)])
     where = int(moved[:, 0].argmax())
     token = int(moved[where, 1])
-    row, place = (int((part if kept is None else part[kept])[where]) for part in (batch.row, batch.place))
+    row, position = (int((part if kept is None else part[kept])[where]) for part in (batch.row, batch.position))
     name = f"token {token}" if found.shape[1] > 1 else "the next token"
     was, now = (float(part[where, token].double().exp()) for part in (expected, found))
     return Deviation(
-        variant, value, f"after {place + 1} tokens of text {row}, {name} has {now:.4g} instead of {was:.4g}"
+        variant, value, f"after {position + 1} tokens of text {row}, {name} has {now:.4g} instead of {was:.4g}"
     )
 
 
@@ -178,7 +178,7 @@ class Worst:
 
     @property
     def said(self) -> str:
-        """Variant, place and numbers, as far as there are any."""
+        """Variant, position and numbers, as far as there are any."""
         return ": ".join(part for part in (self.found.variant, self.found.at) if part) or self.where
 
     @property
@@ -219,7 +219,7 @@ FAULTS = {
     "state-left-over": "a text that was scored before changes the answers about another one",
     "future": "what comes later in a text, the scored token included, changes what was said before",
     "batch-neighbour": "the other texts of a batch change the answers about a text",
-    "order": "the place of a text in its batch changes the answers about it",
+    "order": "the position of a text in its batch changes the answers about it",
     "padding": "the lengths of the other texts, or the padding that follows from them, change the answers",
     "position-ids": "saying where tokens stand, as they stand anyway, changes the answers",
     "packed-row": "another text in the same row, told apart by position_ids, changes the answers",

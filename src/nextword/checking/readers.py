@@ -23,7 +23,7 @@ class Reader:
     """Asks a wrapped model for its distribution in one of the head's modes; padding is left out of every answer."""
 
     lag = 0
-    """1 where an answer is about the token that came, and so about one place later than the distribution is."""
+    """1 where an answer is about the token that came, and so about one position later than the distribution is."""
 
     def __init__(self, model: Any, mode: str) -> None:
         self.model = model
@@ -149,7 +149,7 @@ def accepts(model: Any, name: str) -> bool:
 
 
 def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Arguments of a call for the decoder's places ``start`` to ``end``, those before them being in a cache.
+    """Arguments of a call for the decoder's positions ``start`` to ``end``, those before them being in a cache.
 
     Auxiliary texts are given once: what is needed of them later must be in the cache.
     """
@@ -161,7 +161,7 @@ def _auxiliary_inputs_of(batch: Batch) -> dict[str, Tensor]:
         return {}
     encoded = {"aux_input_ids": batch.aux_ids} if batch.aux_states is None else {"aux_states": batch.aux_states}
     inputs = encoded | {"aux_attention_mask": batch.aux_mask.long()}
-    inputs |= {"source_ids": batch.source_ids, "source_places": batch.source_places}
+    inputs |= {"source_ids": batch.source_ids, "source_positions": batch.source_positions}
     return {name: given for name, given in inputs.items() if given is not None}
 
 
@@ -172,7 +172,7 @@ def backbone_inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None
         assert batch.source_mask is not None
         source = {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long()}
         return source | {"decoder_input_ids": ids, "decoder_attention_mask": mask}
-    if model._cache_argument == "cache_params":  # state-space layers look back at no place
+    if model._cache_argument == "cache_params":  # state-space layers look back at no position
         mask = mask[:, start:]
     inputs = {"input_ids": ids, "attention_mask": mask}
     if accepts(model, "position_ids"):
@@ -184,7 +184,7 @@ def new_kv_cache(model: Any) -> Any:
     """An empty KV cache for the model."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
-        # every place of the source is kept, also where the decoder's own layers have windows
+        # every position of the source is kept, also where the decoder's own layers have windows
         return EncoderDecoderCache(DynamicCache(config=config), DynamicCache())
     return DynamicCache(config=config)
 

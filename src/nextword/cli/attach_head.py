@@ -23,15 +23,14 @@ def attach(
     head: Annotated[
         str,
         typer.Option(
-            help="Head, such as cache or knn:store=store ('nextword list heads').", autocompletion=complete_head
+            help="Head, such as cache, knn:store=store or ngram:index=memory ('nextword list heads').",
+            autocompletion=complete_head,
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the model with that head.")],
     held: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Held-out text, on which temperature and weight of a cache or of knn are chosen, in one pass."
-        ),
+        typer.Option(help="Held-out text, on which the settings of cache, knn or ngram are chosen, in one pass."),
     ] = None,
     field: Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")] = None,
     split: Annotated[str, typer.Option(help="Part that is read of a folder or data set.")] = "validation",
@@ -44,8 +43,8 @@ def attach(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
-    from nextword.cli.parts.watch import share_bars
-    from nextword.experiments.finetuning.added_head import CALIBRATION, add_head
+    from nextword.cli.parts.watch import watching
+    from nextword.experiments.training.added_head import CALIBRATION, add_head
     from nextword.inference.scoring.measurement.data_files import read_texts
     from nextword.inference.scoring.opened_model import open_model
 
@@ -53,8 +52,8 @@ def attach(
     texts = read_texts(held, {} if field is None else {"text": field}, split, where="held") if held else None
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
-    with interruptible(), share_bars(Console()) as watch:
-        progress = partial(watch, "held-out text")
+    with interruptible(), watching(Console(), "opening the model") as shown:
+        progress = partial(shown.advanced, "held-out text")
         added = add_head(open_model(model), head, out, texts, tokens=tokens, command=this_command(), progress=progress)
     if added.calibration is not None:
         for line in calibration_lines(added.calibration):
@@ -84,4 +83,7 @@ def calibration_lines(calibration: CalibrationResults) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):  # shares of levels, a row for each length of a match
+        rows = isinstance(value[0], list)
+        return "".join(f"\n  {_shown(row)}" for row in value) if rows else " ".join(map(_shown, value))
     return "none" if value is None else f"{value:.4g}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FILL = {"aux_input_ids": 0, "aux_attention_mask": 0, "source_ids": 0, "source_places": -1}
+FILL = {"aux_input_ids": 0, "aux_attention_mask": 0, "source_ids": 0, "source_positions": -1}
 """What stands at padding, by input."""
 
 ENCODER_TOKENIZER = "encoder_tokenizer"
@@ -69,7 +69,7 @@ class AuxiliaryTokenizer:
                 )
         limit = encoder.model_max_length if encoder.model_max_length < _UNLIMITED else None
         if max_length is not None and max_length < 1 + encoder.num_special_tokens_to_add():
-            raise ValueError(f"auxiliary texts: max_length {max_length} leaves no place for a token of the text")
+            raise ValueError(f"auxiliary texts: max_length {max_length} leaves no room for a token of the text")
         if max_length is not None and limit is not None and max_length > limit:
             raise ValueError(f"auxiliary texts: max_length {max_length} is more than the encoder's limit of {limit}")
         self.encoder, self.tokenizer = encoder, tokenizer
@@ -77,7 +77,7 @@ class AuxiliaryTokenizer:
         self._told = False
 
     def __call__(self, texts: Sequence[str]) -> BatchEncoding:
-        """Padded inputs: ``aux_input_ids`` and ``aux_attention_mask``, and ``source_ids`` and ``source_places``.
+        """Padded inputs: ``aux_input_ids`` and ``aux_attention_mask``, and ``source_ids`` and ``source_positions``.
 
         Raises:
             ValueError: No text at all, or one that is missing or empty; the rows are named.
@@ -111,7 +111,10 @@ class AuxiliaryTokenizer:
                 strict=True,
             )
         ]  # fmt: skip
-        return found | {"source_ids": [ids for ids, _ in aligned], "source_places": [places for _, places in aligned]}
+        return found | {
+            "source_ids": [ids for ids, _ in aligned],
+            "source_positions": [positions for _, positions in aligned],
+        }
 
     def _expect_texts(self, texts: Sequence[str]) -> None:
         if isinstance(texts, str):
@@ -146,12 +149,12 @@ def _aligned(
 ) -> tuple[list[int], list[int]]:
     """Decoder tokens of what the encoder has seen, and for each the encoder's token that covers its beginning."""
     # where none does (white space, characters that the encoder leaves out) it is the next one
-    places = np.flatnonzero(~special)
-    ends = theirs[places, 1]
+    positions = np.flatnonzero(~special)
+    ends = theirs[positions, 1]
     seen = spans[:, 0] < ends[-1] if len(ends) else np.zeros(len(spans), dtype=bool)
     found = np.searchsorted(ends, spans[seen, 0], side="right")
     kept = [token for token, inside in zip(ids, seen.tolist(), strict=True) if inside]
-    return kept, places[found].tolist()
+    return kept, positions[found].tolist()
 
 
 def _rows(numbers: Sequence[int]) -> str:

@@ -99,7 +99,7 @@ class Conditioner(nn.Module, ABC):
 
     Config: ClassVar[type[ConditionerConfig]]
     virtual: int = 0
-    """Places that it puts before every text."""
+    """Positions that it puts before every text."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -123,7 +123,7 @@ class Conditioner(nn.Module, ABC):
         """Called where the model is built: prepares the backbone, whose weights and own behaviour stay as they are.
 
         Raises:
-            ValueError: The backbone has no place for it.
+            ValueError: The backbone has no position for it.
         """
 
     def init_from_backbone(self, backbone: Any) -> None:
@@ -146,7 +146,7 @@ class Conditioner(nn.Module, ABC):
         return {}
 
     def before_text(self, kept: Mapping[str, Tensor]) -> Float[Tensor, "B P D"]:
-        """Embeddings at the ``virtual`` places before every text."""
+        """Embeddings at the ``virtual`` positions before every text."""
         raise NotImplementedError(f"{type(self).__name__} puts nothing before a text")
 
     def output_layer(self, vocabulary: Vocabulary, kept: Mapping[str, Tensor]) -> Vocabulary:

@@ -40,12 +40,12 @@ class SoftPrefixConfig(ConditionerConfig):
 class SoftPrefixConditioner(Conditioner):
     """Vectors made of the auxiliary text stand before the decoder's text, in place of embeddings of words.
 
-    Formula: with the encoder's states y and a learned query u_p for each of the P places::
+    Formula: with the encoder's states y and a learned query u_p for each of the P positions::
 
         prefix_p = W sum_s softmax_s(u_p . y_s / sqrt(E)) y_s + b
 
-    Expresses: what a prompt can tell a frozen decoder, in P places instead of the whole auxiliary text. Costs:
-    ``P E + D E`` parameters, and P more places in every layer's attention. Attached to a model it changes its
+    Expresses: what a prompt can tell a frozen decoder, in P positions instead of the whole auxiliary text. Costs:
+    ``P E + D E`` parameters, and P more positions in every layer's attention. Attached to a model it changes its
     distribution: b starts at the mean input embedding and W with small random weights.
 
     Source: ours, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do not
@@ -72,12 +72,10 @@ class SoftPrefixConditioner(Conditioner):
 
     @torch.no_grad()
     def init_from_backbone(self, backbone: Any) -> None:
-        """Places that look like a word of no kind."""
+        """Positions that look like a word of no kind."""
         limit = getattr(backbone.config.get_text_config(decoder=True), "max_position_embeddings", None)
         if limit is not None and self.virtual >= limit:
-            raise ValueError(
-                f"prefix: {self.virtual} vectors leave no place for a text in a model of {limit} positions"
-            )
+            raise ValueError(f"prefix: {self.virtual} vectors leave no room for a text in a model of {limit} positions")
         embedding = backbone.get_input_embeddings().weight
         if embedding.shape[1] != self.project.out_features:
             raise ValueError(

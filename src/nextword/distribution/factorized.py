@@ -235,7 +235,7 @@ class TokenClasses:
         order: All token ids, class after class.
         sizes: Tokens in each class.
         token_class: Class of each token, 0 to C - 1.
-        place: Place of each token within its class.
+        position: Position of each token within its class.
     """
 
     order: Int[Tensor, "V"]
@@ -258,9 +258,9 @@ class TokenClasses:
         """From all token ids, class after class, and the number of tokens in each class."""
         device = order.device
         classes = torch.arange(len(sizes), device=device).repeat_interleave(torch.tensor(sizes, device=device))
-        places = torch.cat([torch.arange(size, device=device) for size in sizes])
+        positions = torch.cat([torch.arange(size, device=device) for size in sizes])
         token_class = torch.empty_like(order).scatter_(0, order, classes)
-        return cls(order, tuple(sizes), token_class, torch.empty_like(order).scatter_(0, order, places))
+        return cls(order, tuple(sizes), token_class, torch.empty_like(order).scatter_(0, order, positions))
 
     @property
     def count(self) -> int:

@@ -55,8 +55,8 @@ class Mixture(NextToken):
     def computed(self) -> Mixture:
         return Mixture([part.computed() for part in in_one_product(self.parts)], self.log_weights)
 
-    def places_in(self) -> dict[str, TextRead]:
-        return {name: text for part in self.parts for name, text in part.places_in().items()}
+    def positions_in(self) -> dict[str, TextRead]:
+        return {name: text for part in self.parts for name, text in part.positions_in().items()}
 
     def stands_in_store(self) -> dict[str, Tensor]:
         return {name: stands for part in self.parts for name, stands in part.stands_in_store().items()}
@@ -77,11 +77,11 @@ class Mixture(NextToken):
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         return self._weighted([part._log_sources(ids) for part in in_one_product(self.parts)])
 
-    def _log_places(self) -> dict[str, Tensor]:
-        return self._weighted([part._log_places() for part in self.parts])
+    def _log_positions(self) -> dict[str, Tensor]:
+        return self._weighted([part._log_positions() for part in self.parts])
 
-    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        return self._weighted([part._log_token_places(ids) for part in self.parts])
+    def _log_token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self._weighted([part._log_token_positions(ids) for part in self.parts])
 
     def _weighted(self, of_parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         shares: dict[str, Tensor] = {}
@@ -152,8 +152,8 @@ class PointerMixture(NextToken):
     def computed(self) -> PointerMixture:
         return self._over(self.base.computed())
 
-    def places_in(self) -> dict[str, TextRead]:
-        return self.base.places_in() | {self.name: self.attention.text}
+    def positions_in(self) -> dict[str, TextRead]:
+        return self.base.positions_in() | {self.name: self.attention.text}
 
     def stands_in_store(self) -> dict[str, Tensor]:
         return self.base.stands_in_store() | in_store({self.name: self.attention})
@@ -175,11 +175,11 @@ class PointerMixture(NextToken):
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         return self._both(self.base._log_sources(ids), self._attended().log_mass_of(ids, self.vocab_size))
 
-    def _log_places(self) -> dict[str, Tensor]:
-        return self._both(self.base._log_places(), self._attended().by_place())
+    def _log_positions(self) -> dict[str, Tensor]:
+        return self._both(self.base._log_positions(), self._attended().by_position())
 
-    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        return self._both(self.base._log_token_places(ids), self._attended().holding(ids).by_place())
+    def _log_token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self._both(self.base._log_token_positions(ids), self._attended().holding(ids).by_position())
 
     def _both(self, of_base: dict[str, Tensor], attended: Tensor) -> dict[str, Tensor]:
         return {name: share + self.log_gate[:, None] for name, share in of_base.items()} | {self.name: attended}
@@ -220,8 +220,8 @@ class CacheDistribution(NextToken):
     def computed(self) -> CacheDistribution:
         return CacheDistribution(self.entries, self.fallback.computed(), self.name)
 
-    def places_in(self) -> dict[str, TextRead]:
-        return self.fallback.places_in() | {self.name: self.entries.text}
+    def positions_in(self) -> dict[str, TextRead]:
+        return self.fallback.positions_in() | {self.name: self.entries.text}
 
     def stands_in_store(self) -> dict[str, Tensor]:
         return self.fallback.stands_in_store() | in_store({self.name: self.entries})
@@ -248,13 +248,13 @@ class CacheDistribution(NextToken):
         shares = {source: share.masked_fill(seen, -torch.inf) for source, share in of_fallback}
         return shares | {self.name: self._log_prob(ids).masked_fill(~seen, -torch.inf)}
 
-    def _log_places(self) -> dict[str, Tensor]:
-        return self._by_place(self.entries, self.fallback._log_places())
+    def _log_positions(self) -> dict[str, Tensor]:
+        return self._by_position(self.entries, self.fallback._log_positions())
 
-    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        return self._by_place(self.entries.holding(ids), self.fallback._log_token_places(ids))
+    def _log_token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self._by_position(self.entries.holding(ids), self.fallback._log_token_positions(ids))
 
-    def _by_place(self, entries: CopyScores, otherwise: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _by_position(self, entries: CopyScores, otherwise: dict[str, Tensor]) -> dict[str, Tensor]:
         seen, total = self._total()
         fallback = {name: shares.masked_fill(seen, -torch.inf) for name, shares in otherwise.items()}
-        return fallback | {self.name: entries.by_place() - total}
+        return fallback | {self.name: entries.by_position() - total}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +17,15 @@ from nextword.functional.inplace import concatenate_chunks
 from nextword.functional.probability import expect_truncation, logsumexp_finite, top_k, truncated
 from nextword.functional.vocab_shard import ALL_COLUMNS, VocabShard
 from nextword.functional.weight_gradient import FusedBackward
+from nextword.settings.old_modules import keep_old_methods
+
+_OLD_METHODS = {
+    "places": "positions",
+    "token_places": "token_positions",
+    "places_in": "positions_in",
+    "_log_places": "_log_positions",
+    "_log_token_places": "_log_token_positions",
+}
 
 
 class NextToken(ABC):
@@ -26,14 +36,18 @@ class NextToken(ABC):
     but for a sum over positions (``log_likelihood``, what training asks) they are computed once.
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
-    ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and ``_log_places`` and
-    ``_log_token_places`` where it points at places; cutting into chunks is done here, once for all kinds.
+    ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and ``_log_positions`` and
+    ``_log_token_positions`` where it points at positions; cutting into chunks is done here, once for all kinds.
     """
 
     vocab_size: int
     device: torch.device
     columns: VocabShard = ALL_COLUMNS
     """Which columns of dense scores this process makes; answers are those of whole rows."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        keep_old_methods(cls, _OLD_METHODS)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} positions, {self.vocab_size} tokens)"
@@ -81,12 +95,12 @@ class NextToken(ABC):
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         """By component, log of the part of each token's probability (N, K)."""
 
-    def _log_places(self) -> dict[str, Tensor]:
-        """By component that points at places, log of the probability that came from each (N, S)."""
+    def _log_positions(self) -> dict[str, Tensor]:
+        """By component that points at positions, log of the probability that came from each (N, S)."""
         return {}
 
-    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        """By component that points at places, log of the part of each token's probability from each place (N, S)."""
+    def _log_token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        """By component that points at positions, log of each token's probability from each position (N, S)."""
         return {}
 
     def log_probs(self) -> Float[Tensor, "N V"]:
@@ -198,7 +212,7 @@ class NextToken(ABC):
 
         return concatenate_chunks(draw, self._chunks())
 
-    # -- From which component, and from which place of the text, the probability of a token came. Components have
+    # -- From which component, and from which position of the text, the probability of a token came. Components have
     # names, such as ``softmax`` and ``cache``.
 
     def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
@@ -209,47 +223,50 @@ class NextToken(ABC):
         self._expect_rows(ids)
         return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
 
-    def places(self) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at places, the probability at each position that came from each place.
+    def positions(self) -> dict[str, Float[Tensor, "N S"]]:
+        """For each component that points at positions, the probability that each row gets from each of them.
 
-        Places are those of the decoder's sequence (padding included), for an encoder-decoder model those of the source.
-        Over the places that hold a token they add up to what ``sources`` says of it; components that point at
-        nothing are not there.
+        Positions are those of the decoder's sequence (padding included), for an encoder-decoder model those of the
+        source. Over the positions that hold a token they add up to what ``sources`` says of it; components that point
+        at nothing are not there.
         """
-        return _joined([self[rows]._log_places() for rows in self._chunks()])
+        return _joined([self[rows]._log_positions() for rows in self._chunks()])
 
-    def token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at places, the part of one token's probability that came from each place.
+    def token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
+        """For each component that points at positions, how much of one token's probability came from each.
 
-        ``places()`` is about all tokens, this about one token a position: the places that hold another are zero. Over
-        the places the parts add up to what ``sources`` says of the token. ``places_in`` says of which text the
-        places are.
+        ``positions()`` is about all tokens, this about one token a position: the positions that hold another are zero.
+        Over the positions the parts add up to what ``sources`` says of the token. ``positions_in`` says of which text
+        the positions are.
 
-        A cache or a pointer gives each place a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one score
-        for all places where it stands. Its probability is divided among them: evenly, or with local embeddings (``p``)
-        in proportion to ``exp`` of each place's similarity. A component that no place explains is not there.
+        A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one
+        score for all positions where it stands. Its probability is divided among them: evenly, or with local embeddings
+        (``p``) in proportion to ``exp`` of each position's similarity. A component that no position explains is absent.
 
         Raises:
             ValueError: ``ids`` is not one token of the vocabulary for each position.
         """
         self._expect_rows(ids[:, None])
-        return _joined([self[rows]._log_token_places(ids[rows]) for rows in self._chunks()])
+        return _joined([self[rows]._log_token_positions(ids[rows]) for rows in self._chunks()])
 
-    def places_in(self) -> dict[str, TextRead]:
-        """For each component in ``token_places``, which text its places are of.
+    def positions_in(self) -> dict[str, TextRead]:
+        """For each component in ``token_positions``, which text its positions are of.
 
         ``"text"`` is the decoder's own sequence. ``"source"`` is what the head reads beside it: the source of an
-        encoder-decoder model, else the auxiliary text in the decoder's tokens. ``"store"``: the places are numbers of
-        the tokens that were retrieved for each position, and ``stands_in_store`` says where each of those stands.
+        encoder-decoder model, else the auxiliary text in the decoder's tokens. ``"store"``: the positions are numbers
+        of the tokens that were retrieved for each position, and ``stands_in_store`` says where each of those stands.
         """
         return {}
 
     def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
-        """For each component that retrieves tokens from a store, where they stand: document, and place within it.
+        """For each component that retrieves tokens from a store, where they stand: document, and position within it.
 
-        In the order of the K places that ``places`` and ``token_places`` give such a component.
+        In the order of the K positions that ``positions`` and ``token_positions`` give such a component.
         """
         return {}
+
+    # the old names
+    places, token_places, places_in = positions, token_positions, positions_in
 
     def row_bytes(self) -> int:
         """Bytes that one row needs while it is computed."""

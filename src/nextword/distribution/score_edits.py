@@ -55,7 +55,7 @@ class EditMode(ABC):
 
 
 class Replace(EditMode):
-    """The value takes the score's place ("assign")."""
+    """The value takes the score's position ("assign")."""
 
     def scores_of(
         self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, fused_backward: FusedBackward | None = None
@@ -104,17 +104,17 @@ class EditedTokens:
     Args:
         source: Name under which ``sources`` reports their probability.
         present: Which of them were changed.
-        places: Where they stand, as in ``TokenLogitEdit``.
+        positions: Where they stand, as in ``TokenLogitEdit``.
     """
 
     source: str
     ids: Int[Tensor, "N K"]
     present: Bool[Tensor, "N K"]
-    places: CopyScores | None = None
+    positions: CopyScores | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> EditedTokens:
-        places = None if self.places is None else self.places.map(change)
-        return EditedTokens(self.source, change(self.ids), change(self.present), places)
+        positions = None if self.positions is None else self.positions.map(change)
+        return EditedTokens(self.source, change(self.ids), change(self.present), positions)
 
     def holds(self, ids: Int[Tensor, "N J"], vocab_size: int) -> Bool[Tensor, "N J"]:
         """Whether each of the asked tokens was changed."""
@@ -132,8 +132,8 @@ class LogitEdit(ABC):
     def map(self, change: Callable[[Tensor], Tensor]) -> LogitEdit:
         """With ``change`` made to every tensor that has a row for each position."""
 
-    def places_in(self) -> dict[str, TextRead]:
-        """Under its name, of which text the places are that changed words stand at; nothing where none are known."""
+    def positions_in(self) -> dict[str, TextRead]:
+        """Under its name, of which text the positions are that changed words stand at; nothing where none are known."""
         return {}
 
     @abstractmethod
@@ -152,8 +152,8 @@ class TokenLogitEdit(LogitEdit):
         words: Words with the value of each as seen from every position, and which of them are changed. They are
             distinct: a word given twice would be changed twice, and still sum to one.
         change: How the value meets the score.
-        places: Where the words stand. The scores say how much of its word's probability each place explains: shares are
-            in proportion to their exponentials. None: no place explains it.
+        positions: Where the words stand. The scores say how much of its word's probability each explains: shares are in
+            proportion to their exponentials. None: no position explains it.
 
     Raises:
         TypeError: Words that may occur twice.
@@ -162,7 +162,7 @@ class TokenLogitEdit(LogitEdit):
     source: str
     words: WordScores
     change: EditMode
-    places: CopyScores | None = None
+    positions: CopyScores | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.words, WordScores):
@@ -173,11 +173,11 @@ class TokenLogitEdit(LogitEdit):
             )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> TokenLogitEdit:
-        places = None if self.places is None else self.places.map(change)
-        return TokenLogitEdit(self.source, self.words.map(change), self.change, places)
+        positions = None if self.positions is None else self.positions.map(change)
+        return TokenLogitEdit(self.source, self.words.map(change), self.change, positions)
 
-    def places_in(self) -> dict[str, TextRead]:
-        return {} if self.places is None else {self.source: self.places.text}
+    def positions_in(self) -> dict[str, TextRead]:
+        return {} if self.positions is None else {self.source: self.positions.text}
 
     def apply_(
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, fused_backward: FusedBackward | None = None
@@ -185,7 +185,7 @@ class TokenLogitEdit(LogitEdit):
         ids, present = self.words.ids, self.words.present
         written = vocabulary.columns.writable(ids, self.words.scores, present)
         changed = self.change.write_(scores, *written, fused_backward)
-        return changed, [EditedTokens(self.source, ids, present, self.places)]
+        return changed, [EditedTokens(self.source, ids, present, self.positions)]
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,8 @@ class SoftmaxDistribution(NextToken):
         log_probs, stored = self._normalised_(scores)
         return ComputedScores(log_probs, touched, stored, self.name)
 
-    def places_in(self) -> dict[str, TextRead]:
-        edited = {name: text for edit in self.edits for name, text in edit.places_in().items()}
+    def positions_in(self) -> dict[str, TextRead]:
+        edited = {name: text for edit in self.edits for name, text in edit.positions_in().items()}
         return edited | {name: stored.text for name, stored in self.stored.items()}
 
     def stands_in_store(self) -> dict[str, Tensor]:
@@ -180,11 +180,11 @@ class SoftmaxDistribution(NextToken):
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         return self.computed()._log_sources(ids)
 
-    def _log_places(self) -> dict[str, Tensor]:
-        return self.computed()._log_places() if self.stored else {}
+    def _log_positions(self) -> dict[str, Tensor]:
+        return self.computed()._log_positions() if self.stored else {}
 
-    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        return self.computed()._log_token_places(ids) if self.places_in() else {}
+    def _log_token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self.computed()._log_token_positions(ids) if self.positions_in() else {}
 
 
 def _common_peak(peak: Float[Tensor, "N"], stored: Mapping[str, CopyScores]) -> Float[Tensor, "N"]:
@@ -252,8 +252,8 @@ class ComputedScores(NextToken):
     def shared(self) -> list[Tensor]:
         return []
 
-    def places_in(self) -> dict[str, TextRead]:
-        edited = {touched.source: touched.places.text for touched in self.touched if touched.places is not None}
+    def positions_in(self) -> dict[str, TextRead]:
+        edited = {touched.source: touched.positions.text for touched in self.touched if touched.positions is not None}
         return edited | {name: entries.text for name, entries in self.stored.items()}
 
     def stands_in_store(self) -> dict[str, Tensor]:
@@ -285,15 +285,15 @@ class ComputedScores(NextToken):
             shares[name] = entries.log_mass_of(ids, self.vocab_size).to(self.dense.dtype)
         return shares
 
-    def _log_places(self) -> dict[str, Tensor]:
-        return {name: entries.by_place() for name, entries in self.stored.items()}
+    def _log_positions(self) -> dict[str, Tensor]:
+        return {name: entries.by_position() for name, entries in self.stored.items()}
 
-    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
-        places: dict[str, Tensor] = {}
+    def _log_token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        positions: dict[str, Tensor] = {}
         for touched, share in self._by_edit(ids[:, None]):
-            if touched.places is not None:
-                add_share(places, touched.source, touched.places.dividing(share, ids))
-        return places | {name: entries.holding(ids).by_place() for name, entries in self.stored.items()}
+            if touched.positions is not None:
+                add_share(positions, touched.source, touched.positions.dividing(share, ids))
+        return positions | {name: entries.holding(ids).by_position() for name, entries in self.stored.items()}
 
 
 def add_share(shares: dict[str, Tensor], name: str, share: Tensor) -> None:

@@ -20,7 +20,7 @@ _SHARE_LOOKED_UP = 0.25
 """From so many entries for each word of the vocabulary on, sorting them costs more than a pass over the vocabulary."""
 
 TextRead = Literal["text", "source", "store"]
-"""Which text places are of: the decoder's own sequence, the source that a head reads, or a store of other texts."""
+"""Which text positions are of: the decoder's own sequence, the source that a head reads, or a store of other texts."""
 
 
 @runtime_checkable
@@ -55,8 +55,8 @@ class CopyScores:
         row: Which sequence each position belongs to.
         scores: Log of the (unnormalised) mass of each entry as seen from each position.
         visible: Which entries each position may see; the others count nowhere.
-        first_place: Place in its sequence, or in the source, of the token that the first entry stands for; the others
-            follow it.
+        first_position: Position in its sequence, or in the source, of the token that the first entry stands for; the
+            others follow it.
         stored: Which entries stand for a token of their sequence, whether a position sees it yet or not; the others are
             padding. None: all.
         text: Which text the entries stand for tokens of.
@@ -66,7 +66,7 @@ class CopyScores:
     row: Int[Tensor, "N"]
     scores: Float[Tensor, "N S"]
     visible: Bool[Tensor, "N S"]
-    first_place: int = 0
+    first_position: int = 0
     stored: Bool[Tensor, "B S"] | None = None
     text: TextRead = "text"
 
@@ -106,21 +106,21 @@ class CopyScores:
         """Log of the summed mass of all visible entries; ``-inf`` where there is none."""
         return masked_logsumexp(self.scores, self.visible)
 
-    def by_place(self) -> Float[Tensor, "N S"]:
-        """Log-mass of the entry at each place of the sequence; ``-inf`` where there is none or it is not visible."""
+    def by_position(self) -> Float[Tensor, "N S"]:
+        """Log-mass of the entry at each position of the sequence; ``-inf`` where there is none or it is not visible."""
         scores = self.scores.masked_fill(~self.visible, -torch.inf)
-        return torch.nn.functional.pad(scores, (self.first_place, 0), value=-torch.inf)
+        return torch.nn.functional.pad(scores, (self.first_position, 0), value=-torch.inf)
 
     def holding(self, ids: Int[Tensor, "N"]) -> CopyScores:
         """The same entries, of which each position sees only those that hold its token."""
         return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
 
     def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
-        """Log of a mass divided among the places that hold each position's token, in proportion to their own."""
+        """Log of a mass divided among the positions that hold each position's token, in proportion to their own."""
         entries = self.holding(ids)
         held = entries.any_visible()[:, None]
         total = torch.where(held, entries.log_mass()[:, None], 0.0)
-        return (entries.by_place() - total).to(log_mass.dtype) + log_mass.masked_fill(~held, 0.0)
+        return (entries.by_position() - total).to(log_mass.dtype) + log_mass.masked_fill(~held, 0.0)
 
     def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
         """Log of the summed mass of the visible entries that hold each of K tokens; ``-inf`` where none does."""
@@ -171,9 +171,14 @@ class CopyScores:
         peak = scores.new_full((len(scores), columns), -torch.inf)
         peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
         relative = (scores - peak.gather(1, index)).masked_fill(~counted, -torch.inf)
-        total = torch.zeros_like(peak).scatter_add(1, index, relative.exp())
+        total = self._column_sums(index, relative.exp(), columns)
         held = peak != -torch.inf
         return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
+
+    def _column_sums(
+        self, index: Int[Tensor, "N S"], masses: Float[Tensor, "N S"], columns: int
+    ) -> Float[Tensor, "N columns"]:
+        return masses.new_zeros(len(masses), columns).scatter_add(1, index, masses)
 
     def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
         """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it."""
@@ -193,7 +198,7 @@ class Retrieved(CopyScores):
     ``SoftmaxDistribution`` normalises them together with its own scores. Made by ``Retrieved.of``.
 
     Args:
-        stands: Document, and place within it, of the token that each entry stands for.
+        stands: Document, and position within it, of the token that each entry stands for.
     """
 
     stands: Int[Tensor, "N K 2"] = field(kw_only=True)
@@ -212,6 +217,12 @@ class Retrieved(CopyScores):
         """
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
 
+    def _column_sums(
+        self, index: Int[Tensor, "N S"], masses: Float[Tensor, "N S"], columns: int
+    ) -> Float[Tensor, "N columns"]:
+        # a token may follow a thousand retrieved positions: added up one by one, single precision loses four digits
+        return super()._column_sums(index, masses.double(), columns).to(masses.dtype)
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Retrieved:
         ids = change(self.ids)
         row = torch.arange(len(ids), device=ids.device)
@@ -220,7 +231,7 @@ class Retrieved(CopyScores):
 
 
 def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
-    """By the name of those entries that were retrieved, document and place of each."""
+    """By the name of those entries that were retrieved, document and position of each."""
     return {name: entries.stands for name, entries in stored.items() if isinstance(entries, Retrieved)}
 
 
@@ -233,9 +244,9 @@ class UniqueTokens:
 
     Args:
         ids: Token of each column; 0 where the column is empty.
-        first: First place that holds it; S, past the last place, where the column is empty.
-        column: Column of the token at each place; 0 where the place is not valid.
-        valid: Which places count.
+        first: First position that holds it; S, past the last position, where the column is empty.
+        column: Column of the token at each position; 0 where the position is not valid.
+        valid: Which positions count.
     """
 
     ids: Int[Tensor, "B U"]
@@ -251,8 +262,8 @@ class UniqueTokens:
         >>> words.ids, words.first, words.column
         (tensor([[3, 7]]), tensor([[1, 0]]), tensor([[1, 0, 1, 0]]))
         """
-        beyond = torch.iinfo(torch.long).max  # sorts places that do not count to the end
-        ordered, place = torch.where(valid, ids, beyond).sort(dim=1, stable=True)
+        beyond = torch.iinfo(torch.long).max  # sorts positions that do not count to the end
+        ordered, position = torch.where(valid, ids, beyond).sort(dim=1, stable=True)
         starts = torch.ones_like(valid)
         starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
         rank = starts.cumsum(1) - 1
@@ -261,12 +272,12 @@ class UniqueTokens:
         size = ids.shape[1] if torch.compiler.is_compiling() else _column_count(rank, counted)
         target = torch.where(counted, rank, size)
         words = ids.new_zeros(len(ids), size + 1).scatter(1, target, ordered)
-        first = ids.new_full((len(ids), size + 1), ids.shape[1]).scatter_reduce(1, target, place, "amin")
-        column = torch.zeros_like(ids).scatter(1, place, rank.masked_fill(~counted, 0))
+        first = ids.new_full((len(ids), size + 1), ids.shape[1]).scatter_reduce(1, target, position, "amin")
+        column = torch.zeros_like(ids).scatter(1, position, rank.masked_fill(~counted, 0))
         return cls(words[:, :size], first[:, :size], column, valid)
 
     def seen(self, row: Int[Tensor, "N"], before: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Which words occur in each position's sequence at a place smaller than ``before``."""
+        """Which words occur in each position's sequence at a position smaller than ``before``."""
         return self.first[row] < before[:, None]
 
     def occurring(self, row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
@@ -274,7 +285,7 @@ class UniqueTokens:
         return (self.first < self.valid.shape[1])[row]
 
     def at(self, visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Which words stand at one of the places that each position sees; places that do not count are no word's."""
+        """Which words stand at a position that each position sees; positions that do not count hold no word."""
         there = visible & self.valid[row]
         found = there.new_zeros((len(row), self.ids.shape[1]), dtype=torch.uint8)
         return found.scatter_reduce(1, self.column[row], there.to(torch.uint8), "amax").bool()
@@ -282,7 +293,7 @@ class UniqueTokens:
     def mean(
         self, scores: Float[Tensor, "N S"], visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]
     ) -> Float[Tensor, "N U"]:
-        """Mean score over the visible places that hold each word; 0 where none does."""
+        """Mean score over the visible positions that hold each word; 0 where none does."""
         column = self.column[row]
         shape = (len(row), self.ids.shape[1])
         total = scores.new_zeros(shape).scatter_add(1, column, scores.masked_fill(~visible, 0.0))

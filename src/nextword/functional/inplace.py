@@ -134,9 +134,9 @@ def _write_(target: Tensor, ids: Tensor, values: Tensor, present: Tensor) -> Ten
     # Every column of a scatter writes somewhere. Absent ones repeat what the first present one writes; in a row without
     # any they write what stands there already. So no index depends on how many are present, and a step can be compiled.
     first = present.int().argmax(1, keepdim=True)
-    place = ids.gather(1, first)
-    value = torch.where(present.any(1, keepdim=True), values.gather(1, first), target.gather(1, place))
-    return target.scatter_(1, torch.where(present, ids, place), torch.where(present, values, value))
+    position = ids.gather(1, first)
+    value = torch.where(present.any(1, keepdim=True), values.gather(1, first), target.gather(1, position))
+    return target.scatter_(1, torch.where(present, ids, position), torch.where(present, values, value))
 
 
 class _Overwrite(torch.autograd.Function):

@@ -1,7 +1,7 @@
 """Keys that stay where they lie: rows of one tensor, read a piece at a time.
 
-A serving engine keeps the places of a text in blocks anywhere in its cache. Picking all of them into a tensor of their
-own in every step costs more than the products that are made of it.
+A serving engine keeps the positions of a text in blocks anywhere in its cache. Picking all of them into a tensor of
+their own in every step costs more than the products that are made of it.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class KeysInPlace:
         return self.index.shape + self.table.shape[1:]
 
     def __getitem__(self, part: Any) -> KeysInPlace:
-        """Some sequences, or with a second slice some places of each."""
+        """Some sequences, or with a second slice some positions of each."""
         rows: slice
-        rows, places = part if isinstance(part, tuple) else (part, slice(None))
-        first, end, _ = places.indices(self.index.shape[1])
+        rows, positions = part if isinstance(part, tuple) else (part, slice(None))
+        first, end, _ = positions.indices(self.index.shape[1])
         counts = None if self.counts is None else tuple(max(0, min(end, one) - first) for one in self.counts[rows])
-        return KeysInPlace(self.table, self.index[rows, places], counts)
+        return KeysInPlace(self.table, self.index[rows, positions], counts)
 
     def read(self, out: Tensor | None = None) -> Float[Tensor, "B S D"]:
         """A copy of the keys, in memory of their type where some is given."""

@@ -63,22 +63,22 @@ def shifted_right(labels: Int[Tensor, "B T"], start: int, pad: int) -> Int[Tenso
 
 
 def aligned_at_end(
-    places: Shaped[Tensor, "B S ..."], dropped: Int[Tensor, "B"], length: int
+    positions: Shaped[Tensor, "B S ..."], dropped: Int[Tensor, "B"], length: int
 ) -> Shaped[Tensor, "B length ..."]:
-    """The last ``length`` places of each row without its ``dropped`` last ones.
+    """The last ``length`` positions of each row without its ``dropped`` last ones.
 
-    Where a row has fewer places than that, its first one stands for what is missing (``known_at_end`` says where).
+    Where a row has fewer positions than that, its first one stands for what is missing (``known_at_end`` says where).
 
     >>> aligned_at_end(torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([0, 1]), 3)
     tensor([[1, 2, 3],
             [4, 4, 5]])
     """
-    rows = torch.arange(len(places), device=places.device)[:, None]
-    return places[rows, _columns(places.shape[1], dropped.to(places.device), length).clamp(min=0)]
+    rows = torch.arange(len(positions), device=positions.device)[:, None]
+    return positions[rows, _columns(positions.shape[1], dropped.to(positions.device), length).clamp(min=0)]
 
 
 def known_at_end(valid: Bool[Tensor, "B S"], dropped: Int[Tensor, "B"], length: int) -> Bool[Tensor, "B length"]:
-    """``aligned_at_end`` of a mask, False where a row has too few places.
+    """``aligned_at_end`` of a mask, False where a row has too few positions.
 
     >>> known_at_end(torch.ones(2, 3, dtype=torch.bool), torch.tensor([0, 1]), 3).tolist()
     [[True, True, True], [False, True, True]]
@@ -87,5 +87,5 @@ def known_at_end(valid: Bool[Tensor, "B S"], dropped: Int[Tensor, "B"], length: 
     return aligned_at_end(valid, dropped, length) & reached
 
 
-def _columns(places: int, dropped: Tensor, length: int) -> Tensor:
-    return torch.arange(places - length, places, device=dropped.device) - dropped[:, None]
+def _columns(positions: int, dropped: Tensor, length: int) -> Tensor:
+    return torch.arange(positions - length, positions, device=dropped.device) - dropped[:, None]

@@ -135,8 +135,8 @@ def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, 
     tensor([1, 1, 3])
     """
     thresholds = uniform.to(cumulative)[:, None] * cumulative[:, -1:]
-    places = torch.searchsorted(cumulative, thresholds, right=True)[:, 0]
-    return places.clamp(max=cumulative.shape[1] - 1)
+    positions = torch.searchsorted(cumulative, thresholds, right=True)[:, 0]
+    return positions.clamp(max=cumulative.shape[1] - 1)
 
 
 def drawn_at(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:

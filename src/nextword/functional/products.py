@@ -246,11 +246,11 @@ class _PickedProduct(torch.autograd.Function):
             return None, of_states, None, None
         if ctx.collector is None:
             return _sum_of_rows(ids.flatten(), (gradient.mT @ states).flatten(0, 1), weight), of_states, None, None
-        # row v of the weight's gradient sums gradient[n, v] states[n] over the few places n that picked it
+        # row v of the weight's gradient sums gradient[n, v] states[n] over the few positions n that picked it
         count = len(states) * states.shape[1]
-        places = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
+        positions = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
         tokens = ids[:, None].expand(-1, states.shape[1], -1).flatten()
-        left = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
+        left = _sparse(torch.stack([tokens, positions]), gradient.flatten(), torch.Size([len(weight), count]))
         ctx.collector.add_factors(Factors(left, states.flatten(0, 1)))
         return None, of_states, None, None
 
@@ -375,7 +375,7 @@ def products_in_place(
     low, high = (int(end) for end in read.aminmax()) if len(read) else (0, -1)
     if low < 0 or high >= len(table):  # torch would read other memory
         raise IndexError(f"ids: must be rows of the matrix, 0 to {len(table) - 1} ({low} to {high} given)")
-    piece = min(_PIECE, len(table))  # torch takes no more places of a row than it has columns
+    piece = min(_PIECE, len(table))  # torch takes no more positions of a row than it has columns
     starts: list[int] = []  # of pieces in the list of all rows that are read
     asking: list[int] = []  # the text of each
     for text, (end, count) in enumerate(zip(accumulate(counts), counts, strict=True)):

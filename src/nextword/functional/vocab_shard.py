@@ -88,7 +88,7 @@ class VocabShard:
         return ids
 
     def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
-        """The columns of some tokens alone, as ``held`` leaves them; a token is then its place in ``ids``."""
+        """The columns of some tokens alone, as ``held`` leaves them; a token is then its position in ``ids``."""
         return self
 
     def rows_at_once(self, limit: int) -> int:
@@ -215,7 +215,7 @@ class ColumnRange(SharedColumns):
 
 
 class PickedColumns(SharedColumns):
-    """The columns of a group of tokens, which are numbered by their place in it; some of them are held here."""
+    """The columns of a group of tokens, which are numbered by their position in it; some of them are held here."""
 
     def __init__(self, mesh: DeviceMesh, here: Bool[Tensor, "K"]) -> None:
         super().__init__(mesh)

@@ -17,7 +17,7 @@ from nextword.heads.head import (
     registry,
 )
 from nextword.heads.input_states import Dimensions, MultiInputConfig, modifiers
-from nextword.heads.local_embeddings import LocalEmbeddings, past_places, past_words, source_places, source_words
+from nextword.heads.local_embeddings import LocalEmbeddings, past_positions, past_words, source_positions, source_words
 from nextword.settings.old_modules import old_names
 
 for _module in pkgutil.iter_modules(__path__):
@@ -35,10 +35,10 @@ __all__ = [
     "head_spec",
     "modifiers",
     "parse_head",
-    "past_places",
+    "past_positions",
     "past_words",
     "registry",
-    "source_places",
+    "source_positions",
     "source_words",
 ]
 

@@ -20,7 +20,7 @@ from nextword.heads.calibration import Calibration, CopyCalibration
 from nextword.heads.context import Context, Layout
 from nextword.heads.head import FITTED, ContextOf, Fitted, Head, HeadConfig, registry
 from nextword.heads.input_states import Dimensions
-from nextword.heads.local_embeddings import source_places
+from nextword.heads.local_embeddings import source_positions
 from nextword.heads.safe_start import fitted_temperature, probe_tokens, unobtrusive_share
 
 _STREAM = "keys"
@@ -42,8 +42,8 @@ class CacheConfig(HeadConfig):
     that leaves the model's likeliest token what it was. None normalises softmax and cache together (eq. 3,
     published)."""
     long: int | None = Field(default=None, ge=1, le=100_000_000)
-    """How many of the last places are seen, of windows that came before too, where a long text is scored or written on.
-    None: those of the window."""
+    """How many of the last positions are seen, of windows that came before too, where a long text is scored or written
+    on. None: those of the window."""
 
     def to_fine_tune(self) -> CacheConfig:
         """One normaliser, whose share of the cache grows with training, at a temperature that fits the states."""
@@ -58,7 +58,7 @@ class CacheHead(Head):
 
         P(w) = (exp z_w + sum_{j: x_j = w} exp s_j) / (sum_v exp z_v + sum_j exp s_j)
 
-    Decoder-only models store ``(h_j, x_{j+1})``, the state with the token that followed it, visible from place
+    Decoder-only models store ``(h_j, x_{j+1})``, the state with the token that followed it, visible from position
     ``j + 1`` on. Encoder-decoder models store the encoder's states with the source tokens. Padding is never stored.
 
     Expresses: tokens of the context can win without a fitting output embedding; the rank of the log-probability matrix
@@ -72,15 +72,16 @@ class CacheHead(Head):
     temperature fits the length of the states, which costs at most 0.031 nats per token on any text; ``nw.calibrate``
     chooses better settings on yours.
 
-    ``long`` bounds what a position sees by a number of places and not by the window: the memory may be longer than what
-    the backbone sees at once (TRIME's long-term memory), or shorter. Each place is stored once, with the state of the
-    window that predicted the token after it. A start token begins a document, which sees nothing of the one before.
+    ``long`` bounds what a position sees by a number of positions and not by the window: the memory may be longer than
+    what the backbone sees at once (TRIME's long-term memory), or shorter. Each position is stored once, with the state
+    of the window that predicted the token after it. A start token begins a document, which sees nothing of the one
+    before.
 
     Source: Grave et al. 2017; TRIME, Zhong et al. 2022; HistAlign, eq. 2 and 3.
 
     Differs from the published code: masked similarities are -inf, not -10000; the memory survives cached decoding; a
-    state at padding is never stored; the joint distribution is the default (released GPT-2 code: cache only); a place
-    that two windows read is stored once (TRIME's released code: twice).
+    state at padding is never stored; the joint distribution is the default (released GPT-2 code: cache only); a
+    position that two windows read is stored once (TRIME's released code: twice).
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -154,23 +155,23 @@ class CacheHead(Head):
         keys: Keys
         if context.source is not None:
             ids, keys = context.source.ids, at_least_float32(context.source.states)
-            stored, visible = context.source.valid, source_places(context)
-            first_place = 0
+            stored, visible = context.source.valid, source_positions(context)
+            first_position = 0
         else:
             assert context.memory is not None
             memory = context.memory
             ids, keys = memory.ids[:, 1:], memory.keys(_STREAM)[:, :-1]
-            place = torch.arange(1, memory.ids.shape[1], device=ids.device)
-            first_place = 1  # what is stored is the token after each state
+            position = torch.arange(1, memory.ids.shape[1], device=ids.device)
+            first_position = 1  # what is stored is the token after each state
             stored = memory.valid[:, 1:] & memory.valid[:, :-1] & (ids < context.vocabulary.size)
-            visible = stored[context.row] & (place <= context.position[:, None])
+            visible = stored[context.row] & (position <= context.position[:, None])
             if memory.document is not None:
-                visible &= place > memory.begins()[context.row, context.position][:, None]
+                visible &= position > memory.begins()[context.row, context.position][:, None]
             if self.config.long is not None:
-                visible &= place > context.position[:, None] - self.config.long
+                visible &= position > context.position[:, None] - self.config.long
         queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * temperature)
         text: TextRead = "text" if context.source is None else "source"
-        return LazyCopyScores(ids, context.row, queries, keys, visible, first_place, stored, text)
+        return LazyCopyScores(ids, context.row, queries, keys, visible, first_position, stored, text)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         mode = mode or self.config.mode
@@ -211,7 +212,7 @@ class LazyCopyScores:
     queries: Float[Tensor, "N D"]
     keys: Keys
     visible: Bool[Tensor, "N S"]
-    first_place: int
+    first_position: int
     stored: Bool[Tensor, "B S"]
     text: TextRead = "text"
 
@@ -223,7 +224,7 @@ class LazyCopyScores:
         return [self.keys] if isinstance(self.keys, Tensor) else []
 
     def with_scores(self, scores: Float[Tensor, "N S"]) -> CopyScores:
-        return CopyScores(self.ids, self.row, scores, self.visible, self.first_place, self.stored, self.text)
+        return CopyScores(self.ids, self.row, scores, self.visible, self.first_position, self.stored, self.text)
 
     def scored(self) -> CopyScores:
         """Entries with the dot products of queries and keys, of the sequences alone that positions belong to."""

@@ -21,11 +21,11 @@ class Memory:
     """The sequences so far, as remembered between decoding steps.
 
     Args:
-        ids: Token at each place; negative where it is unknown (virtual tokens of prefix tuning).
+        ids: Token at each position; negative where it is unknown (virtual tokens of prefix tuning).
         valid: False at padding and unknown tokens.
-        streams: What the head asked to keep for each place, by name: (B, S, ...) each.
-        labels: Label at each place, where the whole sequence came with labels; -100 where it is masked.
-        document: Number of the document at each place, where a sequence has several that do not see each other.
+        streams: What the head asked to keep for each position, by name: (B, S, ...) each.
+        labels: Label at each position, where the whole sequence came with labels; -100 where it is masked.
+        document: Number of the document at each position, where a sequence has several that do not see each other.
     """
 
     ids: Int[Tensor, "B S"]
@@ -35,12 +35,12 @@ class Memory:
     document: Int[Tensor, "B S"] | None = None
 
     def begins(self) -> Int[Tensor, "B S"]:
-        """Where the document at each place begins, as far as it is remembered; all at 0 where there are not several."""
-        place = torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
+        """Where the document at each position begins, as far as it is remembered; 0 where there is only one."""
+        position = torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
         if self.document is None:
-            return torch.zeros_like(place)
+            return torch.zeros_like(position)
         continues = torch.nn.functional.pad(self.document[:, 1:] == self.document[:, :-1], (1, 0), value=False)
-        return place.masked_fill(continues, 0).cummax(1).values
+        return position.masked_fill(continues, 0).cummax(1).values
 
     def keys(self, name: str) -> Keys:
         """A stream that is compared with queries, in single precision or more; that of a serving engine in place."""
@@ -116,7 +116,7 @@ class Context:
     Args:
         states: What the backbone feeds its output layer at each position.
         inputs: What the head's projections and gates read there: the states, or wider with multiple inputs.
-        position: Place of each position within the memory of its sequence.
+        position: Position of each position within the memory of its sequence.
         layout: Which sequence each position belongs to.
         output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
         memory: The sequences so far; None for a head that remembers nothing.
@@ -172,78 +172,78 @@ class Context:
         return at_least_float32(self.layout.unpack(packed))
 
     def with_label_values(self) -> Context:
-        """The same context with labels as the tokens in memory (TRIME as released); places keep their validity.
+        """The same context with labels as the tokens in memory (TRIME as released); positions keep their validity.
 
         Raises:
-            ValueError: Labels of earlier places are not known: the text began in another pass.
+            ValueError: Labels of earlier positions are not known: the text began in another pass.
         """
         assert self.memory is not None, "objectives check that the head remembers"
         if self.memory.labels is None:
             raise ValueError(
                 "memory_values: 'labels' must be with whole texts (here a KV cache or a memory of earlier windows, as "
-                "in training.consecutive, holds places without labels); take 'inputs', the default, as in objective mle"
+                "in training.consecutive, holds positions without labels); take 'inputs', the default, as in mle"
             )
         return replace(self, memory=replace(self.memory, ids=self.memory.labels))
 
 
-# -- The contract between a head's memory and one forward pass: new places are written, whole texts are read.
+# -- The contract between a head's memory and one forward pass: new positions are written, whole texts are read.
 #
-# Every place of a text has a slot, and what a head keeps of the place (its token, its streams) lies there. Who says
-# which slot that is differs:
+# Every position of a text has a slot, and what a head keeps of the position (its token, its streams) lies there. Who
+# says which slot that is differs:
 #
 # - A ``HeadCache`` rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one behind the other.
-# - ``PagedHeadCache`` belongs to a serving engine, which packs the new places of many requests side by side and keeps
-#   the past of each in blocks. A row of the pass is one new place.
+# - ``PagedHeadCache`` belongs to a serving engine, which packs the new positions of many requests side by side and
+# keeps   the past of each in blocks. A row of the pass is one new position.
 #
 # A head is asked in the same way with either, and does not know which it has.
 
 IDS, VALID = "ids", "valid"
-"""Streams that every memory has: the token at each place, and whether it is a known token and no padding."""
+"""Streams that every memory has: the token at each position, and whether it is a known token and no padding."""
 
 DOCUMENT = "document"
-"""Stream of a memory of several documents: the number of the one at each place."""
+"""Stream of a memory of several documents: the number of the one at each position."""
 
 
 class HeadCacheView(ABC):
     """What one forward pass does with the memory of a head.
 
     ``preceded`` is called for every window of the head, then ``remember`` once; after it ``recall`` gives the texts
-    with the new places in them.
+    with the new positions in them.
     """
 
     def remember(
         self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
     ) -> int | Tensor:
-        """Writes the new places (B, T) of this pass; returns the place of each row's first one: a number, or (B,).
+        """Writes the new positions (B, T) of this pass; returns where each row's first one stands: a number, or (B,).
 
         Args:
             ids: Tokens, negative where unknown.
             valid: False at padding.
-            streams: What the head keeps of each place, (B, T, ...) by name; the same names in every pass.
-            looks_back: How many places before the new ones the head reads again; None: all.
+            streams: What the head keeps of each position, (B, T, ...) by name; the same names in every pass.
+            looks_back: How many positions before the new ones the head reads again; None: all.
         """
         # a copy: the caller may write the next tokens where these are
         return self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams}, looks_back)
 
     @abstractmethod
     def recall(self) -> Memory:
-        """The texts so far, a row for each, the new places in them."""
+        """The texts so far, a row for each, the new positions in them."""
 
     @abstractmethod
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int | Tensor:
-        """Writes the new places (B, T, ...) of all streams; returns the place of the first of them.
+        """Writes the new positions (B, T, ...) of all streams; returns the position of the first of them.
 
-        What lies further back than ``looks_back`` places before them may be forgotten.
+        What lies further back than ``looks_back`` positions before them may be forgotten.
         """
 
     @abstractmethod
-    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
-        """New places (B, T, ...) of a window behind earlier ones (B, places + T, ...); zeros before the start.
+    def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
+        """New positions (B, T, ...) of a window behind earlier ones (B, positions + T, ...); zeros before the start.
 
         Args:
             name: Of the window.
-            new: What the head computes from each new place.
-            places: How many earlier places come back; the same in every pass.
+            new: What the head computes from each new position.
+            positions: How many earlier positions come back; the same in every pass.
 
         Raises:
             ValueError: What is kept of this window does not reach back so far.

@@ -1,4 +1,4 @@
-"""CopyNet: places of the text or source compete with the softmax for probability."""
+"""CopyNet: positions of the text or source compete with the softmax for probability."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class CopyNetConfig(PointerConfig):
 
 @registry.register("copynet")
 class CopyNetHead(Head):
-    """Places of the past or of the source compete with the softmax, normalised together.
+    """Positions of the past or of the source compete with the softmax, normalised together.
 
     Formula: with ``z = (S q_t + b) . w_v`` and ``c_s = PD q_t . tanh(LD q_s) + beta``::
 
         P(v) = (exp z_v + sum_{s: x_s = v} exp c_s) / (sum_u exp z_u + sum_s exp c_s)
 
-    Decoder-only models copy places ``s < t`` of their own text, encoder-decoder models the places of the source (``LE``
-    of the encoder's states in place of ``LD q_s``). Padding is never copied.
+    Decoder-only models copy positions ``s < t`` of their own text, encoder-decoder models the positions of the source
+    (``LE`` of the encoder's states in place of ``LD q_s``). Padding is never copied.
 
-    Expresses: a place that fits can win whatever its word's output embedding says; scores of places add up in
+    Expresses: a position that fits can win whatever its word's output embedding says; scores of positions add up in
     probability, so a word that occurs often is copied more. Costs: three D x D projections
     and one T x T product.
 

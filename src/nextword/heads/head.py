@@ -62,19 +62,19 @@ class HeadConfig(SpecSettings):
 
 
 class CachedModule(nn.Module):
-    """A part of a head that looks at earlier places or at the source, and says what to keep of them.
+    """A part of a head that looks at earlier positions or at the source, and says what to keep of them.
 
-    Whatever depends on one place alone is computed once, when the place is new, and kept until the end. A part that is
-    made of others keeps what they do.
+    What depends on one position alone is computed once, when the position is new, and kept until the end. A part that
+    is made of others keeps what they do.
     """
 
     remembers: bool = False
-    """Whether it looks at earlier places of the decoder's sequence, or keeps something of the source."""
+    """Whether it looks at earlier positions of the decoder's sequence, or keeps something of the source."""
     reads_source: bool = False
     """Whether it looks at the encoder's words and states."""
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """What to keep of each place, by name, (B, T, ...) each."""
+        """What to keep of each position, by name, (B, T, ...) each."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
@@ -91,7 +91,7 @@ class Head(nn.Module, ABC):
 
     A concrete head is final (nobody inherits from it), stands in one file of ``nextword/heads`` with its ``Config``,
     and is found through ``@registry.register("name")``. What its projections and gates read is ``context.inputs``,
-    which a config field ``mi`` widens to several layers and positions. What looks at other places is a
+    which a config field ``mi`` widens to several layers and positions. What looks at other positions is a
     ``CachedModule``: an attribute of the head, found here.
 
     Args:
@@ -127,7 +127,7 @@ class Head(nn.Module, ABC):
 
     @property
     def remembers(self) -> bool:
-        """Whether the head looks at earlier places, or keeps something of the source, between decoding steps."""
+        """Whether the head looks at earlier positions, or keeps something of the source, between decoding steps."""
         return self.inputs.before > 0 or any(part.remembers for part in _cached_parts(self))
 
     @property
@@ -137,17 +137,17 @@ class Head(nn.Module, ABC):
 
     @property
     def reads_words(self) -> bool:
-        """Whether the head looks at the words of earlier places, so that embeddings in place of ids tell it nothing."""
+        """Whether the head looks at the tokens of earlier positions, and so needs ids rather than embeddings."""
         by_parts = any(part.remembers and not part.reads_source for part in _cached_parts(self))
         return by_parts or (self.remembers and not self.reads_source and not self.inputs.before)
 
     @property
     def looks_back(self) -> int | None:
-        """How many places before a new one are read again, of earlier windows too; None: those of the window."""
+        """How many positions before a new one are read again, of earlier windows too; None: those of the window."""
         return None
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """What to keep of each place for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
+        """What to keep of each position for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
 
         It is made of what the output layer reads and of what ``inputs`` makes, ``q_t``.
         """
@@ -171,6 +171,10 @@ class Head(nn.Module, ABC):
             if getattr(changed, name) == FITTED:
                 raise ValueError(f"head.{name}: is fitted when a head is attached ('{FITTED}' given); attach it anew")
         return changed
+
+    def configure(self, changes: Mapping[str, Any]) -> None:
+        """Changes some of the head's settings; ValueError as of ``with_settings``."""
+        self.config = self.with_settings(changes)
 
     @abstractmethod
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
@@ -244,7 +248,7 @@ class Head(nn.Module, ABC):
         return None
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """By component whose places are in a store: where its documents can be read."""
+        """By component whose positions are in a store: where its documents can be read."""
         return {}
 
     def facts(self) -> dict[str, Any]:
@@ -271,7 +275,7 @@ class StoredTexts(Protocol):
     """Documents of a store, numbered as ``stands_in_store`` has them."""
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens from one place of a document to another, as far as there are any, and the place of the first of them.
+        """Tokens from one position of a document to another, as far as there are any, and where the first one stands.
 
         ``first`` may be before the document's beginning, ``last`` beyond its end.
         """

@@ -73,7 +73,7 @@ class LastState(nn.Module):
     layers: int = 0
     """How many of the last decoder layers are read besides."""
     before: int = 0
-    """How many places before the current one are read."""
+    """How many positions before the current one are read."""
 
     def __init__(self, dimensions: Dimensions) -> None:
         super().__init__()
@@ -87,13 +87,13 @@ class LastState(nn.Module):
         valid: Bool[Tensor, "B T"],
         head_cache: HeadCacheView | None,
     ) -> Float[Tensor, "B T Q"]:
-        """``q_t`` at every new place.
+        """``q_t`` at every new position.
 
         Args:
             states: What the backbone feeds its output layer.
             layers: The last ``self.layers`` decoder hidden states, the very last one first.
             valid: False at padding.
-            head_cache: Gives the places just before the new ones; None where none are read.
+            head_cache: Gives the positions just before the new ones; None where none are read.
         """
         return states
 
@@ -141,9 +141,9 @@ class InputBlock(LastState):
             assert head_cache is not None
             read = head_cache.preceded("inputs", read, self.before)
         length = states.shape[1]
-        # offset j of the first new place stands j places before place ``before``
+        # offset j of the first new position stands j positions before position ``before``
         at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
-        window = torch.cat([read[:, places, i] for i in range(self.layers) for places in at], -1)
+        window = torch.cat([read[:, positions, i] for i in range(self.layers) for positions in at], -1)
         merged = self.merge(window.to(precision_of(self.merge)))
         return torch.cat([states, F.gelu(merged, approximate="tanh").to(states.dtype)], -1)
 

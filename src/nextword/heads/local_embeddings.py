@@ -1,4 +1,4 @@
-"""Local embeddings: an embedding of each place of the text or source, made from the states there."""
+"""Local embeddings: an embedding of each position of the text or source, made from the states there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nextword.runtime.devices import precision_of
 
 
 class PointerConfig(HeadConfig):
-    """Settings of every head that points at places of the text or source."""
+    """Settings of every head that points at positions of the text or source."""
 
     mi: MultiInputConfig | None = None
     """Multiple input states of the projections; None reads the last state alone."""
@@ -38,7 +38,7 @@ class LocalEmbeddings(CachedModule):
     Args:
         width: Width of ``q_t``.
         dimensions: Sizes of the model.
-        source: Whether the places are those of the source.
+        source: Whether the positions are those of the source.
         bias: Of the projections; LE has none (published).
         include_current: Whether a position sees its own token.
         activation: Applied to the local embeddings.
@@ -97,13 +97,13 @@ class LocalEmbeddings(CachedModule):
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
         return {"local": self._embedded(states)} if self.reads_source else {}
 
-    def places(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
-        """Token and local embedding of each place, and which places each position sees."""
+    def positions(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
+        """Token and local embedding of each position, and which positions each position sees."""
         if self.reads_source:
             assert context.source is not None
-            return context.source.ids, at_least_float32(context.source.streams["local"]), source_places(context)
+            return context.source.ids, at_least_float32(context.source.streams["local"]), source_positions(context)
         assert context.memory is not None
-        visible = past_places(context, self.include_current)
+        visible = past_positions(context, self.include_current)
         return context.memory.ids, context.memory.keys("local"), visible
 
     @property
@@ -111,8 +111,8 @@ class LocalEmbeddings(CachedModule):
         return "source" if self.reads_source else "text"
 
     def entries(self, context: Context) -> CopyScores:
-        """The places with ``p_t . e_s`` as their scores."""
-        ids, keys, visible = self.places(context)
+        """The positions with ``p_t . e_s`` as their scores."""
+        ids, keys, visible = self.positions(context)
         scores = context.similarities(self.queries(context), keys)
         return CopyScores(ids, context.row, scores, visible, text=self.text)
 
@@ -126,28 +126,28 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
         return at_least_float32(projection(states.to(precision_of(projection))))
 
 
-# -- What each position may see of the text before it and of the source: places, and the distinct words there.
+# -- What each position may see of the text before it and of the source: positions, and the distinct words there.
 #
 # Position t has read its own token ``x_t`` and predicts ``x_{t+1}``. Padding, unknown tokens and ids beyond the
 # output layer are never seen: an input embedding may have rows that the output layer lacks.
 
 
-def past_places(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
-    """Which places of its text each of N positions sees, of S remembered ones: those before it, and its own if asked.
+def past_positions(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
+    """Which positions of its text each of N positions sees, of S remembered ones: those before it, its own if asked.
 
     Args:
         context: Of a head that remembers; for any other it raises ValueError.
-        include_current: Whether a position sees its own place.
+        include_current: Whether a position sees its own position.
         last: How many of these tokens it sees, the nearest ones; padding between them does not count. None: all.
     """
     memory = _memory(context)
-    place = torch.arange(memory.ids.shape[1], device=memory.ids.device)
-    past = place < (context.position + include_current)[:, None]
+    position = torch.arange(memory.ids.shape[1], device=memory.ids.device)
+    past = position < (context.position + include_current)[:, None]
     seen = _known(memory, context)[context.row] & past
     if last is None:
         return seen
     if last < 1:
-        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all places")
+        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all positions")
     number = (memory.valid[context.row] & past).cumsum(1)
     return seen & (number > number[:, -1:] - last)
 
@@ -157,17 +157,17 @@ def past_words(
 ) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
     """The distinct words of each text, and which of its U words each of N positions sees.
 
-    A position sees the words at the places of ``past_places``, which takes the same arguments.
+    A position sees the words at the positions of ``past_positions``, which takes the same arguments.
     """
     memory = _memory(context)
     words = UniqueTokens.of(memory.ids, _known(memory, context))
     if last is None:
         return words, words.seen(context.row, context.position + include_current)
-    return words, words.at(past_places(context, include_current, last), context.row)
+    return words, words.at(past_positions(context, include_current, last), context.row)
 
 
-def source_places(context: Context) -> Bool[Tensor, "N E"]:
-    """Which places of the source each position sees: all."""
+def source_positions(context: Context) -> Bool[Tensor, "N E"]:
+    """Which positions of the source each position sees: all."""
     return _known(_source(context), context)[context.row]
 
 
@@ -181,7 +181,7 @@ def source_words(context: Context) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
 def _memory(context: Context) -> Memory:
     if context.memory is None:
         raise ValueError(
-            "memory: must be kept by a head that looks at earlier places (none kept); set remembers = True in its class"
+            "memory: must be kept by a head that looks at earlier positions (none kept); set remembers = True in it"
         )
     return context.memory
 

@@ -14,7 +14,7 @@ from nextword.functional.copy_scores import CopyScores, TextRead, WordScores
 from nextword.heads.context import Context
 from nextword.heads.head import CachedModule
 from nextword.heads.input_states import FAINT, Dimensions, Projection, modifiers
-from nextword.heads.local_embeddings import LocalEmbeddings, past_places, past_words, source_places, source_words
+from nextword.heads.local_embeddings import LocalEmbeddings, past_positions, past_words, source_positions, source_words
 from nextword.settings.config import Settings
 from nextword.settings.specs import Modifier, ModifierEntry
 
@@ -105,24 +105,24 @@ class Partition(CachedModule):
         projection: Projection | None,
         local: LocalEmbeddings | None,
     ) -> TokenLogitEdit:
-        """The scores of words that occurred: by a query of their own, by the mean over their places, or both."""
+        """The scores of words that occurred: by a query of their own, by the mean over their positions, or both."""
         if text == "source":
             assert context.source is not None
-            ids, visible, (words, present) = context.source.ids, source_places(context), source_words(context)
+            ids, visible, (words, present) = context.source.ids, source_positions(context), source_words(context)
         else:
             assert context.memory is not None
-            ids, visible = context.memory.ids, past_places(context, self.config.include_current)
+            ids, visible = context.memory.ids, past_positions(context, self.config.include_current)
             words, present = past_words(context, self.config.include_current)
         values = []
-        similarities = context.states.new_zeros(1, 1).expand(visible.shape)  # every place counts alike
+        similarities = context.states.new_zeros(1, 1).expand(visible.shape)  # every position counts alike
         if projection is not None:
             values.append(context.word_scores(projection(context.inputs), words.ids, self._change))
         if local is not None:
             similarities = local.entries(context).scores
             values.append(words.mean(similarities, visible, context.row))
         value = values[0] if len(values) == 1 else values[0] + values[1]
-        places = CopyScores(ids, context.row, similarities, visible, text=text)
-        return TokenLogitEdit(name, WordScores(words, context.row, value, present), self._change, places)
+        positions = CopyScores(ids, context.row, similarities, visible, text=text)
+        return TokenLogitEdit(name, WordScores(words, context.row, value, present), self._change, positions)
 
 
 # -- Which partitions a head has: the settings, and the letters of ``+cepr:20,100`` that stand for them.
@@ -143,7 +143,7 @@ class PartitionConfig(Settings):
     encoder: bool = False
     """E: words of the source."""
     pointer: bool = False
-    """P: local embeddings; their mean over a word's places joins the score of C and E, or alone that of the word."""
+    """P: local embeddings; their mean over a word's positions joins the score of C and E, or alone that of the word."""
     rerank: Annotated[tuple[int, ...], BeforeValidator(_ascending)] = ()
     """R: candidates of each reranking step, in any order; the largest step goes first."""
     mode: Mode | None = None
@@ -188,7 +188,7 @@ class PartitionModifier(Modifier):
         ),
         ModifierEntry("+e", "Encoder: words of the source are scored by a query of their own.", "softmax+e", "e"),
         ModifierEntry(
-            "+p", "Pointer: places of the text or source have embeddings, and score their words.", "softmax+p", "p"
+            "+p", "Pointer: positions of the text or source have embeddings, and score their words.", "softmax+p", "p"
         ),
         ModifierEntry(
             "+r:K", "Reranker: the K best tokens are scored again by a query of their own.", "softmax+r:20,100", "r"

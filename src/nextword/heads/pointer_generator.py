@@ -45,12 +45,12 @@ class PointerGeneratorHead(Head):
     """A gate between the softmax and additive attention over the past or the source.
 
     Formula: with ``z = (S q_t + b) . w_v``, ``a = softmax_s(att . tanh(PD q_t + LD q_s + att_b))`` over the visible
-    places and ``g_t = sigmoid(w_g . h_t + b_g)``::
+    positions and ``g_t = sigmoid(w_g . h_t + b_g)``::
 
         P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_s
 
-    Decoder-only models point at places ``s < t`` of their own text, encoder-decoder models into the source (``LE`` of
-    the encoder's states in place of ``LD q_s``). Padding is never pointed at; where nothing is visible ``g = 1``.
+    Decoder-only models point at positions ``s < t`` of their own text, encoder-decoder models into the source (``LE``
+    of the encoder's states in place of ``LD q_s``). Padding is never pointed at; where nothing is visible ``g = 1``.
 
     Expresses: copies whatever the output embedding says of a word. Costs: three D x D projections, and additive
     attention in O(T T D) time, in chunks of memory.
@@ -62,8 +62,8 @@ class PointerGeneratorHead(Head):
 
     Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
 
-    Differs from the published code: attention is normalised over the places that are visible; there over all, those to
-    come included, so that rows did not sum to one and saw the future.
+    Differs from the published code: attention is normalised over the positions that are visible; there over all, those
+    to come included, so that rows did not sum to one and saw the future.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -105,7 +105,7 @@ class PointerGeneratorHead(Head):
         return SoftmaxDistribution(context.vocabulary, self.project(context.inputs))
 
     def _attention(self, context: Context) -> CopyScores:
-        ids, keys, visible = self.local.places(context)
+        ids, keys, visible = self.local.positions(context)
         queries = self.local.queries(context) + self.attention_bias
         with torch.autocast(queries.device.type, enabled=False):
             vector = self.attention_vector.to(queries.dtype)
@@ -113,7 +113,7 @@ class PointerGeneratorHead(Head):
         return CopyScores(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
 
     def _reach(self, context: Context) -> Int[Tensor, "Q"] | None:
-        """How many places the positions in each column of the layout see at most; None where it is no fewer than all.
+        """How many positions those in each column of the layout see at most; None where it is no fewer than all.
 
         A compiled step has one position a sequence, and may not look at it.
         """

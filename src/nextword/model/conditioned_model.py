@@ -68,7 +68,7 @@ class Conditioned(WrappedModel):
         aux_input_ids = expect_ids("aux_input_ids", aux_input_ids, vectors="aux_states")
         if aux_input_ids.numel() == 0:
             raise ValueError(
-                f"aux_input_ids: must be (batch, places), none of them 0 (shape {tuple(aux_input_ids.shape)} given)"
+                f"aux_input_ids: must be (batch, positions), none of them 0 (shape {tuple(aux_input_ids.shape)} given)"
             )
         expect_known_ids("aux_input_ids", aux_input_ids, encoder.get_input_embeddings().weight.shape[0])
         limit = longest_text(encoder)
@@ -89,8 +89,8 @@ class Conditioned(WrappedModel):
             return {}
         weight = next(self.conditioner.parameters())
         states = weight.new_zeros(rows, 1, self.auxiliary_encoder.config.hidden_size)
-        places = torch.zeros(rows, 1, dtype=torch.long, device=weight.device)
-        return {"aux_states": states, "source_ids": places, "source_places": places}
+        positions = torch.zeros(rows, 1, dtype=torch.long, device=weight.device)
+        return {"aux_states": states, "source_ids": positions, "source_positions": positions}
 
 
 def expect_no_encoder_of_its_own(config: Any) -> None:

@@ -201,7 +201,7 @@ class HeadGeneration(Conditioned):
         Args:
             inputs: As transformers has it, and likewise all others.
             *args: Likewise.
-            draft: Who guesses tokens that one pass then verifies: "places" (what follows the position that a copying
+            draft: Who guesses tokens that one pass then verifies: "head" (what follows the position that a copying
                 head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. The
                 texts are those without it: the same in greedy search, of the same distribution in sampling.
             **kwargs: Likewise.
@@ -235,7 +235,9 @@ class HeadGeneration(Conditioned):
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> Any:
         assistant = kwargs.get("assistant_model")
         if getattr(getattr(assistant, "conditioner", None), "virtual", 0):
-            raise ValueError("generate: conditioner 'prefix' takes places of the cache, so its model is no assistant")
+            raise ValueError(
+                "generate: conditioner 'prefix' takes positions of the cache, so its model is no assistant"
+            )
         if assistant is not None and getattr(assistant, "conditioner", None) is None:
             kept = {"source_ids"} if isinstance(assistant, HeadGeneration) else set()
             ours = {"source_ids", *AUXILIARY_ARGUMENTS} - (kept if self.conditioner is None else set())

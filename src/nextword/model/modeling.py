@@ -128,9 +128,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         Raises:
             ValueError: Unknown setting, or one that cannot change after the head is built.
         """
-        changed = self.next_word_head.with_settings(changes)
-        self.next_word_head.config = changed
-        self.config.head = changed.model_dump()
+        self.next_word_head.configure(changes)
+        self.config.head = self.next_word_head.config.model_dump()
 
     def set_objective(self, objective: Any) -> None:
         """Trains towards another objective from now on.
@@ -245,9 +244,9 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         aux_input_ids: Tensor | None = None,
         aux_attention_mask: Tensor | None = None,
         aux_states: Tensor | None = None,
-        source_places: Tensor | None = None,
+        source_positions: Tensor | None = None,
         memory: LongMemory | None = None,
-        new_places: Bool[Tensor, "B T"] | None = None,
+        new_positions: Bool[Tensor, "B T"] | None = None,
         step_mask: Tensor | None = None,
         step_ids: Tensor | None = None,
         return_logits: bool | None = None,
@@ -288,11 +287,11 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
             aux_input_ids: With a conditioner the auxiliary text in its encoder's tokens (B, A).
             aux_attention_mask: 1 for its tokens, 0 for padding.
             aux_states: Its states (B, A, E) in place of its tokens, from ``encode``.
-            source_places: For each of ``source_ids`` the position among the auxiliary tokens whose state stands for
+            source_positions: For each of ``source_ids`` the position among the auxiliary tokens whose state stands for
                 it, -1 at padding; ``nextword.AuxiliaryTokenizer`` makes all of these.
             memory: What is remembered of a text whose windows the rows are, in order; it goes on with them. ``logits``
                 and ``positions`` are then of all new positions in one row.
-            new_places: Which positions (B, T) are new to that text; all but padding by default.
+            new_positions: Which positions (B, T) are new to that text; all but padding by default.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens behind ``inputs_embeds``, set by generation.
             return_logits: Whether to make the (B, T, V) logits. By default they are made except in training with
@@ -322,9 +321,9 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
             "inputs_embeds": inputs_embeds, "past_key_values": past_key_values, "use_cache": use_cache,
             "labels": labels, "encoder_outputs": encoder_outputs, "decoder_input_ids": decoder_input_ids,
             "decoder_attention_mask": decoder_attention_mask, "decoder_inputs_embeds": decoder_inputs_embeds,
-            "source_ids": source_ids, "source_places": source_places, "aux_input_ids": aux_input_ids,
+            "source_ids": source_ids, "source_positions": source_positions, "aux_input_ids": aux_input_ids,
             "aux_attention_mask": aux_attention_mask, "aux_states": aux_states, "memory": memory,
-            "new_places": new_places, "step_mask": step_mask, "step_ids": step_ids, **kwargs,
+            "new_positions": new_positions, "step_mask": step_mask, "step_ids": step_ids, **kwargs,
         }  # fmt: skip
         batch = self._batch(arguments)
         targets = batch.targets

@@ -13,8 +13,7 @@ from torch import Tensor
 from nextword.functional.padding import padded
 from nextword.model.forward.forward_batch import ForwardBatch
 from nextword.model.generation import unconstrained_generation
-from nextword.objectives.loss import on_every_process
-from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, Written
+from nextword.objectives.objective import SequenceConfig, Written, on_every_process
 
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
@@ -126,6 +125,6 @@ def expect_room(config: Any, sequence: SequenceConfig | None) -> None:
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit is not None and needed > limit:
         raise ValueError(
-            f"objective: {said} and seq.continuation ({sequence.continuation}) are {needed} places, and the model has "
-            f"positions for {limit}; lower them, such as +seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
+            f"objective: {said} and seq.continuation ({sequence.continuation}) are {needed} positions, and the model "
+            f"has positions for {limit}; lower them, such as +seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
         )

@@ -143,7 +143,7 @@ class TransformersMixin(Conditioned):
 
     @property
     def peft_config(self) -> dict[str, Any]:
-        """The adapters by name, which peft leaves here as soon as they are in their places."""
+        """The adapters by name, which peft leaves here as soon as they are in their positions."""
         if "_peft_config" not in vars(self):
             raise AttributeError("peft_config")  # as of any model without adapters
         return vars(self)["_peft_config"]

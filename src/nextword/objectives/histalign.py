@@ -19,8 +19,7 @@ from nextword.functional.probability import at_least_float32
 from nextword.heads import head_spec
 from nextword.heads.context import Context
 from nextword.heads.head import Head, RemembersTokens
-from nextword.objectives.loss import Loss
-from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
 
 # -- Margin ranking over a memory, in five reductions, without a tensor of all pairs.
 #
@@ -72,13 +71,13 @@ def pair_weights(memory: RankedMemory) -> Float[Tensor, "N S"]:
     positives of a position are few; sorting these is enough, and no pair is looked at.
     """
     reach = int(memory.last_positive.max())
-    low, place = memory.heights[:, :reach].masked_fill(~memory.positive[:, :reach], torch.inf).sort(-1)
+    low, position = memory.heights[:, :reach].masked_fill(~memory.positive[:, :reach], torch.inf).sort(-1)
     below = torch.searchsorted(low.contiguous(), memory.heights).mul_(memory.negative)
     weights = below.to(memory.heights.dtype)
     # of the negatives above each positive: those with more positives below them than there are below it
     counted = weights.new_zeros(len(low), reach + 1).scatter_add_(1, below, torch.ones_like(weights))
     above = counted.flip(1).cumsum(1).flip(1)[:, 1:]
-    weights[:, :reach] -= torch.zeros_like(above).scatter_(1, place, above)
+    weights[:, :reach] -= torch.zeros_like(above).scatter_(1, position, above)
     return weights
 
 
@@ -218,7 +217,7 @@ class HistAlign(Objective):
     Source: HistAlign, eq. 5 and 6.
 
     Differs from the published code: padding has no rank; rank differences without any pair are skipped (released: NaN
-    or an exception); a batch without positives has ranking loss 0; ties are broken by place; an entry that holds the
+    or an exception); a batch without positives has ranking loss 0; ties are broken by position; an entry that holds the
     target outranks all others even when another token has the same embedding.
 
     Examples:
@@ -388,7 +387,7 @@ class Nearness:
     ) -> Int[Tensor, "N S"]:
         """The entries of each position's sequence: those of the target, the others nearest first, those not ranked.
 
-        Equal cosines are ordered by place. Entries that hold the target come first whatever rounding does to theirs.
+        Equal cosines are ordered by position. Entries that hold the target come first whatever rounding does to theirs.
         """
         # positions next to each other with one target share the work
         other = torch.ones_like(row, dtype=torch.bool)
@@ -418,5 +417,5 @@ def visible_first(
     column = torch.arange(order.shape[1], device=order.device, dtype=torch.int32)
     until = visible.cumsum(1, dtype=torch.int32)
     many = until[:, -1:]
-    place = torch.where(visible, until - 1, many + column - until).long()
-    return torch.empty_like(order).scatter_(1, place, order), column < many
+    position = torch.where(visible, until - 1, many + column - until).long()
+    return torch.empty_like(order).scatter_(1, position, order), column < many

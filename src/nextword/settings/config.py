@@ -160,23 +160,23 @@ def must_be(value: Any, *wishes: str) -> str:
 
 
 def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: str) -> list[str]:
-    by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
+    by_position: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     # A key that is unknown first: often it is why another one is missing.
     for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
         if error["type"] == "default_factory_not_called":
             continue  # what a default follows from is wrong, which is said
         first, rest = error["loc"][:1], error["loc"][1:]
         at = first + tuple(step for step in rest if not (isinstance(step, str) and _KIND.fullmatch(step)))
-        by_place.setdefault(at, []).append(error)
+        by_position.setdefault(at, []).append(error)
     lines = []
-    for at, found in by_place.items():
+    for at, found in by_position.items():
         wishes = [wish for error in found if (wish := wanted(error)) is not None]
         if len(wishes) < len(found):
             # Of kinds that a setting may be of, the one whose check is our own says most.
             ours = [error for error in found if wanted(error) is None]
             lines += [_explain(model, error, at, where) for error in ours]
         # A list of which no entry is right counts as too short, which is no fault of its own.
-        elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_place)):
+        elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_position)):
             # head.components: must be ..., but head spec 'mos:0': components must ...
             colon = ":" if _is_setting(where) else ""
             lines.append(f"{_place(where, at)}{colon} {must_be(found[0]['input'], *wishes)}.{_described(model, at)}")

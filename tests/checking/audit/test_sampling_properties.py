@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.checking.audit.sampling_properties import judged, largest_step, places_in_order
+from nextword.checking.audit.sampling_properties import judged, largest_step, positions_in_order
 
 V, N = 50, 2000
 
@@ -49,7 +49,7 @@ def test_places_are_uniform_whatever_the_distribution() -> None:
     generator = torch.Generator().manual_seed(0)
     told = torch.tensor([0.7, 0.1, 0.2], dtype=torch.float64).log()
     drawn = torch.multinomial(told.exp(), 20_000, replacement=True, generator=generator)
-    places = places_in_order(told, drawn, 0)
-    assert largest_step(places) < 0.015
-    assert bool(((places < 0.7) == (drawn == 0)).all())
-    assert bool(((places > 0.9) == (drawn == 1)).all())
+    positions = positions_in_order(told, drawn, 0)
+    assert largest_step(positions) < 0.015
+    assert bool(((positions < 0.7) == (drawn == 0)).all())
+    assert bool(((positions > 0.9) == (drawn == 1)).all())

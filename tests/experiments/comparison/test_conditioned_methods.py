@@ -73,7 +73,7 @@ def test_all_kinds_of_methods_side_by_side(tmp_path, batches):
     assert [set(found) for found, _ in itertools.groupby(columns)] == [
         set(),  # the start, and softmax
         {"aux_attention_mask", "aux_states"},
-        {"aux_attention_mask", "aux_input_ids", "source_ids", "source_places"},
+        {"aux_attention_mask", "aux_input_ids", "source_ids", "source_positions"},
     ]
     assert (untrained.curve, untrained.cost.trained_parameters, untrained.cost.ms_per_step) == ([], 0, None)
     assert plain.cost.trained_parameters == plain.cost.parameters == untrained.cost.parameters

@@ -132,14 +132,14 @@ def test_a_conditioner_that_changes_nothing_does_not_steer(task):
 def test_training_rows_are_slices_with_the_summary_for_the_encoder(task):
     tokenizer = task.start.tokenizer()
     data = task.data.training(tokenizer)
-    assert data.column_names == ["input_ids", "labels", "aux_input_ids", "source_ids", "source_places"]
+    assert data.column_names == ["input_ids", "labels", "aux_input_ids", "source_ids", "source_positions"]
     assert len(data) == 20
     for number, row in enumerate(data):
         assert len(row["input_ids"]) == LENGTH + 1
         text = tokenizer.decode(row["input_ids"]).removeprefix("<eos>").strip("\N{REPLACEMENT CHARACTER}")
         assert text in pair(number)["article"]
         assert tokenizer.decode(row["source_ids"]) == pair(number)["highlights"]
-        assert len(row["source_places"]) == len(row["source_ids"])
+        assert len(row["source_positions"]) == len(row["source_ids"])
     validation = task.data.validation(tokenizer)
     assert set(validation.column_names) == set(data.column_names)
     start = tokenizer(pair(20)["article"], add_special_tokens=False)["input_ids"][:LENGTH]

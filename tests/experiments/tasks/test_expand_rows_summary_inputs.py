@@ -36,6 +36,6 @@ def test_heads_that_copy_words_read_them(task):
     given = prompts.before(prompts.beginnings(task.data.pairs.test, "test"), prompted=False)
     with torch.no_grad():
         told = task.data.inputs(attached(task, "pg", "bergpt"), task.start.tokenizer())(given)
-    assert set(told) == {"aux_states", "aux_attention_mask", "source_ids", "source_places"}
-    rows = zip(given, told["source_ids"], told["source_places"], strict=True)
+    assert set(told) == {"aux_states", "aux_attention_mask", "source_ids", "source_positions"}
+    rows = zip(given, told["source_ids"], told["source_positions"], strict=True)
     assert all(task.start.tokenizer().decode(ids[places >= 0]) == one.source for one, ids, places in rows)

@@ -40,8 +40,8 @@ def test_labels_of_another_length_are_refused_whatever_the_longest_is():
 
 
 ADVISED = [
-    {"input_ids": [1], "labels": [1], "aux_input_ids": [5, 6, 7], "source_ids": [8, 9], "source_places": [1, 2]},
-    {"input_ids": [2], "labels": [2], "aux_input_ids": [5], "source_ids": [8, 9, 9], "source_places": [0, 0, 0]},
+    {"input_ids": [1], "labels": [1], "aux_input_ids": [5, 6, 7], "source_ids": [8, 9], "source_positions": [1, 2]},
+    {"input_ids": [2], "labels": [2], "aux_input_ids": [5], "source_ids": [8, 9, 9], "source_positions": [0, 0, 0]},
 ]
 
 
@@ -59,7 +59,7 @@ def test_auxiliary_text_is_padded_and_masked():
 def test_heads_that_copy_get_the_source():
     batch = RightPadding(auxiliary=Auxiliary(source=True))(ADVISED)
     assert batch["source_ids"].tolist() == [[8, 9, 0], [8, 9, 9]]
-    assert batch["source_places"].tolist() == [[1, 2, -1], [0, 0, 0]]
+    assert batch["source_positions"].tolist() == [[1, 2, -1], [0, 0, 0]]
 
 
 def test_states_take_the_place_of_ids_where_all_are_there():

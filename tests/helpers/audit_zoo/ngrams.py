@@ -93,5 +93,5 @@ class Pointer(Mixed):
         return torch.zeros(VOCABULARY, dtype=torch.float64).index_add(0, ids, self.attention(ids))
 
     def attention(self, ids: Tensor) -> Tensor:
-        """What each place gets, (S,)."""
+        """What each position gets, (S,)."""
         return (KEYS[ids] @ KEYS[ids[-1]]).softmax(-1) if len(ids) else torch.zeros(0, dtype=torch.float64)

@@ -15,7 +15,7 @@ from tests.helpers.audit_zoo.planting import fault
 
 @fault(PADDING, twin=PaddedLeft)
 class PositionsCountPadding(PaddedLeft):
-    """Padding on the left moves the places of the text."""
+    """Padding on the left moves the positions of the text."""
 
     def inputs(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         return {"input_ids": ids, "attention_mask": mask, "position_ids": torch.arange(ids.shape[1]).expand_as(ids)}
@@ -31,7 +31,7 @@ class AttendsToPadding(PaddedLeft):
 
 @fault(PADDING, twin=PaddedLeft)
 class ReadsAfterThePadding(PaddedLeft):
-    """Prefixes are padded on the right, and the answer is read at the last place of the row."""
+    """Prefixes are padded on the right, and the answer is read at the last position of the row."""
 
     def padded(self, prefixes: list[list[int]]) -> tuple[Tensor, Tensor]:
         return tuple(both.gather(1, place) for both, place in self._turned(super().padded(prefixes)))  # type: ignore[return-value]

@@ -39,7 +39,7 @@ class Wrong:
 
 
 class SeesAhead:
-    """Attention sees so many places ahead."""
+    """Attention sees so many positions ahead."""
 
     ahead = 1
 
@@ -54,7 +54,7 @@ class SeesAhead:
 
 
 def read_before(inputs: dict[str, Any]) -> int:
-    """How many places a KV cache has."""
+    """How many positions a KV cache has."""
     past = inputs.get("past_key_values")
     return 0 if past is None else int(past.get_seq_length())
 
@@ -71,13 +71,13 @@ def attends_to_everything() -> Any:
 
 @fault(FUTURE, twin=llama)
 def attends_one_ahead() -> Any:
-    """The causal mask is off by one: a place attends to the one after it, which holds the answer."""
+    """The causal mask is off by one: a position attends to the one after it, which holds the answer."""
     return changed(llama(), SeesAhead)
 
 
 @fault(FUTURE, twin=gpt2)
 def centred_over_time() -> Any:
-    """States are normalised over all places of a text."""
+    """States are normalised over all positions of a text."""
 
     class Centred(Wrong):
         def rescored(self, logits: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def centred_over_time() -> Any:
 
 @fault(FUTURE, PADDING, twin=gpt2)
 def positions_from_the_end() -> Any:
-    """Places are counted from the end of the text, so how long it will be is known."""
+    """Positions are counted from the end of the text, so how long it will be is known."""
 
     class Backwards:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:
@@ -151,7 +151,7 @@ def attends_to_padding() -> Any:
 
 @fault(PADDING, twin=gpt2)
 def positions_count_padding() -> Any:
-    """Places are counted from the left end of the row, whatever positions are given: padding before a text moves it."""
+    """Positions are counted from the left end of the row, whatever is given: padding before a text moves it."""
 
     class FromTheLeft:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:
@@ -186,7 +186,7 @@ def dropout_left_on() -> Any:
 
 @fault(CACHE, twin=llama)
 def cache_off_by_one() -> Any:
-    """With a KV cache the first new token stands one place too far."""
+    """With a KV cache the first new token stands one position too far."""
 
     class Late:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:
@@ -253,7 +253,7 @@ def memory_is_not_emptied() -> Any:
 
 @fault(UNSCORED, twin=gpt2)
 def a_token_is_forbidden() -> Any:
-    """A token is suppressed in every place, as generation settings do, and so are texts that hold it."""
+    """A token is suppressed in every position, as generation settings do, and so are texts that hold it."""
 
     class Suppressed(Wrong):
         def rescored(self, logits: Tensor) -> Tensor:
@@ -308,7 +308,7 @@ def repetition_is_penalised() -> Any:
 
 
 def begins(position_ids: Tensor) -> Tensor:
-    """How many texts have begun in a row up to each place, (B, T)."""
+    """How many texts have begun in a row up to each position, (B, T)."""
     return (position_ids == 0).long().cumsum(1)
 
 
@@ -330,7 +330,7 @@ class Parts:
         return text
 
     def counted(self, position_ids: Tensor) -> Tensor:
-        """The places themselves."""
+        """The positions themselves."""
         return position_ids
 
 
@@ -347,7 +347,7 @@ def packed_texts_overlap_by_one() -> Any:
 
 @fault(PACKED, twin=gpt2)
 def packed_places_go_on() -> Any:
-    """Texts packed into one row are masked from each other, but their places go on where they should begin anew."""
+    """Texts packed into one row are masked from each other, but their positions go on where they should begin anew."""
 
     class GoesOn(Parts):
         def counted(self, position_ids: Tensor) -> Tensor:
@@ -358,7 +358,7 @@ def packed_places_go_on() -> Any:
 
 @fault(POSITIONS, twin=gpt2)
 def given_places_count_from_one() -> Any:
-    """Places that are given are taken to count from 1, and those that are left out count from 0."""
+    """Positions that are given are taken to count from 1, and those that are left out count from 0."""
 
     class FromOne:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:

@@ -50,7 +50,7 @@ class TemperatureAfterTheSoftmax(NGram):
 
 @fault(SUM, twin=UnigramCache)
 class DuplicatesLostInAScatter(UnigramCache):
-    """Each place writes its share at its token instead of adding it: of a token that recurs, one share is left."""
+    """Each position writes its share at its token instead of adding it: of a token that recurs, one share is left."""
 
     def memory(self, prefix: list[int]) -> Tensor:
         ids = torch.tensor(prefix, dtype=torch.long)
@@ -109,7 +109,7 @@ class EpsilonInTheLogarithm(NGram):
 
 @fault(SUM, twin=Pointer)
 class AttentionOverTheWholeWindow(Pointer):
-    """As a published pointer: attention is normalised over places that are not read yet, whose mass is thrown away."""
+    """As a published pointer: attention is normalised over positions not read yet, whose mass is thrown away."""
 
     def attention(self, ids: Tensor) -> Tensor:
         if not len(ids):
@@ -190,7 +190,7 @@ class OneTokenIsImpossible(NGram):
 
 @fault(SUM, twin=Pointer)
 class OneTokenIsNotCopied(Pointer):
-    """As published code with id 100: what a pointer gives to places of one token id is dropped."""
+    """As published code with id 100: what a pointer gives to positions of one token id is dropped."""
 
     def memory(self, prefix: list[int]) -> Tensor:
         return super().memory(prefix).index_fill(0, torch.tensor(FREQUENT), 0.0)

@@ -28,7 +28,7 @@ class WholeTexts:
         return [torch.stack([self.row(list(text), place) for place in range(len(text))]) for text in texts]
 
     def row(self, text: list[int], place: int) -> Tensor:
-        """What the token at a place is scored with, (V,)."""
+        """What the token at a position is scored with, (V,)."""
         return self.model.log_probs(text[:place])
 
 

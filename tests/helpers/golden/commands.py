@@ -154,7 +154,7 @@ def texts_written(place: Workplace) -> None:
     place.run("generate", "model", "p.txt", *asked, "--decoding", "top-k:4", "--decoding", "beam:3", "--out", "several")
     drawn = ("--decoding", "top-p:0.9", "--seed", 1, "--seed", 2, "--samples", 2)
     place.run("generate", "model", "p.txt", *asked, *drawn, "--out", "drawn")
-    place.run("generate", "model", "p.txt", *asked, "--decoding", "greedy", "--draft", "places", "--batch-size", 1)
+    place.run("generate", "model", "p.txt", *asked, "--decoding", "greedy", "--draft", "head", "--batch-size", 1)
     place.run(
         "generate", "model", "p.txt", *asked, "--set", "repetition_penalty=1.3", "--stop", "the", "--out", "c.jsonl"
     )

@@ -19,7 +19,7 @@ TEXT = "The king sat. The king <script>alert(1)</script> 🙂\n"
 
 @pytest.fixture(scope="module")
 def trace() -> nw.Trace:
-    return nw.trace(decoder(byte_level(), "softmax+cpr:3,8"), text=TEXT, prompt="The throne", candidates=4, places=3)
+    return nw.trace(decoder(byte_level(), "softmax+cpr:3,8"), text=TEXT, prompt="The throne", candidates=4, positions=3)
 
 
 def test_json_is_read_again(trace: nw.Trace, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_table_has_a_row_for_each_token(trace: nw.Trace) -> None:
     names = ("softmax", "reranker 8", "reranker 3", "context")
     assert table.columns.tolist() == [
         "index", "id", "token", "piece", "log_prob", "rank", "entropy",
-        *(f"share {name}" for name in names), "places context", "candidates",
+        *(f"share {name}" for name in names), "positions context", "candidates",
     ]  # fmt: skip
     assert len(table) == len(trace.tokens.log_prob)
     assert "".join(table["piece"]) == TEXT
@@ -71,7 +71,7 @@ def test_a_table_has_a_row_for_each_token(trace: nw.Trace) -> None:
     assert table["index"].iloc[0] == trace.first
     assert table["token"].iloc[-1] == "\\n"
     assert (table[[f"share {name}" for name in names]].sum(axis=1) - 1).abs().max() < 3e-4
-    pointed = [pairs for pairs in table["places context"] if pairs]
+    pointed = [pairs for pairs in table["positions context"] if pairs]
     assert pointed
     assert all(0 <= place < len(trace.texts["text"].ids) and 0 < share <= 1 for row in pointed for place, share in row)
     token, log_prob = table["candidates"].iloc[0][0]

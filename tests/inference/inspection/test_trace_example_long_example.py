@@ -15,23 +15,23 @@ SENTENCE = "The king met the queen. The queen met the dragon, and the dragon met
 def test_a_text_longer_than_the_model_is_read_as_score_reads_it(head, tmp_path):
     opened = decoder(text_tokenizers.byte_level(), head)
     text = SENTENCE * 8
-    trace = nw.trace(opened, text=text, prompt="Once. ", candidates=3, places=4)
+    trace = nw.trace(opened, text=text, prompt="Once. ", candidates=3, positions=4)
     count = len(trace.tokens.log_prob)
     assert count > 2 * POSITIONS
     assert trace.window == POSITIONS
 
     lines = tmp_path / "tokens.jsonl"
     example = Example(text, prompt="Once. ")
-    scored = nw.score(opened, texts=[example], tokens=lines, window=POSITIONS, stride=POSITIONS // 2, places=4)
+    scored = nw.score(opened, texts=[example], tokens=lines, window=POSITIONS, stride=POSITIONS // 2, positions=4)
     assert scored.models[0].tokens == count
     rows = pytest.importorskip("pandas").read_json(lines, lines=True)
     np.testing.assert_allclose(trace.tokens.log_prob, rows["log_prob"], atol=1e-4)
     assert trace.tokens.rank == rows["rank"].tolist()
     for row in range(0, count, 7):
-        for name, places in trace.tokens.places.items():
+        for name, positions in trace.tokens.positions.items():
             # score counts from 1 at the first token of the text
-            expected = {one["position"] - 1 + trace.first: one["share"] for one in rows["places"][row][name]}
-            found = dict(zip(places.at[row], places.share[row], strict=True))
+            expected = {one["position"] - 1 + trace.first: one["share"] for one in rows["positions"][row][name]}
+            found = dict(zip(positions.at[row], positions.share[row], strict=True))
             assert found == pytest.approx({at: share for at, share in expected.items() if at in found}, abs=1e-4)
             assert all(at < trace.first + row for at in found)
 

@@ -30,17 +30,17 @@ def opened_with(tmp_path: Path, below: str = "softmax") -> OpenedModel:
 def test_places_point_at_the_retrieved_tokens(tmp_path: Path, below: str) -> None:
     opened = opened_with(tmp_path, below)
     trace = nw.trace(opened, text=TEXT)
-    assert trace.places_in["knn"] == "store"
+    assert trace.positions_in["knn"] == "store"
     excerpts, seen = trace.texts["store"], 0
-    for row, places in enumerate(trace.tokens.places["knn"].at):
-        for place in places:
+    for row, positions in enumerate(trace.tokens.positions["knn"].at):
+        for place in positions:
             assert excerpts.ids[place] == trace.texts["text"].ids[trace.first + row]
             seen += 1
     assert seen > 5
     assert "[document " in "".join(excerpts.pieces)
     assert 'data-role="store"' in trace.to_html()
     if below == "cache":
-        assert trace.places_in["cache"] == "text"
+        assert trace.positions_in["cache"] == "text"
 
 
 def test_excerpts_say_where_they_are_from(tmp_path: Path) -> None:
@@ -61,17 +61,17 @@ def test_two_stores_are_told_apart(tmp_path: Path) -> None:
     corpus = [tokenizer(TEXT)["input_ids"]]
     with with_ngrams(opened.model, NgramModel(built(tmp_path / "memory", corpus, len(tokenizer)), weights())):
         trace = nw.trace(opened, text=TEXT)
-    assert trace.places_in == {"knn": "store", "text": "store"}
+    assert trace.positions_in == {"knn": "store", "text": "store"}
     excerpts, titles = trace.texts["store"], {}
     title = ""
     for at, piece in enumerate(excerpts.pieces):
         title = piece.strip() if piece.strip().startswith("[") else title
         titles[at] = title.partition(":")[0]
     for name in ("knn", "text"):
-        places = [(row, at) for row, of in enumerate(trace.tokens.places[name].at) for at in of]
-        assert len(places) > 5
-        assert {titles[at] for _, at in places} == {f"[{name}"}
-        assert all(excerpts.ids[at] == trace.texts["text"].ids[trace.first + row] for row, at in places)
+        positions = [(row, at) for row, of in enumerate(trace.tokens.positions[name].at) for at in of]
+        assert len(positions) > 5
+        assert {titles[at] for _, at in positions} == {f"[{name}"}
+        assert all(excerpts.ids[at] == trace.texts["text"].ids[trace.first + row] for row, at in positions)
 
 
 def test_what_was_just_said_is_shown_too(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_nothing_retrieved_is_no_text(tmp_path: Path) -> None:
     opened.model.configure_head(weight=0.0)
     trace = nw.trace(opened, text=TEXT)
     assert "store" not in trace.texts
-    assert trace.tokens.places["knn"].at[0] == []
+    assert trace.tokens.positions["knn"].at[0] == []
 
 
 def test_lines_of_tokens_name_document_and_position(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_lines_of_tokens_name_document_and_position(tmp_path: Path) -> None:
     keys = StoredKeys(opened.model.next_word_head.config.store)
     nw.score(opened.model, opened.tokenizer, [TEXT], tokens=tmp_path / "tokens.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "tokens.jsonl").read_text(encoding="utf-8").splitlines()]
-    named = [(line["id"], place) for line in lines for place in line["places"]["knn"]]
+    named = [(line["id"], place) for line in lines for place in line["positions"]["knn"]]
     assert len(named) > 5
     for token, place in named:
         assert place["in"] == "store"

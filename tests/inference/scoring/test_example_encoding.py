@@ -125,7 +125,7 @@ def test_what_a_model_reads_must_be_there() -> None:
 def test_an_auxiliary_text_is_read_where_a_model_follows_one() -> None:
     opened = conditioned("softmax+ce")
     made = auxiliary_inputs(opened)([encode_example(opened, Example("king", auxiliary="The throne."))])
-    assert set(made) == {"aux_input_ids", "aux_attention_mask", "source_ids", "source_places"}
+    assert set(made) == {"aux_input_ids", "aux_attention_mask", "source_ids", "source_positions"}
     assert made["source_ids"][0].tolist() == opened.tokenizer("The throne.")["input_ids"]
     plain = decoder(byte_level())
     assert auxiliary_inputs(plain)([encode_example(plain, Example("king", auxiliary="x"))]) == {}

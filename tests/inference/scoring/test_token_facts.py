@@ -31,10 +31,10 @@ def test_large_scores_keep_their_digits() -> None:
 
 
 def test_nothing_is_asked_of_nothing() -> None:
-    facts = token_facts(scores_of([[1.0, 2.0]])[:0], torch.zeros(0, dtype=torch.long), candidates=1, places=2)
+    facts = token_facts(scores_of([[1.0, 2.0]])[:0], torch.zeros(0, dtype=torch.long), candidates=1, positions=2)
     assert facts.log_prob.shape == facts.rank.shape == (0,)
     assert facts.candidates.ids.shape == (0, 1)
-    assert facts.places == {}
+    assert facts.positions == {}
     alone = token_facts(scores_of([[1.0, 2.0]]), torch.tensor([1]))
     assert alone.candidates.ids.shape == alone.candidates.shares["softmax"].shape == (1, 0)
 
@@ -43,8 +43,8 @@ def test_what_is_out_of_range_is_refused() -> None:
     one = scores_of([[1.0, 2.0]])
     with pytest.raises(ValueError, match=r"candidates: must be from 0 to the vocabulary's 2 tokens \(3 given\)"):
         token_facts(one, torch.tensor([0]), candidates=3)
-    with pytest.raises(ValueError, match=r"places: must be 0 or more \(-1 given\)"):
-        token_facts(one, torch.tensor([0]), places=-1)
+    with pytest.raises(ValueError, match=r"positions: must be 0 or more \(-1 given\)"):
+        token_facts(one, torch.tensor([0]), positions=-1)
     with pytest.raises(ValueError, match="token id 2 is outside"):
         token_facts(one, torch.tensor([2]))
     with pytest.raises(ValueError, match="ids: must be"):

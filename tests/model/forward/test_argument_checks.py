@@ -24,14 +24,14 @@ WHOLE = "must be whole numbers"
         ({"input_ids": IDS.short()}, f"input_ids: {WHOLE}, .* .torch.int16 given"),
         ({"input_ids": IDS.float()}, f"input_ids: {WHOLE}, .* .torch.float32 given.; vectors go to inputs_embeds"),
         ({"input_ids": IDS.numpy()}, "input_ids: must be a tensor of ids .* .ndarray given"),
-        ({"input_ids": IDS[None]}, r"input_ids: must be \(batch, places\) \(shape \(1, 2, 5\) given"),
+        ({"input_ids": IDS[None]}, r"input_ids: must be \(batch, positions\) \(shape \(1, 2, 5\) given"),
         ({"input_ids": IDS[:0]}, "empty batch: at least one row is needed"),
         ({"input_ids": None, "inputs_embeds": IDS}, "must be vectors .torch.int64 given.; ids go to input_ids"),
-        ({"input_ids": None, "inputs_embeds": IDS.float()}, r"must be \(batch, places, width\) \(shape \(2, 5\) given"),
+        ({"input_ids": None, "inputs_embeds": IDS.float()}, r"positions, width\) \(shape \(2, 5\) given"),
         ({"attention_mask": ONES[:, 1:]}, r"attention_mask: must be \(2, 5\) \(shape \(2, 4\) given"),
         ({"attention_mask": ONES.repeat(1, 2)}, r"attention_mask: must be \(2, 5\) \(shape \(2, 10\) given"),
         ({"attention_mask": ONES[:1]}, r"attention_mask: must be \(2, 5\) \(shape \(1, 5\) given"),
-        ({"attention_mask": ONES[0]}, r"attention_mask: must be a tensor \(batch, places\), .* \(shape \(5,\) given"),
+        ({"attention_mask": ONES[0]}, r"must be a tensor \(batch, positions\), .* \(shape \(5,\) given"),
         ({"attention_mask": ONES.tolist()}, "attention_mask: must be a tensor .* .list given"),
         ({"attention_mask": (1.0 - ONES) - torch.eye(2, 5)}, "attention_mask: -1 found, 1 stands for tokens and 0"),
         ({"position_ids": ONES.float()}, "position_ids: must be a tensor of whole numbers .torch.float32 given"),
@@ -39,7 +39,7 @@ WHOLE = "must be whole numbers"
         ({"labels": IDS > 9}, f"labels: {WHOLE}, .* .torch.bool given"),
         ({"labels": IDS.tolist()}, "labels: must be a tensor of ids .* .list given"),
         ({"labels": IDS[:, 1:]}, r"labels: must be as the tokens are, \(2, 5\) \(shape \(2, 4\) given"),
-        ({"labels": IDS[0]}, r"labels: must be \(batch, places\) \(shape \(5,\) given"),
+        ({"labels": IDS[0]}, r"labels: must be \(batch, positions\) \(shape \(5,\) given"),
         ({"labels": -ONES}, "labels: token id -1 is outside .* -100, which is not scored"),
         ({"shift_labels": IDS[:, 1:]}, r"shift_labels: must be as the tokens are, .* \(shape \(2, 4\) given"),
         ({"shift_labels": IDS.float(), "labels": IDS}, f"shift_labels: {WHOLE}, .* .torch.float32 given"),
@@ -93,7 +93,7 @@ def test_a_mask_covers_what_the_cache_holds(head: str) -> None:
     model = nw.attach(tiny("gpt2"), head).eval()
     kv_cache = model(IDS[:, :3], past_key_values=DynamicCache(), use_cache=True).past_key_values
     with pytest.raises(
-        ValueError, match=r"attention_mask: must be \(2, 5\), 3 places in the KV cache .* \(shape \(2, 2\) given"
+        ValueError, match=r"attention_mask: must be \(2, 5\), 3 positions in the KV cache .* \(shape \(2, 2\) given"
     ):
         model(IDS[:, 3:], attention_mask=ONES[:, 3:], past_key_values=kv_cache)
     found = model(IDS[:, 3:], attention_mask=ONES, past_key_values=kv_cache).logits

@@ -23,9 +23,9 @@ def model_with(head: str, family: str = "llama", objective: Any = "mle") -> Any:
     return nw.attach(tiny(family, torch.float64), head, objective).eval()
 
 
-def summed(model: Any, ids: Tensor, places: Tensor, **inputs: Any) -> Tensor:
+def summed(model: Any, ids: Tensor, positions: Tensor, **inputs: Any) -> Tensor:
     """The negative log-likelihood of the tokens behind some places (B, T)."""
-    log_probs = model.distribution(ids, positions=places, **inputs).log_prob(ids.roll(-1, 1)[places][:, None])
+    log_probs = model.distribution(ids, positions=positions, **inputs).log_prob(ids.roll(-1, 1)[positions][:, None])
     return -log_probs.sum()
 
 
@@ -73,9 +73,9 @@ def test_a_hole_predicts_nothing_and_is_not_predicted(head: str) -> None:
     model = model_with(head)
     mask = torch.ones_like(IDS)
     mask[0, 2] = 0
-    places = mask.bool() & mask.roll(-1, 1).bool()
-    places[:, -1] = False
-    expected = summed(model, IDS, places, attention_mask=mask) / places.sum()
+    positions = mask.bool() & mask.roll(-1, 1).bool()
+    positions[:, -1] = False
+    expected = summed(model, IDS, positions, attention_mask=mask) / positions.sum()
     torch.testing.assert_close(model(IDS, attention_mask=mask, labels=IDS).loss, expected)
 
 
@@ -96,6 +96,6 @@ def test_the_first_token_after_a_cache_was_predicted_before(head: str) -> None:
         IDS[:, :3], attention_mask=mask[:, :3], past_key_values=DynamicCache(), use_cache=True
     ).past_key_values
     found = model(IDS[:, 3:], attention_mask=mask, past_key_values=kv_cache, labels=IDS[:, 3:]).loss
-    places = torch.zeros_like(IDS, dtype=torch.bool)
-    places[:, 3:-1] = True
-    torch.testing.assert_close(found, summed(model, IDS, places, attention_mask=mask) / places.sum())
+    positions = torch.zeros_like(IDS, dtype=torch.bool)
+    positions[:, 3:-1] = True
+    torch.testing.assert_close(found, summed(model, IDS, positions, attention_mask=mask) / positions.sum())

@@ -28,12 +28,12 @@ def packed_passes(model: Any) -> Iterator[tuple[PackedInputs, Tensor]]:
     expected = model(texts).logits.log_softmax(-1)
     done = [0, 0, 0]
     for new in PASSES:
-        of = [text for text, places in enumerate(new) if places]
+        of = [text for text, positions in enumerate(new) if positions]
         chosen = [slice(done[text], done[text] + new[text]) for text in of]
-        done = [begun + places for begun, places in zip(done, new, strict=True)]
+        done = [begun + positions for begun, positions in zip(done, new, strict=True)]
 
         def packed(of_texts: Tensor, of: list[int] = of, chosen: list[slice] = chosen) -> Tensor:
-            return torch.cat([of_texts[text, places] for text, places in zip(of, chosen, strict=True)])
+            return torch.cat([of_texts[text, positions] for text, positions in zip(of, chosen, strict=True)])
 
         starts = torch.tensor([0, *[new[text] for text in of]]).cumsum(0)
         slots = SlotMapping.of_blocks(

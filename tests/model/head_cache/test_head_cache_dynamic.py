@@ -13,9 +13,9 @@ from tests.helpers.remembered_text import BEFORE, Text
 def test_cropped_places_are_forgotten() -> None:
     text = Text(DynamicHeadCache())
     text.read(80)
-    for places in (1, 5, 30):
-        text.head_cache.crop(-places)
-        text.ids, text.keys = text.ids[:, :-places], text.keys[:, :-places]
+    for positions in (1, 5, 30):
+        text.head_cache.crop(-positions)
+        text.ids, text.keys = text.ids[:, :-positions], text.keys[:, :-positions]
         text.read(2)
 
 
@@ -43,7 +43,7 @@ def test_more_than_a_window_keeps_cannot_be_taken_back() -> None:
     head_cache.crop(-64)
     assert head_cache.preceded("window", new[:, :1], BEFORE).shape == (1, 3, 4)
     head_cache.crop(-64)
-    with pytest.raises(ValueError, match=r"cropped by more than 64 places.*num_assistant_tokens"):
+    with pytest.raises(ValueError, match=r"cropped by more than 64 positions.*num_assistant_tokens"):
         head_cache.preceded("window", new[:, :1], BEFORE)
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from nextword.model.head_cache.head_cache import GrowingTensor
 
 
-def new(places: int, rows: int = 2, seed: int = 0) -> Tensor:
-    return torch.randn(rows, places, 3, generator=torch.Generator().manual_seed(seed))
+def new(positions: int, rows: int = 2, seed: int = 0) -> Tensor:
+    return torch.randn(rows, positions, 3, generator=torch.Generator().manual_seed(seed))
 
 
 @torch.no_grad()
@@ -39,7 +39,7 @@ def test_any_order_of_changes_is_as_with_concatenation() -> None:
             more = new(1 + step % 3, len(expected), step)
             stream.append(more)
             expected = torch.cat([expected, more], 1)
-        handed.append((stream.places, expected))
+        handed.append((stream.positions, expected))
     assert expected.shape[1] > 100
     for given, value in handed:
         assert torch.equal(given, value)
@@ -52,11 +52,11 @@ def test_a_window_keeps_the_last_places() -> None:
         more = new(1 + step % 2, seed=step)
         everything = torch.cat([everything, more], 1)
         stream.append(more, at_most=7)
-        assert torch.equal(stream.places, everything[:, -7:])
+        assert torch.equal(stream.positions, everything[:, -7:])
     assert stream._block.shape[1] < 100
     stream.crop(-3)
     stream.append(more, at_most=7)
-    assert torch.equal(stream.places, torch.cat([everything[:, -7:-3], more], 1))
+    assert torch.equal(stream.positions, torch.cat([everything[:, -7:-3], more], 1))
 
 
 @torch.no_grad()
@@ -65,7 +65,7 @@ def test_earlier_places_are_rarely_copied() -> None:
     blocks = set()
     for step in range(1_000):
         stream.append(new(1, seed=step))
-        blocks.add(stream.places.data_ptr())
+        blocks.add(stream.positions.data_ptr())
     assert len(blocks) < 14  # concatenation would make 1,000
 
 
@@ -77,9 +77,9 @@ def test_copies_part(copied: Any) -> None:
     twin = copied(stream)
     stream.append(new(1, seed=1))
     twin.append(new(1, seed=2))
-    assert torch.equal(stream.places[:, :5], twin.places[:, :5])
-    assert torch.equal(stream.places[:, 5:], new(1, seed=1))
-    assert torch.equal(twin.places[:, 5:], new(1, seed=2))
+    assert torch.equal(stream.positions[:, :5], twin.positions[:, :5])
+    assert torch.equal(stream.positions[:, 5:], new(1, seed=1))
+    assert torch.equal(twin.positions[:, 5:], new(1, seed=2))
 
 
 @torch.no_grad()
@@ -94,7 +94,7 @@ def test_gradients_go_through() -> None:
     first, second = new(2).requires_grad_(), new(1, seed=1).requires_grad_()
     stream = GrowingTensor(first)
     stream.append(second)
-    kept = stream.places.square()
+    kept = stream.positions.square()
     with torch.no_grad():
         stream.append(new(3))  # must not write into what the backward pass reads
         stream.append(new(3))
@@ -118,4 +118,4 @@ def test_inference_mode_and_no_grad_take_turns() -> None:
         with torch.inference_mode() if step % 2 else torch.no_grad():
             stream.append(more)
         expected = torch.cat([expected, more], 1)
-    assert torch.equal(stream.places, expected)
+    assert torch.equal(stream.positions, expected)

@@ -53,14 +53,14 @@ if "fp8" not in (QuantizedCache.__doc__ or ""):
     del DYNAMIC["quantized"]  # the oldest transformers quantizes with further packages only
 
 
-def numbered(rows: int, places: range) -> Tensor:
+def numbered(rows: int, positions: range) -> Tensor:
     """Token 10 * row + place, so that each says where it comes from."""
-    return 10 * torch.arange(rows)[:, None] + torch.tensor(list(places))
+    return 10 * torch.arange(rows)[:, None] + torch.tensor(list(positions))
 
 
-def fill(cache: Cache, places: range = range(3), rows: int = 2) -> None:
+def fill(cache: Cache, positions: range = range(3), rows: int = 2) -> None:
     """Writes the same numbers as keys, as values and as the head cache's tokens."""
-    ids = numbered(rows, places)
+    ids = numbered(rows, positions)
     keys = ids[:, None, :, None].expand(-1, 2, -1, 2).float().contiguous()
     for layer in range(2):
         decoder_cache(cache).update(keys, keys, layer)
@@ -270,20 +270,20 @@ def test_a_class_of_somebody_s_own_generates_as_any_other() -> None:
 
 
 def test_a_method_of_its_owner_is_still_called() -> None:
-    cache, cropped, places = new_cache(CONFIG), list[int](), DynamicCache(config=CONFIG)
+    cache, cropped, positions = new_cache(CONFIG), list[int](), DynamicCache(config=CONFIG)
     keys = torch.zeros(1, 2, 5, 2)
-    places.update(keys, keys, 0)
-    of_class = places.crop
+    positions.update(keys, keys, 0)
+    of_class = positions.crop
 
     def counted(change: int) -> None:
         cropped.append(change)
         of_class(change)
 
-    places.crop = counted  # type: ignore[method-assign]
-    attach_head_cache(places)
-    attach_head_cache(places)  # a second time: ours are not taken for its owner's
-    places.crop(-2)
-    assert (cropped, places.get_seq_length(), head_cache_of(places).length) == ([-2], 3, 3)
+    positions.crop = counted  # type: ignore[method-assign]
+    attach_head_cache(positions)
+    attach_head_cache(positions)  # a second time: ours are not taken for its owner's
+    positions.crop(-2)
+    assert (cropped, positions.get_seq_length(), head_cache_of(positions).length) == ([-2], 3, 3)
     crop = cache.crop
     del cache
     with pytest.raises(RuntimeError, match="the KV cache that this method moves is gone"):

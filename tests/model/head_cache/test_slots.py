@@ -57,9 +57,9 @@ class Engine:
     def step(self, requests: list[Request], new: list[int]) -> None:
         """One pass: every request reads some new places."""
         before = [request.length for request in requests]
-        for request, places in zip(requests, new, strict=True):
-            request.ids = torch.cat([request.ids, torch.randint(-1, 9, (places,), generator=self.generator)])
-            request.keys = torch.cat([request.keys, torch.randn(places, 3, generator=self.generator)])
+        for request, positions in zip(requests, new, strict=True):
+            request.ids = torch.cat([request.ids, torch.randint(-1, 9, (positions,), generator=self.generator)])
+            request.keys = torch.cat([request.keys, torch.randn(positions, 3, generator=self.generator)])
             while len(request.blocks) * BLOCK < request.length:
                 request.blocks.append(self.free.pop())
         slots = self.slots(requests, new)
@@ -72,9 +72,9 @@ class Engine:
         row = 0
         for request, past in zip(requests, before, strict=True):
             padded = torch.cat([torch.zeros(BEFORE, 3), request.keys])
-            for place in range(past, request.length):
-                assert torch.equal(window[row], padded[place : place + BEFORE + 1])
-                assert position[row] == place
+            for at in range(past, request.length):
+                assert torch.equal(window[row], padded[at : at + BEFORE + 1])
+                assert position[row] == at
                 row += 1
         self.compare(paged.recall(), requests)
         some = torch.tensor([len(requests) - 1, 0, 0])

@@ -54,9 +54,9 @@ def test_a_table_of_blocks_says_what_the_list_says(cache: Any) -> None:
     assert torch.equal(listed.written, tabled.written)
     assert listed.position.tolist() == [place for name in PAST for place in range(PAST[name], PAST[name] + NEW[name])]
     # the cache numbers rows of all layers; a slot is a row of one of them
-    places = torch.tensor(written)
-    assert torch.equal(listed.written // PAGE, places // layers.block_physical_stride)
-    assert torch.equal(listed.written % PAGE, places % layers.block_physical_stride)
+    positions = torch.tensor(written)
+    assert torch.equal(listed.written // PAGE, positions // layers.block_physical_stride)
+    assert torch.equal(listed.written % PAGE, positions % layers.block_physical_stride)
 
 
 def test_without_a_past_what_is_written_is_read(cache: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from nextword.functional.copy_scores import TextRead
-from nextword.model.speculative_decoding.drafter import Decided, Draft, KnownText, PlacesDrafter
+from nextword.model.speculative_decoding.drafter import CopyHeadDrafter, Decided, Draft, KnownText
 
 
 class Pointing:
@@ -19,16 +19,16 @@ class Pointing:
     def __getitem__(self, rows: Any) -> Pointing:
         return self
 
-    def token_places(self, ids: Any) -> dict[str, torch.Tensor]:
+    def token_positions(self, ids: Any) -> dict[str, torch.Tensor]:
         return {"pointer": self.shares}
 
-    def places_in(self) -> dict[str, TextRead]:
+    def positions_in(self) -> dict[str, TextRead]:
         return {"pointer": self.of}
 
 
 def draft(text: KnownText, shares: list[float], of: TextRead = "text", padding: int = 0) -> Draft | None:
     distribution: Any = Pointing([[0.0] * padding + shares], of)
-    (found,) = PlacesDrafter().drafts([text], Decided(distribution, torch.tensor([0]), [padding]), 3)
+    (found,) = CopyHeadDrafter().drafts([text], Decided(distribution, torch.tensor([0]), [padding]), 3)
     return found
 
 

@@ -12,6 +12,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 import nextword as nw
 from nextword.distribution import FactorizedDistribution
@@ -54,7 +55,7 @@ def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
     """Every head that copies by its places, every head by a lookup; a batch accepts unequally many tokens."""
     model, ids = copying(family, head), repeating(rows)
     plain = model.generate(ids, max_new_tokens=LONG).tolist()
-    for by in ["prompt", *(["places"] if head in COPIES else [])]:
+    for by in ["prompt", *(["head"] if head in COPIES else [])]:
         decoding = nw.SpeculativeDecoding(by, FixedLength(4))
         assert model.generate(ids, max_new_tokens=LONG, draft=decoding).tolist() == plain
         assert decoding.tokens == rows * LONG
@@ -64,7 +65,7 @@ def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
 @pytest.mark.parametrize(("family", "head"), [("gpt2", "cache"), ("t5", "softmax+cepr:3+mi"), ("gpt2", "ps+mi")])
 def test_batch_accepts_unequally(family: str, head: str) -> None:
     model, ids = headed(family, head), repeating(3)
-    decoding = nw.SpeculativeDecoding("places", FixedLength(4))
+    decoding = nw.SpeculativeDecoding("head", FixedLength(4))
     model.generate(ids, max_new_tokens=LONG, draft=decoding)
     accepted = [sum(one.accepted for one in decoding.verified if one.row == row) for row in range(3)]
     assert len(set(accepted)) > 1
@@ -81,14 +82,14 @@ def test_padded_prompts(head: str) -> None:
         settings = {"attention_mask": mask, "max_new_tokens": LONG, "eos_token_id": eos}
         expected = model.generate(ids, **settings).tolist()
         assert (
-            model.generate(ids, draft=nw.SpeculativeDecoding("places", FixedLength(3)), **settings).tolist() == expected
+            model.generate(ids, draft=nw.SpeculativeDecoding("head", FixedLength(3)), **settings).tolist() == expected
         )
 
 
 @pytest.mark.parametrize("family", sorted(set(HYBRIDS) - {"lfm2"}))  # its short convolutions are cropped
 def test_states_that_cannot_go_back_are_refused(family: str) -> None:
     with pytest.raises(ValueError, match="cannot be taken out of it"):
-        headed(family, "cache").generate(repeating(1), max_new_tokens=4, draft="places")
+        headed(family, "cache").generate(repeating(1), max_new_tokens=4, draft="head")
 
 
 @pytest.mark.few(2)
@@ -101,7 +102,7 @@ def test_conditioned(family: str, conditioner: str, head: str, rows: int) -> Non
     model = model_of(family, conditioner, head)
     given, ids = auxiliary(model, rows), repeating(rows)
     plain = model.generate(ids, max_new_tokens=LONG, **given).tolist()
-    decoding = nw.SpeculativeDecoding("places", FixedLength(4))
+    decoding = nw.SpeculativeDecoding("head", FixedLength(4))
     assert model.generate(ids, max_new_tokens=LONG, draft=decoding, **given).tolist() == plain
     assert decoding.verified
 
@@ -122,7 +123,7 @@ def test_rules_of_generation_see_every_word(rules: dict[str, Any], head: str) ->
     numbers = torch.rand(2, LONG, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def written(longest: int) -> list[list[int]]:
-        loop = SpeculativeLoop(nw.SpeculativeDecoding("places", FixedLength(longest)), numbers)
+        loop = SpeculativeLoop(nw.SpeculativeDecoding("head", FixedLength(longest)), numbers)
         out: list[list[int]] = model.generate(ids, max_new_tokens=LONG, custom_generate=loop, **rules).tolist()
         return out
 
@@ -136,7 +137,7 @@ def test_seed_gives_the_same_text_whatever_is_drafted() -> None:
     texts = []
     for longest in (1, 3, 6):
         torch.manual_seed(5)
-        decoding = nw.SpeculativeDecoding("places", FixedLength(longest))
+        decoding = nw.SpeculativeDecoding("head", FixedLength(longest))
         texts.append(model.generate(ids, max_new_tokens=LONG, do_sample=True, draft=decoding).tolist())
     assert texts[0] == texts[1] == texts[2]
 
@@ -163,7 +164,7 @@ def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, An
     """
     model, ids = headed("gpt2", head), prompt(1).repeat(1, 2)
     torch.manual_seed(11)
-    by = "places"
+    by = "head"
     if head.startswith("f2"):
         by = AlwaysRight(model.generate(ids, max_new_tokens=3, do_sample=True, **rules)[0].tolist())
     assert_same_distribution(model, ids, by, rules)
@@ -177,7 +178,7 @@ def test_drawn_texts_of_conditioned_models_follow_the_same_distribution(conditio
     """As above."""
     model = model_of("gpt2", conditioner, head)
     torch.manual_seed(11)
-    assert_same_distribution(model, prompt(1).repeat(1, 2), "places", PROCESSED, auxiliary(model, 1))
+    assert_same_distribution(model, prompt(1).repeat(1, 2), "head", PROCESSED, auxiliary(model, 1))
 
 
 def assert_same_distribution(
@@ -335,6 +336,26 @@ def test_call_goes_on_from_the_cache(head: str) -> None:
     assert_as_recomputed(model, second, {"input_ids": ids})
 
 
+def test_a_sliding_window_keeps_no_more_of_a_long_prompt_than_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = headed("mistral", "cache"), prompt(1).repeat(1, 4)
+    window, kept = model.config.text_config.sliding_window, []
+
+    def update(layer: Any, *states: Tensor, **settings: Any) -> Any:
+        returned = own(layer, *states, **settings)
+        kept.append(layer.keys.shape[-2])
+        return returned
+
+    own = DynamicSlidingWindowLayer.update
+    monkeypatch.setattr(DynamicSlidingWindowLayer, "update", update)
+    plain = model.generate(ids, max_new_tokens=LONG).tolist()
+    assert kept
+    kept.clear()
+    decoding = nw.SpeculativeDecoding("prompt", FixedLength(4))
+    assert model.generate(ids, max_new_tokens=LONG, draft=decoding).tolist() == plain
+    assert decoding.verified
+    assert max(kept) <= window - 1 + 5 < ids.shape[1]
+
+
 def test_model_assists_under_the_same_argument() -> None:
     model, ids = headed("gpt2", "cache"), repeating(1)
     plain = model.generate(ids, max_new_tokens=LONG)
@@ -356,11 +377,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize(("reason", "settings"), REFUSED.values(), ids=REFUSED)
 def test_refused_with_a_reason(reason: str, settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=reason):
-        headed("gpt2", "cache").generate(repeating(2), max_new_tokens=4, draft="places", **settings)
+        headed("gpt2", "cache").generate(repeating(2), max_new_tokens=4, draft="head", **settings)
 
 
 @pytest.mark.parametrize(
-    ("draft", "reason"), [(3, "must be 'places'"), ("place", "Did you mean 'places'"), ("places", "needs a head")]
+    ("draft", "reason"), [(3, "must be 'head'"), ("heed", "Did you mean 'head'"), ("head", "needs a head")]
 )
 def test_unfit_draft(draft: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):

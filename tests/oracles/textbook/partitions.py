@@ -41,7 +41,7 @@ class Source:
     mask: Tensor | None = None
 
 
-def context_places(text: Text, b: int, t: int, include_current: bool = False) -> Places:
+def context_positions(text: Text, b: int, t: int, include_current: bool = False) -> Places:
     """``J_t(v) = {s < t: x_s = v}`` for every word that has such places; padding has none.
 
     With ``include_current`` ``s <= t``, as the paper's figure has it; the published code has ``s < t``.
@@ -49,7 +49,7 @@ def context_places(text: Text, b: int, t: int, include_current: bool = False) ->
     return _places(text.ids[b], text.mask[b] if text.mask is not None else None, t + include_current)
 
 
-def source_places(source: Source, b: int) -> Places:
+def source_positions(source: Source, b: int) -> Places:
     """``I(v) = {s: y_s = v}`` for every word of the source; padding has no places.
 
     Differs from the published code, where padding is a word of the source.
@@ -58,11 +58,11 @@ def source_places(source: Source, b: int) -> Places:
 
 
 def _places(ids: Tensor, real: Tensor | None, end: int) -> Places:
-    places: Places = {}
+    positions: Places = {}
     for s in range(end):
         if real is None or bool(real[s]):
-            places.setdefault(int(ids[s]), []).append(s)
-    return places
+            positions.setdefault(int(ids[s]), []).append(s)
+    return positions
 
 
 def changed(scores: Tensor, values: Mapping[int, Tensor], mode: str) -> Tensor:
@@ -106,7 +106,7 @@ def reranked(
     return scores, chosen
 
 
-def mean_product(query: Tensor, embeddings: Tensor, places: Sequence[int]) -> Tensor:
+def mean_product(query: Tensor, embeddings: Tensor, positions: Sequence[int]) -> Tensor:
     """``mean_{s in places} p . e_s``.
 
     Args:
@@ -114,7 +114,7 @@ def mean_product(query: Tensor, embeddings: Tensor, places: Sequence[int]) -> Te
         embeddings: e, (S, D).
         places: At least one.
     """
-    return torch.stack([query @ embeddings[s] for s in places]).mean()
+    return torch.stack([query @ embeddings[s] for s in positions]).mean()
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Partitions:
 
 
 def word_values(
-    query: Tensor, places: Places, projection: Map | None, local: tuple[Tensor, Tensor] | None, weight: Tensor
+    query: Tensor, positions: Places, projection: Map | None, local: tuple[Tensor, Tensor] | None, weight: Tensor
 ) -> dict[int, Tensor]:
     """``F q_t . w_v + mean_{s in places(v)} p_t . e_s`` for every word that has places.
 
@@ -161,7 +161,7 @@ def word_values(
         weight: Output embedding, (V, D).
     """
     values = {}
-    for v, at in places.items():
+    for v, at in positions.items():
         terms = []
         if projection is not None:
             terms.append(heads.project(query, *projection) @ weight[v])
@@ -202,15 +202,15 @@ def _scores_at(
         if parts.source_local is not None:
             asks, embeds = parts.source_local
             local = heads.project(query, *asks), heads.project(source.states[b], *embeds)
-        values = word_values(query, source_places(source, b), parts.encoder, local, weight)
+        values = word_values(query, source_positions(source, b), parts.encoder, local, weight)
         scores = changed(scores, values, parts.mode)
     if parts.context is not None or parts.local is not None:
         local = None
         if parts.local is not None:
             asks, embeds = parts.local
             local = heads.project(query, *asks), heads.project(text.inputs[b], *embeds)
-        places = context_places(text, b, t, parts.include_current)
-        scores = changed(scores, word_values(query, places, parts.context, local, weight), parts.mode)
+        positions = context_positions(text, b, t, parts.include_current)
+        scores = changed(scores, word_values(query, positions, parts.context, local, weight), parts.mode)
     return scores
 
 

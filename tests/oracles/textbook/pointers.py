@@ -52,18 +52,18 @@ def source(text: Text, read: Source, embeds: Map) -> Places:
     return Places(heads.project(read.states, *embeds), read.ids, visible)
 
 
-def product_scores(queries: Tensor, places: Places, tanh: bool = True) -> Tensor:
+def product_scores(queries: Tensor, positions: Places, tanh: bool = True) -> Tensor:
     """``p_t . tanh(e_s)``, or ``p_t . e_s``, (B, T, S)."""
-    embeddings = torch.tanh(places.embeddings) if tanh else places.embeddings
+    embeddings = torch.tanh(positions.embeddings) if tanh else positions.embeddings
     return queries @ embeddings.mT
 
 
-def additive_scores(queries: Tensor, places: Places, vector: Tensor, bias: Tensor) -> Tensor:
+def additive_scores(queries: Tensor, positions: Places, vector: Tensor, bias: Tensor) -> Tensor:
     """``a . tanh(p_t + e_s + bias)``, (B, T, S). Source: Bahdanau et al. 2015; See et al. 2017, eq. 1."""
-    return torch.tanh(queries[:, :, None] + places.embeddings[:, None] + bias) @ vector
+    return torch.tanh(queries[:, :, None] + positions.embeddings[:, None] + bias) @ vector
 
 
-def log_copynet(logits: Tensor, attention: Tensor, places: Places) -> Tensor:
+def log_copynet(logits: Tensor, attention: Tensor, positions: Places) -> Tensor:
     """``P(v) = (exp z_v + sum_{s: x_s = v} exp c_ts) / (the same, summed over v)``, (B, T, V).
 
     This is the joint softmax of a cache whose entries are the places. Source: Gu et al. 2016, eq. 7, over one
@@ -75,10 +75,10 @@ def log_copynet(logits: Tensor, attention: Tensor, places: Places) -> Tensor:
         attention: c, (B, T, S).
         places: What can be copied.
     """
-    return memory.log_joint(logits, memory.Memory(attention, places.ids, places.visible))
+    return memory.log_joint(logits, memory.Memory(attention, positions.ids, positions.visible))
 
 
-def log_pointer_generator(logits: Tensor, attention: Tensor, gate: Tensor, places: Places) -> Tensor:
+def log_pointer_generator(logits: Tensor, attention: Tensor, gate: Tensor, positions: Places) -> Tensor:
     """``P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_ts``, (B, T, V).
 
     ``a`` is the softmax of the visible scores. Where nothing is visible ``g_t = 1``. Source: See et al. 2017, eq. 9.
@@ -91,13 +91,13 @@ def log_pointer_generator(logits: Tensor, attention: Tensor, gate: Tensor, place
     """
     rows = []
     for b in range(len(logits)):
-        ids = places.ids[b].expand(logits.shape[1], -1)
+        ids = positions.ids[b].expand(logits.shape[1], -1)
         base = heads.log_softmax(logits[b])
-        rows.append(heads.log_interpolated(torch.sigmoid(gate[b]), base, attention[b], ids, places.visible[b]))
+        rows.append(heads.log_interpolated(torch.sigmoid(gate[b]), base, attention[b], ids, positions.visible[b]))
     return torch.stack(rows)
 
 
-def log_pointer_sentinel(logits: Tensor, attention: Tensor, sentinel: Tensor, places: Places) -> Tensor:
+def log_pointer_sentinel(logits: Tensor, attention: Tensor, sentinel: Tensor, positions: Places) -> Tensor:
     """``P(v) = g_t softmax(z)_v + sum_{s: x_s = v} a_ts``, ``(a_t, g_t)`` one softmax over places and sentinel.
 
     Where nothing is visible the sentinel has all the mass. Source: Merity et al. 2017, eq. 5 to 8.
@@ -111,11 +111,11 @@ def log_pointer_sentinel(logits: Tensor, attention: Tensor, sentinel: Tensor, pl
     rows = []
     for b in range(len(logits)):
         for t in range(logits.shape[1]):
-            seen = places.visible[b, t].nonzero()[:, 0]
+            seen = positions.visible[b, t].nonzero()[:, 0]
             shares = torch.cat([attention[b, t, seen], sentinel[b, t, None]]).softmax(0)
             probs = list(shares[-1] * logits[b, t].softmax(0))
             for share, s in zip(shares, seen, strict=False):
-                v = int(places.ids[b, s])
+                v = int(positions.ids[b, s])
                 probs[v] = probs[v] + share
             rows.append(torch.stack(probs).log())
     return torch.stack(rows).unflatten(0, logits.shape[:2])

@@ -51,7 +51,7 @@ def test_data_is_the_record_to_three_decimals() -> None:
     assert found["vocabulary"] == expected["vocabulary"]
     assert found["tokens"]["log_prob"] == pytest.approx(record.tokens.log_prob, abs=0.0005)
     assert found["tokens"]["candidates"]["ids"] == record.tokens.candidates.ids
-    assert found["tokens"]["places"]["cache"]["at"] == record.tokens.places["cache"].at
+    assert found["tokens"]["positions"]["cache"]["at"] == record.tokens.positions["cache"].at
 
 
 @pytest.mark.parametrize("role", ["text", "source", "auxiliary"])

@@ -59,7 +59,7 @@ def test_a_match_does_not_cross_a_document_end(tmp_path: Path) -> None:
     index = built(tmp_path / "memory", [[1, 2], [3, 4]], 5)
     found = find_levels(index, LastTokens.of_text(np.array([1, 2, 3])), (1,), 10)
     assert found.length.tolist() == [1, 0, 1]  # nothing comes after 2, and 3 follows no 2
-    places = index.next_places(np.arange(found.low[2, 0], found.high[2, 0]))
+    places = index.next_positions(np.arange(found.low[2, 0], found.high[2, 0]))
     assert [(place.document, place.offset) for place in places] == [("document 1", 1)]
 
 
@@ -120,7 +120,7 @@ def test_the_same_corpus_is_kept_and_another_refused(tmp_path: Path) -> None:
     before = (tmp_path / "memory" / ORDER).stat().st_mtime_ns
     built(tmp_path / "memory", [[1, 2]], 5)
     assert (tmp_path / "memory" / ORDER).stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match=r"must be empty or hold the same corpus \(vocab_size was 5, is 6\)"):
+    with pytest.raises(ValueError, match=r"belongs to another corpus \(vocab_size: 5 there, 6 asked for\)"):
         built(tmp_path / "memory", [[1, 2]], 6)
 
 
@@ -143,7 +143,7 @@ def test_damaged_names_and_newer_formats_are_named(tmp_path: Path) -> None:
     index = built(tmp_path / "memory", [[1, 2, 3]], 8)
     (tmp_path / "memory" / NAMES).write_text("[")
     with pytest.raises(ValueError, match=rf"{NAMES}: must be whole"):
-        index.next_places(np.array([0]))
+        index.next_positions(np.array([0]))
     manifest = tmp_path / "memory" / MANIFEST
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
     with pytest.raises(ValueError, match=r"format: must be at most 1 \(2 given\); upgrade"):

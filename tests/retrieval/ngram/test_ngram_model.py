@@ -97,6 +97,20 @@ def test_single_precision_stays_single(tmp_path: Path) -> None:
     assert abs(mixed.probs().sum(-1) - 1).max() < 1e-6
 
 
+@torch.no_grad()
+def test_a_token_after_a_thousand_places_adds_up_in_single_precision(tmp_path: Path) -> None:
+    """One place of a long match beside many of a short one, each of which is lost beside the sum so far."""
+    documents = [[5, 6, 1, 2, 3], *([place % 3, 1, 2, 3] for place in range(900))]
+    shares = [[0.001, 0.7, 0.2, 0.099]] * len(LENGTHS)
+    rare_and_frequent = MatchWeights(evidence=EVIDENCE, lengths=LENGTHS, shares=shares)
+    remembered, ids = NgramModel(built(tmp_path / "memory", documents, V), rare_and_frequent), np.array([5, 6, 1, 2])
+    base = SoftmaxDistribution(LinearVocabulary(torch.randn(V, D)), torch.randn(len(ids), D))
+    mixed = mixed_with_ngrams(base, remembered, remembered.find(LastTokens.of_text(ids)))
+    every = torch.arange(V).expand(len(ids), V)
+    assert abs(mixed.probs().double().sum(-1) - 1).max() < 1e-6
+    assert abs(mixed.log_prob(every).double().exp().sum(-1) - 1).max() < 1e-6
+
+
 def test_nothing_found_leaves_the_head_alone(tmp_path: Path) -> None:
     remembered = NgramModel(built(tmp_path / "memory", [[1, 2]], V), weights())
     base = scores(3)
@@ -111,12 +125,15 @@ def test_origins_are_places_with_their_shares(tmp_path: Path) -> None:
     context = np.array([5, 6])
     origins = remembered.origins(context, 1)
     assert remembered.origins(context.tolist(), 1) == origins
-    assert sorted((one.place.document, one.place.offset) for one in origins) == [("document 0", 2), ("document 1", 3)]
+    assert sorted((one.position.document, one.position.offset) for one in origins) == [
+        ("document 0", 2),
+        ("document 1", 3),
+    ]
     assert [one.share for one in origins] == pytest.approx([0.25, 0.25])  # two of two places; the last level has none
     mixed = mixed_with_ngrams(scores(2), remembered, remembered.find(LastTokens.of_text(context)))
     assert float(mixed.sources(torch.tensor([[1], [1]]))["text"][1, 0].detach()) == pytest.approx(0.5)
-    assert mixed.places_in()["text"] == "store"
-    shares = mixed.token_places(torch.tensor([1, 1]))["text"][1].detach()
+    assert mixed.positions_in()["text"] == "store"
+    shares = mixed.token_positions(torch.tensor([1, 1]))["text"][1].detach()
     stands = mixed.stands_in_store()["text"][1]
     told = {tuple(place): share for place, share in zip(stands.tolist(), shares.tolist(), strict=True) if share}
     assert told == pytest.approx({(0, 2): 0.25, (1, 3): 0.25})

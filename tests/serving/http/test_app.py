@@ -71,16 +71,16 @@ def test_sources_and_places_are_those_of_its_page(served):
     made = served.client.post("/inspect", json=asked).json()
     page = served.client.get(made["page"]).text
     traced = json.loads(page.split('<script type="application/json" id="traces">')[1].split("</script>")[0])[0]
-    assert traced["first"] == made["first"] == tokens[0]["place"]
+    assert traced["first"] == made["first"] == tokens[0]["position"]
     for place, token in enumerate(tokens):
         shares = {name: share[place] for name, share in traced["tokens"]["shares"].items()}
         assert token["shares"] == pytest.approx(shares, abs=1e-3)
         assert token["rank"] == traced["tokens"]["rank"][place]
-        strongest = traced["tokens"]["places"]["cache"]["at"][place]
-        assert [at for at, _ in token["places"]["cache"]][: len(strongest)] == strongest[
-            : len(token["places"]["cache"])
+        strongest = traced["tokens"]["positions"]["cache"]["at"][place]
+        assert [at for at, _ in token["positions"]["cache"]][: len(strongest)] == strongest[
+            : len(token["positions"]["cache"])
         ]
-    assert any(token["places"]["cache"] for token in tokens)
+    assert any(token["positions"]["cache"] for token in tokens)
 
 
 def test_a_page_of_nothing_is_refused_and_an_old_one_is_gone(served):

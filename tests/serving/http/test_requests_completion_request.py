@@ -108,7 +108,7 @@ def test_sources_of_an_echo_are_those_of_its_answer(served: Running) -> None:
     [plain] = choices_of(served, PROMPT, max_tokens=4, sources=True)
     [echo] = choices_of(served, PROMPT, max_tokens=4, sources=True, echo=True)
     ours, theirs = plain["nextword"]["tokens"], echo["nextword"]["tokens"][-4:]
-    assert [token["place"] for token in theirs] == [token["place"] for token in ours]
+    assert [token["position"] for token in theirs] == [token["position"] for token in ours]
     assert [token["shares"] for token in theirs] == [pytest.approx(token["shares"], abs=1e-3) for token in ours]
 
 

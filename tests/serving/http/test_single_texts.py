@@ -29,7 +29,7 @@ def streamed(served: Running, **fields: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-@pytest.mark.parametrize("by", ["places", "prompt"])
+@pytest.mark.parametrize("by", ["head", "prompt"])
 def test_answer_is_that_without_drafts_and_usage_counts_them(served: Running, by: str) -> None:
     plain = served.complete(PROMPT, max_tokens=40).json()
     drafted = served.complete(PROMPT, max_tokens=40, draft=by).json()
@@ -42,7 +42,7 @@ def test_answer_is_that_without_drafts_and_usage_counts_them(served: Running, by
 @pytest.mark.slow
 def test_stream_has_the_parts_of_the_answer(served: Running) -> None:
     whole = served.complete(PROMPT, max_tokens=40, logprobs=1).json()["choices"][0]
-    found = streamed(served, max_tokens=40, logprobs=1, draft="places")
+    found = streamed(served, max_tokens=40, logprobs=1, draft="head")
     choices = [event["choices"][0] for event in found[:-1]]
     assert "".join(choice["text"] for choice in choices) == whole["text"]
     log_probs = [one for choice in choices if choice["logprobs"] for one in choice["logprobs"]["token_logprobs"]]
@@ -58,7 +58,7 @@ def test_drawn_answers_differ(served: Running) -> None:
 def test_stop_ends_the_answer_before_it(served: Running) -> None:
     text = served.complete(PROMPT, max_tokens=40).json()["choices"][0]["text"]
     stop = text[5:8]
-    [choice] = served.complete(PROMPT, max_tokens=40, stop=stop, draft="places").json()["choices"]
+    [choice] = served.complete(PROMPT, max_tokens=40, stop=stop, draft="head").json()["choices"]
     assert choice["text"] == text[: text.index(stop)]
     assert choice["finish_reason"] == "stop"
 
@@ -66,9 +66,9 @@ def test_stop_ends_the_answer_before_it(served: Running) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "reason"),
     [
-        ({"draft": "guess"}, 400, "places"),
-        ({"prompt": [5, 100_000], "draft": "places"}, 400, "prompt"),
-        ({"prompt": [5] * POSITIONS, "draft": "places"}, 400, "must leave room for an answer"),
+        ({"draft": "guess"}, 400, "head"),
+        ({"prompt": [5, 100_000], "draft": "head"}, 400, "prompt"),
+        ({"prompt": [5] * POSITIONS, "draft": "head"}, 400, "must leave room for an answer"),
     ],
 )
 def test_refused_with_a_reason(served: Running, fields: dict[str, Any], status: int, reason: str) -> None:
@@ -80,7 +80,7 @@ def test_refused_with_a_reason(served: Running, fields: dict[str, Any], status: 
 @pytest.mark.slow
 def test_head_without_places_drafts_by_the_prompt_alone() -> None:
     with running(small_model("softmax")) as served:
-        refused = served.complete(PROMPT, max_tokens=5, draft="places")
+        refused = served.complete(PROMPT, max_tokens=5, draft="head")
         assert refused.status_code == 400
         assert "needs a head that copies" in refused.json()["error"]["message"]
         assert served.complete(PROMPT, max_tokens=5, draft="prompt").status_code == 200

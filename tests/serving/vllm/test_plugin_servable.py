@@ -19,7 +19,7 @@ from tests.helpers.served_by_vllm import CONFIGS, VOCABULARY, answers, prompts, 
 from tests.helpers.small_datastores import SETTINGS, saved_model, texts, written
 
 pytestmark = pytest.mark.vllm
-PATH = "nextword.serving.vllm.places_proposer.PlacesProposer"
+PATH = "nextword.serving.vllm.copy_head_proposer.CopyHeadProposer"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ PATH = "nextword.serving.vllm.places_proposer.PlacesProposer"
         (
             "softmax",
             {"speculative_config": {"method": "custom_class", "model": PATH, "num_speculative_tokens": 2}},
-            "PlacesProposer needs a head that copies",
+            "CopyHeadProposer needs a head that copies",
         ),
     ],
 )

@@ -38,7 +38,7 @@ from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
-from nextword.checking.position_properties import PLACES
+from nextword.checking.position_properties import POSITIONS
 from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
 from nextword.checking.readers import Reader, deviation
@@ -68,11 +68,11 @@ class AuditQuestion:
 
 @dataclass(eq=False)
 class Audit:
-    """One audit of a subject in all its ways, question by question; ``places`` of texts are asked about."""
+    """One audit of a subject in all its ways, question by question; ``positions`` of texts are asked about."""
 
     readers: Sequence[Any]
     progress: Progress
-    places: int = 0
+    positions: int = 0
     rounding: dict[Any, float] = field(default_factory=dict)
     rows: list[CheckRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -122,8 +122,8 @@ class Audit:
         said = [
             f"Rounding alone fails any exact check with chance {FALSE_ALARM_EXACT:g}, luck any check of draws with "
             f"chance {FALSE_ALARM_SAMPLED:g}.",
-            f"{self.places} places of random and given texts were asked about: a fault that shows at "
-            f"{share_found(self.places):.2g} of such places is missed with chance {MISSED:g}, a rarer one oftener.",
+            f"{self.positions} positions of random and given texts were asked about: a fault that shows at "
+            f"{share_found(self.positions):.2g} of them is missed with chance {MISSED:g}, a rarer one more often.",
         ]
         said += [f"There it is found if a sum is off by more than {one:.2g}." for one in sums]
         said += [f"There it is found if log-probabilities differ by {one:.2g} of the largest." for one in alike]
@@ -189,7 +189,7 @@ def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progres
     copied = copy_of(scorer)
     repeats = REPEATS if copied is None else (*REPEATS, UNTOUCHED)
     readers = [ScorerReader(scorer, way, vocabulary, copied) for way in ways]
-    audit = Audit(readers, progress, texts.places)
+    audit = Audit(readers, progress, texts.positions)
     audit.ask_all(
         AuditQuestion(SUMS, [*texts.alone, *texts.together], ()),
         AuditQuestion(_KNOWN["finite"], texts.alone, ()),
@@ -223,7 +223,7 @@ def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
     words = ProbeWords.of_model(bare, wanted.seed)
     texts = _Texts.made(bare, words, wanted)
     reader = ModelReader(bare)
-    audit = Audit([reader], progress, texts.places)
+    audit = Audit([reader], progress, texts.positions)
     audit.ask_all(
         AuditQuestion(SUMS, [*texts.alone, *texts.together], ()),
         AuditQuestion(_KNOWN["finite"], texts.alone, ()),
@@ -238,7 +238,7 @@ def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
         AuditQuestion(_KNOWN["source padding"], texts.together),
         AuditQuestion(_KNOWN["padding contents"], texts.ragged, (*_NOT_REPEATED, "other texts", "future")),
         *texts.cached(None),
-        *(AuditQuestion(one, texts.together, (*_NOT_REPEATED, "future")) for one in PLACES),
+        *(AuditQuestion(one, texts.together, (*_NOT_REPEATED, "future")) for one in POSITIONS),
         AuditQuestion(LOSS, texts.ragged),
         AuditQuestion(replace(DOUBLE, applies=runs) if wanted.thorough else DOUBLE, texts.alone),
         AuditQuestion(GENERATING, texts.alone[:1]),
@@ -264,7 +264,7 @@ class _Texts:
         return cls(alone, together, [Case(subject, words, words.random_sample(length)) for length in wanted.lengths])
 
     @property
-    def places(self) -> int:
+    def positions(self) -> int:
         return sum(len(case.batch.row) for case in (*self.alone, *self.together, *self.ragged))
 
     def cached(self, applies: Callable[[Any], str] | None) -> list[AuditQuestion]:

@@ -167,7 +167,7 @@ class BareModel:
     def __init__(self, model: Any) -> None:
         if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
             raise ValueError(
-                "check: a learned prompt of peft stands before every call and shifts its places; "
+                "check: a learned prompt of peft stands before every call and shifts its positions; "
                 "give a function from prefixes to log-probabilities instead, with vocabulary=..."
             )
         self.backbone = Backbone(model)

@@ -38,7 +38,7 @@ _TAILS = 10
 """The rare ones: tokens behind 1/2, 3/4, 7/8 and so on of the probability."""
 
 
-def places_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], seed: int) -> Float[Tensor, "n"]:
+def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], seed: int) -> Float[Tensor, "n"]:
     """For each drawn token a number that is uniform from 0 to 1 where draws follow the probabilities.
 
     It is the probability of all tokens that are more probable than the drawn one, and a random part of its own (the
@@ -91,7 +91,7 @@ Draws = list[tuple[list[int], Tensor, Tensor]]
 
 def judged(draws: Draws) -> Iterator[Deviation]:
     """All tests, as a share of what luck explains: they fail beyond 1, together with the chance allowed for luck."""
-    together = torch.cat([places_in_order(told, drawn, seed) for seed, (_, told, drawn) in enumerate(draws)])
+    together = torch.cat([positions_in_order(told, drawn, seed) for seed, (_, told, drawn) in enumerate(draws)])
     gap, bound = largest_step(together), largest_gap(len(together), _TESTS)
     at = f"{gap:.4g} of the probability is elsewhere in {len(together)} draws; luck explains {bound:.4g}"
     yield Deviation("all tokens in order of probability", gap / bound, at)
@@ -245,8 +245,8 @@ def _sums(reader: Reader, case: Case) -> Iterator[Deviation]:
     totals = torch.cat([compensated_sum(rows.double().exp()) for (rows,) in in_blocks(log_probs)])
     off = (totals - 1).abs().nan_to_num(nan=0.0)  # "finite" says what is to be said of NaN
     where = int(off.argmax())
-    row, place = int(case.batch.row[where]), int(case.batch.place[where])
-    text = case.batch.ids[row][case.batch.mask[row]][: place + 1]
+    row, position = int(case.batch.row[where]), int(case.batch.position[where])
+    text = case.batch.ids[row][case.batch.mask[row]][: position + 1]
     yield Deviation("", float(off[where]), _excess(text.tolist(), float(totals[where]), log_probs[where]))
 
 
@@ -334,7 +334,7 @@ MISSED = 1e-3
 
 
 def share_found(asked: int) -> float:
-    """The share of places that a fault must show at, for none of so many asked places to show it with chance 0.001.
+    """The share of positions that must show a fault, for none of so many asked ones to show it with chance 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069

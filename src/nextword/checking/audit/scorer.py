@@ -258,7 +258,7 @@ class LmEvalScorer:
 
     def text_log_probs(self, texts: Texts, /) -> list[Tensor]:
         """One request for each token, with those before it as context; the first has none, and NaN."""
-        requests = [(list(text[:place]), [text[place]]) for text in texts for place in range(1, len(text))]
+        requests = [(list(text[:position]), [text[position]]) for text in texts for position in range(1, len(text))]
         told = iter(self._scored(requests))
         return [torch.tensor([torch.nan, *(next(told) for _ in text[1:])]) for text in texts]
 

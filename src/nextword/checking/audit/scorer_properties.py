@@ -48,9 +48,9 @@ def _unscored(reader: Any, case: Case) -> Iterator[Deviation]:
     at = ""
     if nothing.any():
         where, token = (int(index) for index in nothing.nonzero()[0])
-        row, place = int(case.batch.row[where]), int(case.batch.place[where])
-        name = f"token {token}" if log_probs.shape[1] > 1 else f"token {int(case.batch.ids[row, place])} or the next"
-        at = f"after {place + 1} tokens of text {row}, {name} has probability 0; {int(nothing.sum())} more such"
+        row, position = int(case.batch.row[where]), int(case.batch.position[where])
+        name = f"token {token}" if log_probs.shape[1] > 1 else f"token {int(case.batch.ids[row, position])} or the next"
+        at = f"after {position + 1} tokens of text {row}, {name} has probability 0; {int(nothing.sum())} more such"
     yield Deviation("", torch.inf if nothing.any() else 0.0, at)
 
 
@@ -91,7 +91,7 @@ def _neighbours(reader: Reader, case: Case) -> Iterator[Deviation]:
     sample, batch = case.sample, case.batch
     for own in range(len(sample.rows)):
         mine = batch.row == own
-        if not own:  # the others would stand at another place alone
+        if not own:  # the others would stand at another position alone
             alone = answers_about(reader, sample.only(own), 0)
             yield compared("text 0 in a batch instead of alone", reader.log_probs(batch)[mine], alone, batch, mine)
         rows = [case.words.other(row) for row in sample.rows]
@@ -123,7 +123,7 @@ def _cut(reader: Reader, case: Case) -> Iterator[Deviation]:
     batch, length = case.batch, case.batch.ids.shape[1]
     for kept in sorted({1, (length + 1) // 2, length - 1} - {0, length}):
         short = replace(case.sample, rows=tuple(row[:kept] for row in case.sample.rows)).batch()
-        told, told_short = batch.place < kept - reader.lag, short.place < kept - reader.lag
+        told, told_short = batch.position < kept - reader.lag, short.position < kept - reader.lag
         found, expected = reader.log_probs(batch)[told], reader.log_probs(short)[told_short]
         yield compared(f"{length} tokens instead of {kept}", found, expected, batch, told)
 
@@ -147,8 +147,8 @@ NEIGHBOURS = Property(
 ORDER = Property(
     name="order",
     fault="order",
-    meaning="the place of a text in its batch changes nothing",
-    look_at="Look for what is kept by place in the batch, or for the first or last text.",
+    meaning="the position of a text in its batch changes nothing",
+    look_at="Look for what is kept by position in the batch, or for the first or last text.",
     measure=_order,
     reruns=True,
 )

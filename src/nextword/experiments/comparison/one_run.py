@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import JsonValue
 from transformers import set_seed
 
-from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER
 from nextword.experiments.comparison.common_start import CommonStart
 from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
-from nextword.experiments.comparison.progress import StageReporter
-from nextword.experiments.training.collator import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.loss_curve import TrainingOutcome
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.resume import drop_checkpoints
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import whole_model
@@ -29,6 +28,7 @@ from nextword.model.attach import attach, load
 from nextword.results.records import Cost, Evaluation, Record, RunRecord
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -66,7 +66,7 @@ class Measured(Record):
 
     evaluation: Evaluation
     """The task's measurements."""
-    tuned: dict[str, float | None]
+    tuned: dict[str, JsonValue]
     """Settings of the head that were chosen on validation data."""
 
 
@@ -78,19 +78,12 @@ class Setting:
     task: Task
     folder: ComparisonFolder
     start: CommonStart
-    stages: StageReporter
-    encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
-    """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
+    stages: Watcher
 
     @cached_property
-    def training(self) -> Any:
-        """Training data, tokenised once."""
-        return self.task.data.training(self.start.tokenizer)
-
-    @cached_property
-    def validation(self) -> Any:
-        """Validation data."""
-        return self.task.data.validation(self.start.tokenizer)
+    def rows(self) -> TaskRows:
+        """The data, tokenised once."""
+        return TaskRows(self.task.data, self.start.tokenizer)
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
@@ -154,15 +147,16 @@ def _train_stage(
 ) -> TrainingOutcome:
     # the outcome counts the stage before, too
     seed = run.seed if before is None else (run.seed + SECOND) % 2**32
-    encoded = _encoded_texts(setting, model, with_validation=settings.evaluate_every is not None)
+    validated, rows = settings.evaluate_every is not None, setting.rows
+    encoded = rows.encoded(model, validated, partial(setting.stages, "auxiliary texts", "encoding"))
     with setting.stages(run.name, "training" if before is None else "second training") as advanced:
-        outcome = train(
+        outcome = fit(
             model.train(),
-            setting.training,
+            rows.training,
             with_applicable_rates(settings, model),
             seed=seed,
             folder=stage,
-            validation=setting.validation if settings.evaluate_every else None,
+            validation=rows.validation if validated else None,
             encoded=encoded,
             progress=advanced,
         )
@@ -178,19 +172,6 @@ def _save(setting: Setting, stage: Path, model: NextWordModel, outcome: Training
     if model.conditioner is not None and setting.start.encoder is not None:
         load_tokenizer(setting.start.encoder, "task.encoder").save_pretrained(stage / "model" / ENCODER_TOKENIZER)
     outcome.save(stage / "outcome.json")
-
-
-def _encoded_texts(setting: Setting, model: NextWordModel, *, with_validation: bool) -> EncodedTexts | None:
-    # where the encoder makes the same of them all through training
-    if not is_encodable(model):
-        return None
-    key = f"{fingerprint(model.auxiliary_encoder)} {with_validation}"
-    if key not in setting.encoded:
-        with setting.stages("auxiliary texts", "encoding") as advanced:
-            model.to(best_device())
-            texts = distinct_texts([setting.training, *([setting.validation] if with_validation else [])])
-            setting.encoded[key] = encode_texts(model, texts, advanced)
-    return setting.encoded[key]
 
 
 def _load_trained(run: Run, setting: Setting) -> Any:
@@ -215,10 +196,10 @@ def _measure(run: Run, setting: Setting, model: NextWordModel) -> Measured:
         if measured.tuned:
             model.configure_head(**measured.tuned)
         return measured
-    tuned: dict[str, float | None] = {}
+    tuned: dict[str, JsonValue] = {}
     if method.is_tuned:
         with setting.stages(run.name, "tuning"):
-            tuned = setting.task.measures.tune(model, setting.start.tokenizer)
+            tuned = {**setting.task.measures.tune(model, setting.start.tokenizer)}
     with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
         evaluation = setting.task.measures.evaluate(model, setting.start.tokenizer, advanced)
     evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})

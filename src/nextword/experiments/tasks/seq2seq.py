@@ -10,6 +10,7 @@ or plain text, of each paragraph of which one sentence is taken out, as in the p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,13 @@ from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import PairLikelihood, copying_metrics
 from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs
+from nextword.experiments.tasks.prompted_texts import as_decoding_says
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
-from nextword.inference.generation.samples_files import Writer
+from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.strategies import Decoding
-from nextword.inference.scoring.opened_model import Progress, progress_within
+from nextword.inference.scoring.opened_model import Progress, batches, progress_within
+from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation
 from nextword.runtime.corpora.pairs import gap_texts, leaks, read_pairs
@@ -102,17 +105,17 @@ class LikelihoodAndCopying(PairLikelihood):
         config, encoder = self._config, self._encoder(tokenizer)
         measured = super().evaluate(model, tokenizer, progress_within(progress, 0, LIKELIHOOD_SHARE))
         encoded = encoder(self._pairs.test)[: config.generation.pairs]
-        with inference_mode_of(model):
-            outputs = Writer(model, config.batch_size).write(
-                [pair.tokens for pair in encoded],
-                Decoding(beams=config.generation.beams),
-                length=config.generation.max_new_tokens or config.max_target_tokens,
-                ends=True,
-                progress=progress_within(progress, LIKELIHOOD_SHARE, 1),
-            )
+        outputs = self._outputs(model, [pair.tokens for pair in encoded], progress)
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
         sources = (encoder.visible_text(pair.source) for pair in encoded)
         references = (pair.target.text for pair in encoded)
         copied = list(zip(sources, references, texts, strict=True))
         copying = copying_metrics(copied, self._frequent_words())
         return measured.model_copy(update={"metrics": measured.metrics | copying})
+
+    def _outputs(self, model: NextWordModel, pairs: Sequence[TokenPair], progress: Progress | None) -> list[list[int]]:
+        generation = self._config.generation
+        length = generation.max_new_tokens or self._config.max_target_tokens
+        parts = batches(pairs, self._config.batch_size, progress_within(progress, LIKELIHOOD_SHARE, 1))
+        with inference_mode_of(model), as_decoding_says(model, Decoding(beams=generation.beams), length, ends=True):
+            return [text for part in parts for text in Generator(model).write(part)]

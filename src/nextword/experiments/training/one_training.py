@@ -24,7 +24,7 @@ from nextword.experiments.training.loss_curve import (
     RunningLoss,
     TrainingOutcome,
 )
-from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, last_complete_checkpoint, write_manifest
+from nextword.experiments.training.resume import BEGINNING, IDENTITY, TrainingIdentity, last_complete_checkpoint
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import save_whole, shard, share_vocabulary
 from nextword.experiments.training.trainable import expect_room, trainable, trained_modules
@@ -32,6 +32,7 @@ from nextword.experiments.training.trainer_arguments import expect_available, tr
 from nextword.experiments.training.trainers import Bm25BatchTrainer, ConsecutiveTrainer
 from nextword.results.records import Cost, CurvePoint
 from nextword.runtime import processes
+from nextword.runtime.resumable import begin
 from nextword.runtime.weights import convert
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def train(
+def fit(
     model: PreTrainedModel,
     dataset: Any,
     settings: TrainingSettings,
@@ -82,18 +83,18 @@ def train(
     if processes.count() > 1:
         model.save_pretrained(folder / BEGINNING)
     with processes.together(asked | {"kind": type(model)}, DivergedError):
-        return _train(model, **asked, progress=progress)
+        return _fit(model, **asked, progress=progress)
 
 
-def train_with_main() -> None:
+def fit_with_main() -> None:
     """Trains with the main process whatever that trains, until it has ended."""
     for asked in processes.received():
         model = asked.pop("kind").from_pretrained(asked["folder"] / BEGINNING).train()
         with contextlib.suppress(DivergedError):  # the main process says so
-            _train(model, **asked, progress=None)
+            _fit(model, **asked, progress=None)
 
 
-def _train(
+def _fit(
     model: PreTrainedModel,
     dataset: Any,
     settings: TrainingSettings,
@@ -113,7 +114,7 @@ def _train(
         expect_trained(settings.learning_rates, model)
         expect_room(model, settings)
         if processes.is_main():
-            write_manifest(folder, identity)
+            begin(folder / IDENTITY, identity, "training")
         if settings.fsdp:
             shard(model)
         elif settings.shard_vocabulary:
@@ -218,7 +219,7 @@ def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
 
 
 def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
-    """What makes rows of a task's data one batch for this model; arguments as in ``train``."""
+    """What makes rows of a task's data one batch for this model; arguments as in ``fit``."""
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
     return RightPadding(

@@ -1,4 +1,4 @@
-"""Builds a datastore: by shards, in several processes, on from where it was killed."""
+"""Builds stores of texts: a datastore by shards, in several processes, resumed where it was killed; an n-gram index."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from nextword.conditioning.auxiliary_encoder import comparable_fingerprint
 from nextword.functional.frequency.counts import tokenizer_fingerprint
 from nextword.functional.padding import padded
 from nextword.inference.scoring.long_text import windows_after
+from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, open_model
-from nextword.inference.scoring.text_tokens import start_id, token_ids
+from nextword.inference.scoring.text_tokens import start_id, token_ids, whole_ids
 from nextword.model.training_modes import inference_mode_of
-from nextword.retrieval.stored_keys import (
+from nextword.retrieval.datastore.stored_keys import (
     BEGUN,
     MANIFEST,
     PROBE,
@@ -30,17 +31,16 @@ from nextword.retrieval.stored_keys import (
     write_array,
     write_shard,
 )
+from nextword.retrieval.ngram import Document, NgramManifest, build_ngram_index
 from nextword.runtime.corpora import Corpus, open_corpus, readable
-from nextword.runtime.files import disk_full_explained, locked
+from nextword.runtime.files import disk_full_explained
+from nextword.runtime.resumable import begin, locked
 from nextword.runtime.workers import ThisProcess, Workers, workers
 from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
-Progress = Callable[[int], None]
-"""Told how many keys are computed."""
 
 _PROBE = 32
 """Tokens by whose states a model is known again."""
@@ -79,7 +79,7 @@ def build_datastore(
     data: str | Path,
     out: str | Path,
     settings: BuildSettings | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> StoreManifest:
     """Stores the state before every token of a data set, and the token.
 
@@ -111,7 +111,7 @@ def build_datastore(
     origin = _origin(opened, corpus.identity, chosen)
     documents = Documents(corpus)
     with disk_full_explained(folder), locked(folder, f"nextword datastore build {data}"):
-        _begin(folder, origin)
+        begin(folder / BEGUN, origin, "store", lambda key: key == "model")
         windows = documents.windows(opened.tokenizer, origin.start, origin.window, origin.stride)
         first = next(windows, None)
         if first is None:
@@ -169,20 +169,6 @@ def _origin(opened: OpenedModel, data: str, settings: BuildSettings) -> StoreOri
     )
 
 
-def _begin(folder: Path, origin: StoreOrigin) -> None:
-    if not (folder / BEGUN).is_file():
-        origin.save(folder / BEGUN)
-        return
-    begun = StoreOrigin.load(folder / BEGUN)
-    for name, value in begun.model_dump().items():
-        now = getattr(origin, name)
-        if name != "model" and value != now:
-            raise ValueError(
-                f"out: must be an empty folder or the same store ('{folder}' was begun with another {name}: {value} "
-                f"there, {now} now); name another folder or delete this one"
-            )
-
-
 def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> list[int]:
     """Stores states of the first tokens; read as they are read when the model is loaded, in one row."""
     ids = first.ids[: min(_PROBE, len(first.ids) - 1)]
@@ -200,13 +186,13 @@ class DocumentWindow:
 
     Attributes:
         document: Number of the document.
-        place: Place in the document of the first token that is stored.
+        position: Position in the document of the first token that is stored.
         ids: Inputs, and the token after the last of them.
         stored: How many of the last tokens are stored.
     """
 
     document: int
-    place: int
+    position: int
     ids: list[int]
     stored: int
 
@@ -284,8 +270,10 @@ def _written_shard(
         return there
     keys = np.concatenate(states_of(opened, windows, settings.batch_size, told))
     tokens = np.array([token for window in windows for token in window.ids[-window.stored :]])
-    places = np.array([(one.document, one.place + step) for one in windows for step in range(one.stored)], np.int64)
-    return write_shard(folder, number, keys, tokens, places, settings.precision)
+    positions = np.array(
+        [(one.document, one.position + step) for one in windows for step in range(one.stored)], np.int64
+    )
+    return write_shard(folder, number, keys, tokens, positions, settings.precision)
 
 
 def expect_decoder(opened: OpenedModel) -> None:
@@ -320,3 +308,21 @@ def states_of(
             if told is not None:
                 told(done)
     return found
+
+
+# -- An n-gram index of texts, which needs a tokenizer and no model.
+
+
+def store_texts(
+    tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword ngram build"
+) -> NgramManifest:
+    """Stores texts as the documents of an n-gram index, in the folder ``out``, for models with this tokenizer.
+
+    Raises:
+        ValueError: No text has two tokens, or the folder holds another memory.
+        DiskFullError: There is no room.
+    """
+    documents = (Document(str(one.id), whole_ids(tokenizer, one.text)) for one in given.examples)
+    size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    return build_ngram_index(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)

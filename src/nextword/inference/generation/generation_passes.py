@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import AliasChoices, Field, JsonValue, field_validator, model_validator
 from transformers.generation.configuration_utils import GenerationConfig, GenerationMode
 from transformers.generation.utils import GENERATION_MODES_MAPPING
 
@@ -178,10 +178,18 @@ def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> 
     return lengths
 
 
-def end_ids(config: Any) -> tuple[int, ...]:
+def end_ids(config: Any) -> list[int]:
     """Tokens that end a text."""
-    end = config.eos_token_id
-    return () if end is None else tuple(end) if isinstance(end, list | tuple) else (int(end),)
+    return _listed(config.eos_token_id)
+
+
+def stop_strings(config: Any) -> list[str]:
+    """Texts that do."""
+    return _listed(config.stop_strings)
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else [value] if isinstance(value, str | int) else list(value)
 
 
 def pass_path(out: Path, one: GenerationPass, count: int) -> Path:
@@ -232,14 +240,14 @@ class GenerationSettings(Settings):
     batch_size: int = Field(default=16, ge=1)
     """Texts written at a time."""
     draft: str | None = None
-    """Who guesses words that one pass then judges: "places", "prompt", or the folder of a model; none: word by word."""
+    """Who guesses words that one pass then judges: "head", "prompt", or the folder of a model; none: word by word."""
     remember: int = Field(default=0, ge=0)
     """With the head knn: of the finished prompts and texts of a pass, so many of the last tokens can be retrieved by
     those that follow; texts are then written one at a time, in the order of the prompts. 0: none."""
     sources: bool = False
-    """Whether each token's share by source and its strongest places are worked out and written beside it."""
-    places: int = Field(default=3, ge=0)
-    """How many places are named of each token, where sources are asked for."""
+    """Whether each token's share by source and its strongest positions are worked out and written beside it."""
+    positions: int = Field(default=3, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
+    """How many positions are named of each token, where sources are asked for."""
 
     @field_validator("arguments")
     @classmethod

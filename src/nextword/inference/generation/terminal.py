@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers.generation.streamers import BaseStreamer
 
 from nextword.distribution import NextToken
-from nextword.inference.generation.batched_generation import GeneratedText
 from nextword.inference.generation.generation_passes import effective_config, end_ids
 from nextword.inference.generation.generation_run import GenerationRun, generated_texts
-from nextword.inference.scoring.example_encoding import EncodedExample
+from nextword.inference.generation.generator import GeneratedText
+from nextword.inference.generation.prompts import Prompt
 from nextword.inference.scoring.opened_model import OpenedModel
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
     prompt = text.row.prompt
     pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
     written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
-    return written if opened.has_encoder else f"{prompt.example.prompt}{written}"
+    return written if opened.has_encoder else f"{prompt.text}{written}"
 
 
-def _before(opened: OpenedModel, prompt: EncodedExample) -> list[int]:
+def _before(opened: OpenedModel, prompt: Prompt) -> list[int]:
     # tokens that the text goes on after
     return [] if opened.has_encoder else list(prompt.context)
 
 
 def _show_finished(run: GenerationRun, screen: ColouredText) -> None:
-    described = replace(run, settings=run.settings.model_copy(update={"sources": screen.is_coloured, "places": 0}))
+    described = replace(run, settings=run.settings.model_copy(update={"sources": screen.is_coloured, "positions": 0}))
     ((_, text),) = generated_texts(described)
     shares = {} if text.sources is None else text.sources.shares
     pieces = TextPieces(run.opened.tokenizer, _before(run.opened, text.row.prompt))

@@ -69,10 +69,10 @@ class Trace(TraceRecord):
     def to_pandas(self) -> pd.DataFrame:
         """A table with a row for each predicted token.
 
-        Columns: ``index`` (its place in the text), ``id``, ``token`` (as the vocabulary shows it), ``piece`` (what it
-        adds to the text), ``log_prob``, ``rank``, ``entropy``, for each component ``share COMPONENT`` and, where it
-        points at places, ``places COMPONENT`` (pairs of a place and its share), and ``candidates`` (pairs of a token
-        and its log-probability).
+        Columns: ``index`` (its position in the text), ``id``, ``token`` (as the vocabulary shows it), ``piece`` (what
+        it adds to the text), ``log_prob``, ``rank``, ``entropy``, for each component ``share COMPONENT`` and, where it
+        points at positions, ``positions COMPONENT`` (pairs of a position and its share), and ``candidates`` (pairs of a
+        token and its log-probability).
         """
         import pandas as pd
 
@@ -88,9 +88,9 @@ class Trace(TraceRecord):
             "entropy": tokens.entropy,
         }
         columns |= {f"share {name}": shares for name, shares in tokens.shares.items()}
-        for name, places in tokens.places.items():
-            columns[f"places {name}"] = [
-                list(zip(*row, strict=True)) for row in zip(places.at, places.share, strict=True)
+        for name, positions in tokens.positions.items():
+            columns[f"positions {name}"] = [
+                list(zip(*row, strict=True)) for row in zip(positions.at, positions.share, strict=True)
             ]
         best = zip(tokens.candidates.ids, tokens.candidates.log_prob, strict=True)
         columns["candidates"] = [

@@ -65,8 +65,8 @@ class CopiedSpans(Breakdown):
         copied = np.zeros(len(found), dtype=bool)
         for group, begins in self._copied_begins(text):
             ends = np.concatenate([np.zeros(self.n - 1, dtype=bool), begins])
-            # a copied n-gram that ends at this place or one of the n - 1 after it has this token in it, and, but for
-            # the last of these places, the token before it too
+            # a copied n-gram that ends at this position or one of the n - 1 after it has this token in it, and, but for
+            # the last of these positions, the token before it too
             copied |= _any_of_next(ends, self.n)
             found[_any_of_next(ends, self.n - 1)] = group
         return np.where(copied & (found == 0), 1, found)[begin:]
@@ -88,14 +88,14 @@ class CopiedSpans(Breakdown):
         yield 3, np.isin(keys[first:], keys[len(parts[0]) : first])
 
 
-def _any_of_next(ends: Bool[np.ndarray, "M"], places: int) -> Bool[np.ndarray, "M"]:
-    """Whether any of so many places from each one on is true.
+def _any_of_next(ends: Bool[np.ndarray, "M"], positions: int) -> Bool[np.ndarray, "M"]:
+    """Whether any of so many positions from each one on is true.
 
     >>> _any_of_next(np.array([False, False, True, False]), 2).tolist()
     [False, True, True, False]
     """
     found = ends.copy()
-    for step in range(1, places):
+    for step in range(1, positions):
         found[:-step] |= ends[step:]
     return found
 
@@ -155,7 +155,7 @@ class FrequencyBands(Breakdown):
         return found
 
 
-# -- Tokens by their place in a text.
+# -- Tokens by their position in a text.
 
 ENDS = (16, 32, 64, 128, 256, 512, 1024)
 
@@ -180,7 +180,7 @@ class TextPosition(Breakdown):
 
 
 def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-    """The last place before each one that has an equal key; -1 where there is none.
+    """The last position before each one that has an equal key; -1 where there is none.
 
     >>> previous(np.array([7, 8, 7, 7])).tolist()
     [-1, -1, 0, 2]
@@ -193,7 +193,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
 
 
 def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
-    """A number for the n-gram that begins at each place, equal where the n-grams are.
+    """A number for the n-gram that begins at each position, equal where the n-grams are.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
     [0, 1, 0]

@@ -74,7 +74,7 @@ class ProbeTemplate(Settings):
         return self
 
     def probes(self) -> list[WordProbe]:
-        """Every rotation of every list, so that no word has the last place more often than another."""
+        """Every rotation of every list, so that no word has the last position more often than another."""
         rotations = [tuple(words[n:] + words[:n]) for words in self.words for n in range(len(words))]
         return [WordProbe(self.name, self.text.format(*words), words, self.copied) for words in rotations]
 

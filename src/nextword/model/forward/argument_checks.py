@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _WHOLE = (torch.int64, torch.int32)
+OLD_NAMES = {"source_places": "source_positions", "new_places": "new_positions"}  # of arguments
 # arguments that take ids, and those that take vectors in their place
 _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_embeds", "aux_input_ids": "aux_states"}
 
@@ -31,11 +32,11 @@ def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[
         ValueError: No tokens, or a tensor of another type or shape.
     """
     seq2seq, head = model.config.is_encoder_decoder, model.next_word_head
-    given = {name: value for name, value in arguments.items() if value is not None}
+    given = {OLD_NAMES.get(name, name): value for name, value in arguments.items() if value is not None}
     side = "decoder_" if seq2seq else ""
     names = ["labels", "shift_labels", "input_ids", f"{side}input_ids"]
     names += ["aux_input_ids"] if model.conditioner is not None else []
-    names += ["source_ids", "source_places"] if "source_ids" in given and head.reads_source else []
+    names += ["source_ids", "source_positions"] if "source_ids" in given and head.reads_source else []
     ids = {name: expect_ids(name, given[name], vectors=_VECTORS.get(name)) for name in names if name in given}
     if seq2seq and "labels" in ids and not {"decoder_input_ids", "decoder_inputs_embeds"} & given.keys():
         ids |= {"decoder_input_ids": model.prepare_decoder_input_ids_from_labels(ids["labels"])}
@@ -47,8 +48,8 @@ def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[
         _warn_of_unknown_words(side, head_spec(head.config))
     if seq2seq:
         _expect_source(head, given)
-    if "new_places" in given:
-        expect_chosen(given["new_places"], ids["input_ids"].shape, "new_places")
+    if "new_positions" in given:
+        expect_chosen(given["new_positions"], ids["input_ids"].shape, "new_positions")
     if model.conditioner is not None:
         expect_one_text(given)
         if "aux_states" in given:
@@ -98,29 +99,29 @@ def expect_not_empty(source: Tensor) -> None:
 
 
 def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
-    """Token ids as int64; raises ValueError where they are no (batch, places) of whole numbers.
+    """Token ids as int64; raises ValueError where they are no (batch, positions) of whole numbers.
 
     The message names the argument, and the one that takes ``vectors`` in place of ids.
     """
     if not isinstance(given, Tensor):
-        raise ValueError(f"{name}: must be a tensor of ids (batch, places) ({type(given).__name__} given)")
+        raise ValueError(f"{name}: must be a tensor of ids (batch, positions) ({type(given).__name__} given)")
     if given.dtype not in _WHOLE:
         hint = f"; vectors go to {vectors}" if vectors is not None and given.is_floating_point() else ""
         raise ValueError(f"{name}: must be whole numbers, torch.int64 or torch.int32 ({given.dtype} given){hint}")
     if given.ndim != 2:
         hint = f"; add {name}[None] for one row" if given.ndim == 1 else ""
-        raise ValueError(f"{name}: must be (batch, places) (shape {tuple(given.shape)} given){hint}")
+        raise ValueError(f"{name}: must be (batch, positions) (shape {tuple(given.shape)} given){hint}")
     return given.long()  # embeddings take int32 as well
 
 
 def expect_vectors(name: str, given: Any, *, ids: str) -> None:
-    """Raises ValueError where an argument is no (batch, places, width) of vectors; ``ids`` takes ids in their place."""
+    """Raises ValueError where an argument is not (batch, positions, width) of vectors; ``ids`` takes ids instead."""
     if not isinstance(given, Tensor):
-        raise ValueError(f"{name}: must be a tensor (batch, places, width) ({type(given).__name__} given)")
+        raise ValueError(f"{name}: must be a tensor (batch, positions, width) ({type(given).__name__} given)")
     if not given.is_floating_point():
         raise ValueError(f"{name}: must be vectors ({given.dtype} given); ids go to {ids}")
     if given.ndim != 3:
-        raise ValueError(f"{name}: must be (batch, places, width) (shape {tuple(given.shape)} given)")
+        raise ValueError(f"{name}: must be (batch, positions, width) (shape {tuple(given.shape)} given)")
 
 
 def expect_one_text(given: Mapping[str, Any]) -> None:
@@ -130,13 +131,13 @@ def expect_one_text(given: Mapping[str, Any]) -> None:
         raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
     for name, text in texts.items():
         if not isinstance(text, Tensor):
-            raise ValueError(f"{name}: must be a tensor (batch, places) ({type(text).__name__} given)")
+            raise ValueError(f"{name}: must be a tensor (batch, positions) ({type(text).__name__} given)")
 
 
 def _expect_auxiliary_states(states: Tensor, width: int) -> None:
     if states.ndim != 3 or states.shape[2] != width:
         raise ValueError(
-            f"aux_states: must be (batch, places, {width}), as wide as the encoder's states (shape "
+            f"aux_states: must be (batch, positions, {width}), as wide as the encoder's states (shape "
             f"{tuple(states.shape)} given)"
         )
     expect_vectors("aux_states", states, ids="aux_input_ids")

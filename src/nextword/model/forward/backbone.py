@@ -141,7 +141,7 @@ def too_long(config: Any, length: int) -> str | None:
     if limit is None or length <= limit:
         return None
     return (
-        f"{length} places are more than the {limit} that the model has positions for; shorten the text, or score it in "
+        f"{length} positions are more than the {limit} that the model has; shorten the text, or score it in "
         "sliding windows (task 'lm' with a task.window and task.block that fit)"
     )
 
@@ -214,9 +214,9 @@ def _read(model: NextWordModel, given: AuxiliaryInputs) -> dict[str, Tensor]:
     kept = {f"conditioner {name}": made for name, made in model.conditioner.read(states, valid).items()}
     if not model.next_word_head.reads_source:
         return kept
-    ids, words, places = _words(model, given, states, valid)
+    ids, words, positions = _words(model, given, states, valid)
     streams = model.next_word_head.source_streams(words)
-    kept |= {"ids": ids, "valid": places >= 0, "states": words}
+    kept |= {"ids": ids, "valid": positions >= 0, "states": words}
     return kept | {f"head {name}": made for name, made in streams.items()}
 
 
@@ -232,25 +232,25 @@ def _words(
     model: NextWordModel, given: AuxiliaryInputs, states: Tensor, valid: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The auxiliary text in the decoder's tokens, the encoder's state of each, and its position; -1 at padding."""
-    ids, places = given.source_ids, given.source_places
-    if ids is None or places is None:
+    ids, positions = given.source_ids, given.source_positions
+    if ids is None or positions is None:
         raise ValueError(
             f"head '{head_spec(model.next_word_head.config)}' copies words of the auxiliary text: pass source_ids and "
-            "source_places beside it, made by nw.AuxiliaryTokenizer(encoder_tokenizer, tokenizer)"
+            "source_positions beside it, made by nw.AuxiliaryTokenizer(encoder_tokenizer, tokenizer)"
         )
-    if ids.shape != places.shape or len(ids) != len(states):
+    if ids.shape != positions.shape or len(ids) != len(states):
         raise ValueError(
-            f"source_ids and source_places: must have one shape, with {len(states)} rows (shapes {tuple(ids.shape)} "
-            f"and {tuple(places.shape)} given)"
+            f"source_ids and source_positions: must have one shape, with {len(states)} rows (shapes {tuple(ids.shape)} "
+            f"and {tuple(positions.shape)} given)"
         )
-    at = places.clamp_min(0)
-    looked_at = places.device.type == "cpu" and not is_torchdynamo_compiling()
-    if looked_at and not (valid.gather(1, at.clamp_max(states.shape[1] - 1)) | (places < 0)).all():
-        raise ValueError("source_places: a place at the padding of the auxiliary text")
-    if looked_at and bool((places >= states.shape[1]).any()):
-        raise ValueError(f"source_places: a place beyond the {states.shape[1]} tokens of the auxiliary text")
+    at = positions.clamp_min(0)
+    looked_at = positions.device.type == "cpu" and not is_torchdynamo_compiling()
+    if looked_at and not (valid.gather(1, at.clamp_max(states.shape[1] - 1)) | (positions < 0)).all():
+        raise ValueError("source_positions: a position at the padding of the auxiliary text")
+    if looked_at and bool((positions >= states.shape[1]).any()):
+        raise ValueError(f"source_positions: a position beyond the {states.shape[1]} tokens of the auxiliary text")
     words = states.gather(1, at[..., None].expand(-1, -1, states.shape[2]))
-    return ids, words, places
+    return ids, words, positions
 
 
 def _expect_the_same(kept: Tensor, text: Tensor) -> None:

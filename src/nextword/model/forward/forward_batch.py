@@ -32,7 +32,7 @@ NO_CONDITIONER = (
     "nw.attach(model, head, conditioner='bergpt', encoder=...)"
 )
 
-AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_places")
+AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_positions")
 """Arguments of forward that only conditioned models take; ``source_ids`` is known to encoder-decoder models too."""
 
 
@@ -67,7 +67,7 @@ class AuxiliaryInputs:
     aux_input_ids: Int[Tensor, "B A"] | None = None
     aux_attention_mask: Tensor | None = None
     aux_states: Float[Tensor, "B A E"] | None = None
-    source_places: Int[Tensor, "B S"] | None = None
+    source_positions: Int[Tensor, "B S"] | None = None
     source_ids: Int[Tensor, "B S"] | None = None
     valid: Bool[Tensor, "B A"] | None = None
 
@@ -121,7 +121,7 @@ class ForwardBatch:
         auxiliary: The auxiliary text of a conditioned model.
         past: What earlier passes left.
         use_cache: Whether a KV cache is asked for; None: as the model is set.
-        new_places: Where the rows are windows of one text: which positions go on with it. None: they are not.
+        new_positions: Where the rows are windows of one text: which positions go on with it. None: they are not.
         texts: The rows of the texts, where a row holds several.
         further: Arguments of the backbone that mean nothing to us.
     """
@@ -139,7 +139,7 @@ class ForwardBatch:
     auxiliary: AuxiliaryInputs
     past: Past
     use_cache: bool | None
-    new_places: Bool[Tensor, "B T"] | None
+    new_positions: Bool[Tensor, "B T"] | None
     texts: TextRows | None
     further: Mapping[str, Any]
 
@@ -174,12 +174,12 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
     else:
         valid = valid_positions(f"{side}attention_mask", mask, ids, past.of_text)
     labels, targets = _labels_and_targets(given, valid, texts, shifts=not seq2seq)
-    virtual, attention_mask, position_ids = _behind_virtual_places(model, mask, given.get("position_ids"), past)
+    virtual, attention_mask, position_ids = _behind_virtual_positions(model, mask, given.get("position_ids"), past)
     if model.next_word_head.remembers and past.paged is None and "step_mask" not in given:
         _expect_padding_mask(mask)
-    new_places = None
+    new_positions = None
     if memory is not None:
-        new_places = valid & given["new_places"] if "new_places" in given else valid
+        new_positions = valid & given["new_positions"] if "new_positions" in given else valid
     batch = ForwardBatch(
         ids=ids,
         valid=valid,
@@ -194,7 +194,7 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
         auxiliary=AuxiliaryInputs() if model.conditioner is None else _auxiliary(given),
         past=past,
         use_cache=use_cache,
-        new_places=new_places,
+        new_positions=new_positions,
         texts=texts,
         further=further,
     )
@@ -205,7 +205,7 @@ def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> Forward
 # arguments that are ours to read; all others go to the backbone as they are
 _CAUSAL = frozenset(
     {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "past_key_values", "use_cache", "labels"}
-    | {"shift_labels", "step_mask", "step_ids", "source_ids", "memory", "new_places", *AUXILIARY_ARGUMENTS}
+    | {"shift_labels", "step_mask", "step_ids", "source_ids", "memory", "new_positions", *AUXILIARY_ARGUMENTS}
 )
 _SEQ2SEQ = _CAUSAL | {"decoder_input_ids", "decoder_inputs_embeds", "decoder_attention_mask", "encoder_outputs"}
 
@@ -269,7 +269,7 @@ def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | N
         return Past(kv_cache, attach_head_cache(kv_cache, limit), held, of_text)
     if isinstance(head_cache.length, int) and held is not None and held != head_cache.length + head_cache.virtual:
         raise ValueError(
-            f"the KV cache holds {held} places and the head's cache {head_cache.length}: the cache was "
+            f"the KV cache holds {held} positions and the head's cache {head_cache.length}: the cache was "
             "changed behind the model's back, or filled by the bare backbone after the head had seen it"
         )
     return Past(kv_cache, head_cache, held, of_text)
@@ -308,41 +308,41 @@ def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) 
     Raises:
         ValueError: The mask does not fit the tokens, or its numbers are no 1 and 0.
     """
-    rows, places = tokens.shape[:2]
+    rows, positions = tokens.shape[:2]
     if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):
         given = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"{name}: must be a tensor (batch, places), 1 for tokens and 0 for padding ({given} given)")
+        raise ValueError(f"{name}: must be a tensor (batch, positions), 1 for tokens and 0 for padding ({given} given)")
     if not isinstance(mask, Tensor) or mask.ndim != 2:
-        return torch.ones((rows, places), dtype=torch.bool, device=tokens.device)
-    fits = mask.shape[1] >= places if past is None else mask.shape[1] == places + past
+        return torch.ones((rows, positions), dtype=torch.bool, device=tokens.device)
+    fits = mask.shape[1] >= positions if past is None else mask.shape[1] == positions + past
     if len(mask) != rows or not fits:
-        held = f", {past} places in the KV cache and {places} new ones" if past else ""
-        raise ValueError(f"{name}: must be ({rows}, {places + (past or 0)}){held} (shape {tuple(mask.shape)} given)")
+        held = f", {past} positions in the KV cache and {positions} new ones" if past else ""
+        raise ValueError(f"{name}: must be ({rows}, {positions + (past or 0)}){held} (shape {tuple(mask.shape)} given)")
     if mask.device.type == "cpu" and not is_torchdynamo_compiling() and bool((mask < 0).any()):
         raise ValueError(
             f"{name}: {mask.min().item():g} found, 1 stands for tokens and 0 for padding; a mask that is added to "
             "attention scores has four dimensions"
         )
-    return mask[:, -places:].bool()
+    return mask[:, -positions:].bool()
 
 
-def step_mask(mask: Tensor, places: int) -> Tensor:
-    """The padding mask of the last ``places`` tokens of a text alone, from that of the whole text (B, S)."""
+def step_mask(mask: Tensor, positions: int) -> Tensor:
+    """The padding mask of the last ``positions`` tokens of a text alone, from that of the whole text (B, S)."""
     # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
-    return mask[:, -places:].clone(memory_format=torch.contiguous_format)
+    return mask[:, -positions:].clone(memory_format=torch.contiguous_format)
 
 
-def _widened(mask: Tensor, places: int) -> Tensor:
+def _widened(mask: Tensor, positions: int) -> Tensor:
     # by the vectors that peft puts before new tokens (prompt tuning) after their mask was made
-    missing = places - mask.shape[1]
+    missing = positions - mask.shape[1]
     return nn.functional.pad(mask, (missing, 0), value=1) if missing > 0 else mask
 
 
 def _expect_padding_mask(mask: Any) -> None:
     if mask is not None and getattr(mask, "ndim", None) != 2:
         raise ValueError(
-            "this head remembers earlier places and cannot follow a custom attention mask: pass the 2-D padding mask "
-            "(batch, places)"
+            "this head remembers earlier positions and cannot follow a custom attention mask: pass the 2-D padding "
+            "mask (batch, positions)"
         )
 
 
@@ -370,7 +370,7 @@ def _labels_and_targets(
     return labels, targets
 
 
-def _behind_virtual_places(
+def _behind_virtual_positions(
     model: NextWordModel, mask: Any, positions: Tensor | None, past: Past
 ) -> tuple[int, Any, Tensor | None]:
     """How many vectors a conditioner puts before the text in this pass, and mask and positions behind them."""
@@ -381,7 +381,7 @@ def _behind_virtual_places(
     custom = mask is not None and (isinstance(mask, dict) or mask.ndim != 2)
     if custom or (past.kv_cache is not None and past.kv_cache.is_compileable):
         raise ValueError(
-            "conditioner 'prefix': its places are not in a static cache or a custom attention mask; use the dynamic "
+            "conditioner 'prefix': its positions are not in a static cache or a custom attention mask; use the dynamic "
             "cache and a 2-D padding mask"
         )
     if mask is not None:
@@ -416,7 +416,7 @@ def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> Source
             f"{tuple(words.shape)} given)"
         )
     if words is not None and mask is not None and getattr(mask, "ndim", 2) != 2:
-        raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")
+        raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, positions)")
     looked_at = words if tokens is None else tokens
     valid = None if looked_at is None else valid_positions("attention_mask", mask, looked_at)
     return SourceText(ids, embeds, mask, encoded, words, valid)

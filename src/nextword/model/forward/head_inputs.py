@@ -37,8 +37,8 @@ class HeadInputs:
         output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
         input_embedding: Weight of the backbone's input embedding; None where it is quantised or offloaded.
         output_embedding: Weight of its output layer.
-        new_places: Where the rows of the pass were windows of one text: which of their positions (B, T) the one row of
-            states has. None: the rows are as they were.
+        new_positions: Where the rows of the pass were windows of one text: which of their positions (B, T) the one row
+            of states has. None: the rows are as they were.
         texts: Where rows of the pass held several texts: where their positions lie in the rows of states, one for each
             text. None: the rows are as they were.
     """
@@ -51,7 +51,7 @@ class HeadInputs:
     output_layer: Vocabulary
     input_embedding: Tensor | None
     output_embedding: Tensor | None
-    new_places: Bool[Tensor, "B T"] | None = None
+    new_positions: Bool[Tensor, "B T"] | None = None
     texts: TextRows | None = None
 
     @property
@@ -61,18 +61,18 @@ class HeadInputs:
 
     def at(self, positions: Bool[Tensor, "B T"]) -> Context:
         """The context at the given positions, row after row."""
-        if self.new_places is not None:
-            if bool((positions & ~self.new_places).any()):
-                raise ValueError("positions: must be among the new_places (others given); ask for those alone")
-            positions = positions[self.new_places][None]
+        if self.new_positions is not None:
+            if bool((positions & ~self.new_positions).any()):
+                raise ValueError("positions: must be among the new_positions (others given); ask for those alone")
+            positions = positions[self.new_positions][None]
         if self.texts is not None:
             positions = self.texts.laid_out(positions)
-        row, places = positions.nonzero(as_tuple=True)
-        return self._context(Layout(row, len(positions)), places, lambda of_all: of_all[row, places])
+        row, column = positions.nonzero(as_tuple=True)
+        return self._context(Layout(row, len(positions)), column, lambda of_all: of_all[row, column])
 
     def among_all(self, positions: Bool[Tensor, "B T"]) -> Int[Tensor, "N"]:
         """Which of all positions, in the order of ``last(0)``, the given ones are."""
-        asked = positions if self.new_places is None else positions[self.new_places]
+        asked = positions if self.new_positions is None else positions[self.new_positions]
         return asked.flatten().nonzero()[:, 0]
 
     def last(self, keep: int | Tensor) -> Context:
@@ -80,30 +80,30 @@ class HeadInputs:
         if self.texts is not None:
             return self._last_of_texts(self.texts, keep)
         batch, length, _ = self.states.shape
-        places = torch.arange(length, device=self.states.device)
+        positions = torch.arange(length, device=self.states.device)
         if isinstance(keep, Tensor):
-            kept = places[keep].expand(batch, -1)
+            kept = positions[keep].expand(batch, -1)
             layout = Layout.full(batch, kept.shape[1], kept.device)
             return self._context(layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
         # the same last positions of every sequence are cut out, not looked up one by one
         last = slice(-keep, None)
-        layout = Layout.full(batch, len(places[last]), places.device)
-        return self._context(layout, places[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
+        layout = Layout.full(batch, len(positions[last]), positions.device)
+        return self._context(layout, positions[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
 
     def _last_of_texts(self, texts: TextRows, keep: int | Tensor) -> Context:
         kept = keep if isinstance(keep, Tensor) else slice(-keep, None)
-        row, places = (of_all[:, kept].flatten() for of_all in (texts.row, texts.position))
+        row, positions = (of_all[:, kept].flatten() for of_all in (texts.row, texts.position))
         if bool((row.diff() < 0).any()):
             raise ValueError("logits_to_keep: must ascend where a row has several texts (other numbers given); sort it")
-        return self._context(Layout(row, texts.count), places, lambda of_all: of_all[row, places])
+        return self._context(Layout(row, texts.count), positions, lambda of_all: of_all[row, positions])
 
-    def _context(self, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
+    def _context(self, layout: Layout, positions: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
         # ``of`` gives the rows of these positions of (B, T, ...)
         states = of(self.states)
         return Context(
             states=states,
             inputs=states if self.inputs is self.states else of(self.inputs),
-            position=places + self.past,
+            position=positions + self.past,
             layout=layout,
             output_layer=self.output_layer,
             memory=self.memory,
@@ -126,11 +126,16 @@ def _of_rows(
     model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None, run: BackboneOutput
 ) -> HeadInputs:
     """The same for rows of texts, which may be windows of one text or hold several."""
-    head, head_cache, new_places, texts = model.next_word_head, batch.past.head_cache, batch.new_places, batch.texts
+    head, head_cache, new_positions, texts = (
+        model.next_word_head,
+        batch.past.head_cache,
+        batch.new_positions,
+        batch.texts,
+    )
     ids, valid, labels = batch.ids, batch.valid, batch.labels
-    if new_places is not None:  # one behind the other in one row
-        run = _laid_out(run, lambda of_rows: of_rows[new_places][None])
-        ids, valid, labels = ids[new_places][None], valid[new_places][None], None
+    if new_positions is not None:  # one behind the other in one row
+        run = _laid_out(run, lambda of_rows: of_rows[new_positions][None])
+        ids, valid, labels = ids[new_positions][None], valid[new_positions][None], None
     if texts is not None:  # a row for each text
         run, ids, valid = _laid_out(run, texts.laid_out), texts.laid_out(ids), texts.laid_out(valid)
         labels = None if labels is None else texts.laid_out(labels)
@@ -157,7 +162,7 @@ def _of_rows(
         output_layer=output_layer,
         input_embedding=_vectors(model.get_input_embeddings()),
         output_embedding=_vectors(model.get_output_embeddings()),
-        new_places=new_places,
+        new_positions=new_positions,
         texts=texts,
     )
 

@@ -249,15 +249,15 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
         inputs = _probe_inputs(backbone)
         outputs = backbone(**inputs, return_dict=True)
     of_decoder = backbone.config.is_encoder_decoder
-    places = inputs["decoder_input_ids" if of_decoder else "input_ids"].shape
+    positions = inputs["decoder_input_ids" if of_decoder else "input_ids"].shape
     hidden = outputs.decoder_hidden_states if of_decoder else outputs.hidden_states
     strange = next(
-        (layer for layer in hidden[-count:] if layer.shape[:-1] != places or layer.shape != hidden[-1].shape), None
+        (layer for layer in hidden[-count:] if layer.shape[:-1] != positions or layer.shape != hidden[-1].shape), None
     )
     if strange is not None:
         raise ValueError(
             f"+mi: {type(backbone).__name__} has hidden states of shape {tuple(strange.shape)} below its last, not one "
-            "vector of its width for each place; use +mi:1xK, which reads the last alone"
+            "vector of its width for each position; use +mi:1xK, which reads the last alone"
         )
 
 

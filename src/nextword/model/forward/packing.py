@@ -20,12 +20,12 @@ from nextword.runtime.devices import device_of
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
-# -- Where a compiled pass leaves its graph, and why: three places, one for each reason below.
+# -- Where a compiled pass leaves its graph, and why: three positions, one for each reason below.
 #
 # What is left out would lose by being traced. A graph has one size, so the loss would be made of every position,
 # padding and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
 
-LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the places that count alone"
+LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the positions that count alone"
 SEQUENCE_UPDATE = "nextword: +seq draws whether the model continues the batch itself, which is generate"
 PACKED = "nextword: positions without a mask tell the texts of a row apart, whose number and length always change"
 

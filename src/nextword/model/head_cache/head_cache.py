@@ -68,7 +68,7 @@ class HeadCache(HeadCacheView):
     # -- between passes
 
     @abstractmethod
-    def reserve(self, places: int) -> None:
+    def reserve(self, positions: int) -> None:
         """Makes sure that so many positions of text fit."""
 
     @abstractmethod
@@ -97,9 +97,9 @@ class HeadCache(HeadCacheView):
         """Every sequence ``repeats`` times, copies side by side (several continuations of each)."""
 
 
-def unknown(like: Tensor, places: int) -> Tensor:
-    """Positions (B, ``places``, ...) of a stream of which nothing is known: token -1, not valid, zeros."""
-    shape = (like.shape[0], places, *like.shape[2:])
+def unknown(like: Tensor, positions: int) -> Tensor:
+    """Positions (B, ``positions``, ...) of a stream of which nothing is known: token -1, not valid, zeros."""
+    shape = (like.shape[0], positions, *like.shape[2:])
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
 
 
@@ -131,7 +131,7 @@ class DynamicHeadCache(HeadCache):
 
     @property
     def _kept(self) -> int:
-        return self._streams[IDS].places.shape[1] if self._streams else 0
+        return self._streams[IDS].positions.shape[1] if self._streams else 0
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
         """Adds the new positions behind all others; returns where the first of them is read."""
@@ -152,27 +152,27 @@ class DynamicHeadCache(HeadCache):
     def _expect_reach(self, looks_back: int | None) -> None:
         if self._begin > 0 and (looks_back is None or self._kept < looks_back):
             raise ValueError(
-                f"the cache was cropped by more than {_CROPPABLE} places, or is to be looked back over further than "
+                f"the cache was cropped by more than {_CROPPABLE} positions, or is to be looked back over further than "
                 "before, and the head has forgotten what lies there (long); run the model on the text again"
             )
 
     def read(self) -> dict[str, Tensor]:
         """All positions of every stream that are kept; what was returned before keeps its values."""
-        return {name: stream.places for name, stream in self._streams.items()}
+        return {name: stream.positions for name, stream in self._streams.items()}
 
-    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
+    def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
         """As in the contract; some positions more than those are kept, for a crop."""
         if name not in self._windows:
-            self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], places, *new.shape[2:]))
+            self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], positions, *new.shape[2:]))
         window = self._windows[name]
-        if window.places.shape[1] < places:
+        if window.positions.shape[1] < positions:
             raise ValueError(
-                f"the cache was cropped by more than {_CROPPABLE} places, and the head kept no more of the states that "
-                f"it reads (+mi). For assisted generation set num_assistant_tokens to at most {_CROPPABLE} and "
+                f"the cache was cropped by more than {_CROPPABLE} positions, and the head kept no more of the states "
+                f"that it reads (+mi). For assisted generation set num_assistant_tokens to at most {_CROPPABLE} and "
                 "num_assistant_tokens_schedule to 'constant'; otherwise crop less, or run the model on the text again"
             )
-        window.append(new, at_most=places + max(_CROPPABLE, new.shape[1]))
-        return window.places[:, -(places + new.shape[1]) :]
+        window.append(new, at_most=positions + max(_CROPPABLE, new.shape[1]))
+        return window.positions[:, -(positions + new.shape[1]) :]
 
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
         """As in the contract."""
@@ -187,7 +187,7 @@ class DynamicHeadCache(HeadCache):
         """Whether something is kept of a source."""
         return bool(self._source)
 
-    def reserve(self, places: int) -> None:
+    def reserve(self, positions: int) -> None:
         """Nothing to do: the streams grow by themselves."""
 
     def reset(self) -> None:
@@ -213,13 +213,13 @@ class DynamicHeadCache(HeadCache):
             self._unseen = length
             return
         kept = length - self._begin
-        valid = known_at_end(self._streams[VALID].places, dropped, kept)
+        valid = known_at_end(self._streams[VALID].positions, dropped, kept)
         for stream in self._streams.values():
             stream.align(dropped, kept)
         self._streams[VALID] = GrowingTensor(valid)
         most = int(dropped.max())
         for window in self._windows.values():  # of the last positions alone, so each keeps what all sequences have
-            window.align(dropped, window.places.shape[1] - most)
+            window.align(dropped, window.positions.shape[1] - most)
 
     def reorder(self, index: Tensor) -> None:
         """Sequence i becomes what sequence ``index[i]`` was."""
@@ -247,48 +247,48 @@ _ROOM, _SHARE = 64, 4
 class GrowingTensor:
     """Positions (B, S, ...) with room for more behind them: a new one is written there and no earlier one is copied.
 
-    Whoever was given ``places`` before keeps seeing the same values: what was handed out is never written again.
+    Whoever was given ``positions`` before keeps seeing the same values: what was handed out is never written again.
     So a stream that was cut back grows into a new block, and while gradients are recorded nothing is written in place.
     What it holds at first is not copied before it grows.
 
     >>> stream = GrowingTensor(torch.zeros(1, 2))
     >>> stream.append(torch.ones(1, 1))
-    >>> stream.places
+    >>> stream.positions
     tensor([[0., 0., 1.]])
     """
 
-    def __init__(self, places: Shaped[Tensor, "B S ..."]) -> None:
-        self._hold(places)
+    def __init__(self, positions: Shaped[Tensor, "B S ..."]) -> None:
+        self._hold(positions)
 
-    def _hold(self, places: Tensor) -> None:
-        self.places = self._block = places
-        self._end = places.shape[1]
+    def _hold(self, positions: Tensor) -> None:
+        self.positions = self._block = positions
+        self._end = positions.shape[1]
 
     def __getstate__(self) -> Tensor:
         # without the room, which a copy or a file need not have
-        return self.places.clone()
+        return self.positions.clone()
 
-    def __setstate__(self, places: Tensor) -> None:
-        self._hold(places)
+    def __setstate__(self, positions: Tensor) -> None:
+        self._hold(positions)
 
     def append(self, new: Tensor, at_most: int | None = None) -> None:
         """Adds positions (B, T, ...), and keeps ``at_most`` of the last ones, more than T; None: all."""
-        start = 0 if at_most is None else max(0, self.places.shape[1] + new.shape[1] - at_most)
+        start = 0 if at_most is None else max(0, self.positions.shape[1] + new.shape[1] - at_most)
         if not self._takes(new):
-            self._hold(torch.cat([self.places[:, start:], new], 1))
+            self._hold(torch.cat([self.positions[:, start:], new], 1))
             return
         foreign = self._block.is_inference() != torch.is_inference_mode_enabled()  # one must not write into the other
         if foreign or self._end + new.shape[1] > self._block.shape[1]:
-            self._move(self.places[:, start:], new.shape[1])
+            self._move(self.positions[:, start:], new.shape[1])
             start = 0
-        begin = self._end - self.places.shape[1] + start
+        begin = self._end - self.positions.shape[1] + start
         self._block[:, self._end : self._end + new.shape[1]] = new
         self._end += new.shape[1]
-        self.places = self._block[:, begin : self._end]
+        self.positions = self._block[:, begin : self._end]
 
     def _takes(self, new: Tensor) -> bool:
         # into a block: a graph, recorded or traced, must be given a new tensor
-        same = self.places.dtype == new.dtype and len(self.places) == len(new)
+        same = self.positions.dtype == new.dtype and len(self.positions) == len(new)
         return same and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
     def _move(self, kept: Tensor, more: int) -> None:
@@ -296,34 +296,34 @@ class GrowingTensor:
         size = held + more + max(_ROOM, held // _SHARE)
         self._block = kept.new_empty(len(kept), size, *kept.shape[2:])
         self._block[:, :held] = kept
-        self.places, self._end = self._block[:, :held], held
+        self.positions, self._end = self._block[:, :held], held
 
     def detach(self) -> None:
         """Lets go of the graph in which the positions were made."""
-        if self.places.requires_grad:
-            self._hold(self.places.detach())
+        if self.positions.requires_grad:
+            self._hold(self.positions.detach())
 
     def crop(self, change: int) -> None:
         """Forgets the last ``-change`` positions, a negative number of them."""
-        self._hold(self.places[:, :change])
+        self._hold(self.positions[:, :change])
 
     def select(self, index: Tensor) -> None:
         """Sequence i becomes what sequence ``index[i]`` was."""
-        index, held = index.to(self.places.device), self.places.shape[1]
+        index, held = index.to(self.positions.device), self.positions.shape[1]
         if torch.is_grad_enabled():
-            self._hold(self.places.index_select(0, index))
+            self._hold(self.positions.index_select(0, index))
             return
-        block = self.places.new_empty(len(index), held + max(_ROOM, held // _SHARE), *self.places.shape[2:])
-        self.places = torch.index_select(self.places, 0, index, out=block[:, :held])
+        block = self.positions.new_empty(len(index), held + max(_ROOM, held // _SHARE), *self.positions.shape[2:])
+        self.positions = torch.index_select(self.positions, 0, index, out=block[:, :held])
         self._block, self._end = block, held
 
     def align(self, dropped: Tensor, length: int) -> None:
         """The last ``length`` positions of each sequence without its ``dropped`` last ones."""
-        self._hold(aligned_at_end(self.places, dropped, length))
+        self._hold(aligned_at_end(self.positions, dropped, length))
 
     def repeat(self, repeats: int) -> None:
         """Every sequence ``repeats`` times, copies side by side."""
-        self._hold(self.places.repeat_interleave(repeats, 0))
+        self._hold(self.positions.repeat_interleave(repeats, 0))
 
 
 # -- A head cache of fixed size, for static KV caches: the same addresses in every step, so that a step can be compiled.
@@ -349,11 +349,11 @@ class StaticHeadCache(HeadCache):
         """Positions of the text so far, as a tensor that is never read on the host."""
         return self._length
 
-    def reserve(self, places: int) -> None:
+    def reserve(self, positions: int) -> None:
         """As in the contract. Not for compiled code: the addresses change where it must grow."""
-        missing = places - self._max_length
+        missing = positions - self._max_length
         if missing > 0:
-            self._max_length = places
+            self._max_length = positions
             grown = {name: torch.cat([held, unknown(held, missing)], 1) for name, held in self._streams.items()}
             self._streams = _fixed(grown)
 
@@ -364,23 +364,23 @@ class StaticHeadCache(HeadCache):
             _fixed({"length": self._length})
             self._streams = _fixed({name: unknown(stream, self._max_length) for name, stream in new.items()})
         first = self._length.clone()
-        places = first + torch.arange(new[IDS].shape[1], device=first.device)
+        positions = first + torch.arange(new[IDS].shape[1], device=first.device)
         for name, stream in new.items():
-            self._streams[name].index_copy_(1, places, stream.detach().to(self._streams[name].dtype))
-        self._length.add_(len(places))
+            self._streams[name].index_copy_(1, positions, stream.detach().to(self._streams[name].dtype))
+        self._length.add_(len(positions))
         return first
 
     def read(self) -> dict[str, Tensor]:
         """All streams in full length; later passes write into them."""
         return dict(self._streams)
 
-    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
+    def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
         """As in the contract; the window has a fixed address and holds nothing beyond it."""
         if name not in self._windows:
-            self._windows |= _fixed({name: new.new_zeros(new.shape[0], places, *new.shape[2:])})
+            self._windows |= _fixed({name: new.new_zeros(new.shape[0], positions, *new.shape[2:])})
         window = self._windows[name]
         joined = torch.cat([window.to(new.dtype), new], 1)
-        window.copy_(joined[:, -places:].detach())
+        window.copy_(joined[:, -positions:].detach())
         return joined
 
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:

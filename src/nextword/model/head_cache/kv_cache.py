@@ -206,7 +206,7 @@ class LongMemory(DynamicHeadCache):
 
         memory = LongMemory()
         for rows, new in windows:  # (B, T) tokens, and True where a window does not repeat the one before
-            distribution = model.distribution(rows, memory=memory, new_places=new)
+            distribution = model.distribution(rows, memory=memory, new_positions=new)
 
     A head that looks back so far (``cache:long=12288``) sees the last 12,288 positions, wherever the windows begin, and
     what lies further back is forgotten. Gradients go back to the positions of the same pass only.
@@ -228,25 +228,25 @@ class LongMemory(DynamicHeadCache):
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
         """As in the contract; no gradient reaches earlier passes any more. Several rows may go on after one text."""
         rows = len(new[IDS])
-        if self._streams and rows > 1 and len(self._streams[IDS].places) == 1:
+        if self._streams and rows > 1 and len(self._streams[IDS].positions) == 1:
             self.repeat(rows)
         for stream in self._tensors:
             stream.detach()
         if self._start is not None:
             number = (new[IDS] == self._start).long().cumsum(1)
             if DOCUMENT in self._streams:
-                number = number + self._streams[DOCUMENT].places[:, -1:]
+                number = number + self._streams[DOCUMENT].positions[:, -1:]
             new = {**new, DOCUMENT: number}
         return super().write(new, looks_back)
 
     def kept(self) -> dict[str, Tensor]:
         """What is remembered, by name, such as for a checkpoint."""
-        return {name: places.detach().clone() for name, places in self.read().items()}
+        return {name: positions.detach().clone() for name, positions in self.read().items()}
 
     def keep(self, kept: Mapping[str, Tensor]) -> None:
         """Remembers what ``kept`` gave."""
         self.reset()
-        self._streams = {name: GrowingTensor(places) for name, places in kept.items()}
+        self._streams = {name: GrowingTensor(positions) for name, positions in kept.items()}
 
     def before_cache(self) -> None:
         """A KV cache begins now: what is remembered came before its first position."""

@@ -107,9 +107,9 @@ class SlotMapping:
         """Slot of each new token."""
         return self.held[self.request, self.position]
 
-    def before(self, places: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of each new token and of ``places`` positions before it; and which of these are before the start."""
-        position = self.position[:, None] + torch.arange(-places, 1, device=self.position.device)
+    def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
+        """Slots of each new token and of ``positions`` positions before it; and which of these are before the start."""
+        position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 
 
@@ -177,10 +177,10 @@ class PagedHeadCache(HeadCacheView):
         others = {name: stream for name, stream in streams.items() if name not in (IDS, VALID)}
         return Memory(streams[IDS][held], streams[VALID][held] & inside, StreamsInPlace(others, held, counts))
 
-    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
-        """As in the contract, (N, places + 1, ...). All positions of a window are kept, so nothing is missing."""
+    def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
+        """As in the contract, (N, positions + 1, ...). All positions of a window are kept, so nothing is missing."""
         self._memory.write(self.slots.written, {name: new[:, 0]}, windows=True)
-        slots, before_start = self.slots.before(places)
+        slots, before_start = self.slots.before(positions)
         window = self._memory.windows[name][slots]
         return window.masked_fill(before_start.reshape(*before_start.shape, *[1] * (window.ndim - 2)), 0)
 
@@ -252,8 +252,8 @@ def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedHeadCache:
     else:
         # nothing is read where no request has a past: what is written is all there is
         read, written = arguments["read_index"][layers.index], arguments["write_index"][layers.index]
-        places = read if len(read) else written
-        listed = places // stride * size + places % stride  # a block's rows are those of all its layers
+        positions = read if len(read) else written
+        listed = positions // stride * size + positions % stride  # a block's rows are those of all its layers
         slots = SlotMapping.of_list(starts, lengths, listed, count, _of_whole_texts(arguments.get("max_length_k")))
     return memory_on(cache).in_pass(slots)
 

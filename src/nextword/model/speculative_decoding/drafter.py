@@ -1,4 +1,4 @@
-"""Who drafts the next tokens of a text: the contract, and those who do by the head's places and by prompt lookup."""
+"""Who drafts the next tokens of a text: the contract, and those who do by the head's positions and by prompt lookup."""
 
 from __future__ import annotations
 
@@ -92,20 +92,20 @@ class Decided:
     positions: Int[Tensor, "R"]
     padding: list[int]
 
-    def token_places(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
+    def token_positions(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
         """By component, what part of the probability of each text's last token came from each position (R, S).
 
         Beside it, in which text these positions are.
         """
         ids = torch.tensor(list(tokens), device=self.positions.device)
         chosen = self.distribution[self.positions]
-        return chosen.token_places(ids), chosen.places_in()
+        return chosen.token_positions(ids), chosen.positions_in()
 
 
 class Drafter(ABC):
     """Guesses the next tokens of texts. What it guesses decides how fast a text is written, never which."""
 
-    reads_places: bool = False
+    reads_positions: bool = False
     """Whether it asks the distribution, which then is computed for several questions."""
 
     @abstractmethod
@@ -132,22 +132,22 @@ _SHARES = (0.05, 0.2, 0.5, 0.8)
 """Bounds between the kinds of evidence: what part of probability one was copied."""
 
 
-@drafters.register("places")
-class PlacesDrafter(Drafter):
+@drafters.register("head", aliases=["places"])
+class CopyHeadDrafter(Drafter):
     """Of the positions that the last token may have been copied from, the one where most tokens before it agree.
 
     Among equals the position with the larger share of the probability is taken, then the earlier one. Where the last
     token stands nowhere else, the draft goes on behind the token in whose place it came, if a draft had one there.
     """
 
-    reads_places = True
+    reads_positions = True
 
     def expect_fit(self, model: NextWordModel) -> None:
         """Raises ValueError where the head points at no positions."""
         head = model.next_word_head
         if not (head.reads_words or head.reads_source):
             raise ValueError(
-                f"draft: 'places' needs a head that copies (head '{head_spec(head.config)}' given); use draft='prompt'"
+                f"draft: 'head' needs a head that copies (head '{head_spec(head.config)}' given); use draft='prompt'"
             )
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
@@ -163,7 +163,7 @@ class PlacesDrafter(Drafter):
     ) -> list[list[tuple[tuple[Any, ...], Draft]]]:
         """What follows each position that the last token of a text may have been copied from, and its rank."""
         found: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
-        shares, texts_of = decided.token_places([text.tokens[-1] for text in texts])
+        shares, texts_of = decided.token_positions([text.tokens[-1] for text in texts])
         for name, share in shares.items():
             share, of = torch.nan_to_num(share), texts_of[name]
             top, total = share.topk(min(_POSITIONS, share.shape[1])), share.sum(-1).tolist()

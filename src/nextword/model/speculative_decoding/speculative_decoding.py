@@ -38,7 +38,7 @@ class SpeculativeDecoding:
     """How tokens are drafted. Given to several calls of ``generate``, it keeps what it learned of them.
 
     Args:
-        by: "places" or "prompt", or an object of your own class.
+        by: "head" or "prompt", or an object of your own class.
         length: How many tokens are drafted; by default as many as pay, learned on the run.
 
     Attributes:
@@ -50,7 +50,7 @@ class SpeculativeDecoding:
         UnknownNameError: No drafter has this name.
     """
 
-    def __init__(self, by: str | Drafter = "places", length: DraftLength | None = None) -> None:
+    def __init__(self, by: str | Drafter = "head", length: DraftLength | None = None) -> None:
         self.drafter = drafters.get(by)() if isinstance(by, str) else by
         self.length = LearnedLength() if length is None else length
         self.verified: list[DraftOutcome] = []
@@ -94,7 +94,7 @@ def speculative_decoding_of(draft: Any) -> SpeculativeDecoding | None:
     if hasattr(draft, "generate"):
         return None
     raise ValueError(
-        f"draft: must be 'places', 'prompt', a model or a SpeculativeDecoding ({type(draft).__name__} given); leave it "
+        f"draft: must be 'head', 'prompt', a model or a SpeculativeDecoding ({type(draft).__name__} given); leave it "
         "out to write word by word"
     )
 

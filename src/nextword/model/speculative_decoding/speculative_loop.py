@@ -115,7 +115,7 @@ class SpeculativeRun:
         self._inputs = StepInputs(model, ids, arguments)
         sources = arguments.get("source_ids")
         self._rows = WrittenRows(ids, self._inputs.padding, sources, rules.config.max_length, rules.pad)
-        draw, reads = model.head_draw(rules.config), loop.decoding.drafter.reads_places
+        draw, reads = model.head_draw(rules.config), loop.decoding.drafter.reads_positions
         self._choice = TokenChoice(model.next_word_head, draw, rules.processors, rules.numbers, reads, first)
         self._instead: list[tuple[TextRead, int] | None] = [None] * len(ids)
         self._vocabulary = len(model.get_input_embeddings().weight)
@@ -130,9 +130,10 @@ class SpeculativeRun:
         model, rows, length = self._model, self._rows, self._decoding.length
         arguments = self._inputs.arguments
         arguments["ask"] = self._choice
-        if hasattr(self.cache, "activate_past_recording"):  # windows and convolutions keep what a crop needs
-            self.cache.activate_past_recording()
         outputs = model._prefill(rows.prompts, self._rules.config, arguments, is_first_iteration=True)
+        # windows and convolutions keep what a crop needs; nothing of the prompt is taken back, which may be long
+        if hasattr(self.cache, "activate_past_recording"):
+            self.cache.activate_past_recording()
         drafts: list[Draft | None] = [None] * len(rows.finished)
         width = 0
         self._choice.begin(rows.written, 1)

@@ -9,7 +9,7 @@ import math
 import os
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 
 from nextword.runtime.files import Record, write_atomically
 
@@ -67,8 +67,8 @@ class Candidates(Record):
     """By component, the part of each one's probability that came from it; the parts of a token add up to 1."""
 
 
-class Places(Record):
-    """Where the probability of the observed token came from: the strongest places of each position."""
+class StrongestPositions(Record):
+    """Where the probability of the observed token came from: the strongest positions of each position."""
 
     at: list[list[int]]
     """Indices into the text that the component points at, strongest first; none where the token stands nowhere."""
@@ -82,7 +82,7 @@ class TracedTokens(Record):
     log_prob: list[LogProb]
     """Natural log of the observed token's probability; ``null`` in JSON, ``-inf`` in Python, where it is zero."""
     rank: list[int]
-    """Its place among all tokens by probability, from 1."""
+    """Its position among all tokens by probability, from 1."""
     entropy: list[float]
     """Of the whole distribution, in nats."""
     shares: dict[str, list[float]]
@@ -90,8 +90,10 @@ class TracedTokens(Record):
     where it is zero."""
     candidates: Candidates
     """The most probable tokens."""
-    places: dict[str, Places] = Field(default={})
-    """By component that points at places; components that point at none are absent."""
+    positions: dict[str, StrongestPositions] = Field(
+        default={}, validation_alias=AliasChoices("positions", "places")
+    )  # the old name
+    """By component that points at positions; components that point at none are absent."""
 
 
 class TracedDraft(Record):
@@ -117,8 +119,8 @@ class TraceRecord(Record):
     texts: dict[Role, TracedText]
     """What it read: always ``text``, perhaps ``source``, ``auxiliary`` or ``store``. Auxiliary texts and excerpts of a
     store are in the decoder's tokens."""
-    places_in: dict[str, Role] = Field(default={})
-    """Which of the texts the places of a component are of."""
+    positions_in: dict[str, Role] = Field(default={}, validation_alias=AliasChoices("positions_in", "places_in"))
+    """Which of the texts the positions of a component are of."""
     first: int = Field(ge=0)
     """Index in ``texts["text"]`` of the first predicted token; what stands before was read only."""
     window: int | None = None

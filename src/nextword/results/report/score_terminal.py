@@ -112,7 +112,7 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
     """Nats per token of each model, and every other model less the first."""
     first, *others = results.models
     shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
-    by_place = {(one.group, one.first): one for one in shown}
+    by_position = {(one.group, one.first): one for one in shown}
     caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
     table = formats.framed(Text(results.breakdowns[key].title), caption)
     table.add_column("group")
@@ -126,7 +126,7 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
         counts = {groups[name].tokens if name in groups else 0 for groups in by_group}
         tokens = f"{min(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
         values = [_nll(groups[name]) if name in groups else formats.NOTHING for groups in by_group]
-        less = [_difference(by_place.get((name, other.name))) for other in others if shown]
+        less = [_difference(by_position.get((name, other.name))) for other in others if shown]
         table.add_row(name, tokens, *values, *less)
     return table
 

@@ -16,11 +16,11 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Int, UInt, UInt8
 
+from nextword.retrieval.datastore.stored_keys import write_array
 from nextword.retrieval.ngram.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM, NgramManifest
-from nextword.retrieval.stored_keys import write_array
-from nextword.runtime.files import disk_full_explained, locked, write_atomically
+from nextword.runtime.files import disk_full_explained, write_atomically
 from nextword.runtime.optional_libraries import install, missing
-from nextword.settings.setting_names import named
+from nextword.runtime.resumable import expect_same, locked
 
 UNFINISHED = ".building"
 """Folder inside the memory's own where files lie until all of them are complete."""
@@ -93,10 +93,7 @@ def build_ngram_index(
 
 def _same(found: NgramManifest, out: Path, vocab_size: int, tokenizer: str, data: Sequence[str]) -> NgramManifest:
     given = {"tokenizer": tokenizer, "vocab_size": vocab_size, "data": list(data)}
-    changed = [name for name, value in given.items() if getattr(found, name) != value]
-    if changed:
-        said = "; ".join(f"{name} was {getattr(found, name)}, is {given[name]}" for name in changed)
-        raise ValueError(f"{out}: must be empty or hold the same corpus ({said}); give another {named('out')}")
+    expect_same(out, "corpus", found.model_dump(include=set(given)), given)
     return found
 
 
@@ -163,7 +160,7 @@ def _write_order(folder: Path, places: int, width: int) -> None:
     stream = np.load(folder / STREAM, mmap_mode="r")
     order = _on_disk(folder / ORDER, np.dtype(np.uint32), places)
     done = 0
-    for part in sorted_places(stream, width):
+    for part in sorted_positions(stream, width):
         # what comes next in a document comes before in the stream, which runs backwards
         kept = part[(stream[part] != BETWEEN) & (stream[np.maximum(part - 1, 0)] != BETWEEN)]
         order[done : done + len(kept)] = kept
@@ -196,7 +193,7 @@ def token_bytes(vocab_size: int) -> int:
     return max(2, -(-int(vocab_size).bit_length() // 8))
 
 
-def sorted_places(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.ndarray, "_"]]:
+def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.ndarray, "_"]]:
     """All places of a stream of tokens in the order of what begins there, some at a time.
 
     The order is that of libdivsufsort over the bytes of the tokens, the most significant one first: among places where

@@ -1,8 +1,8 @@
-"""How prompts go on, with log-probabilities and, when asked for, sources and places.
+"""How prompts go on, with log-probabilities and, when asked for, sources and positions.
 
 Answers have one of OpenAI's forms. Log-probabilities are those of the model's distribution, before temperature, top-k
 and top-p. With ``sources`` a choice has a further key, ``nextword``: for each token the parts of the distribution that
-its probability came from, and the places in prompt and answer.
+its probability came from, and the positions in prompt and answer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from nextword.inference.generation.generation_passes import end_ids, stop_strings
+from nextword.inference.generation.generator import NoNumbersError, SourceColumns
 from nextword.inference.generation.row_sampling import text_keys
 from nextword.inference.scoring.token_facts import TokenFacts
 from nextword.runtime.pretrained import token_bytes, token_label
 from nextword.serving.http.admission import Meters
 from nextword.serving.http.answer_forms import NamedToken, ShownToken, json_number
 from nextword.serving.http.batches import SharedBatches
-from nextword.serving.http.pages import PLACES, AnswerFacts
+from nextword.serving.http.pages import POSITIONS, AnswerFacts
 from nextword.serving.http.requests import AnswerRequest
 from nextword.serving.http.single_texts import SingleTexts
 
@@ -70,7 +72,7 @@ class Completions:
         rows = request.rows(self._tokenizer)
         if len(rows) * request.n > _MOST:
             raise ValueError(f"prompt: must ask for at most {_MOST:,} answers ({len(rows) * request.n:,} asked for)")
-        stops = [*request.stop, *_as_list(self._config.stop_strings)]
+        stops = [*request.stop, *stop_strings(self._config)]
         prompts = [row for row in rows for _ in range(request.n)]
         answers = [
             WrittenAnswer(self._tokenizer, prompt, stops, index, echoes=request.echoes)
@@ -105,7 +107,7 @@ class Completions:
         """Each of the answers, again whenever it has grown; what nobody waits for any more is given up."""
         rooms = [self._batches.room_behind(answer.prompt, least=min(1, request.most)) for answer in answers]
         outputs: asyncio.Queue[tuple[WrittenAnswer, Any]] = asyncio.Queue()
-        ends = _as_list(self._config.eos_token_id)
+        ends = end_ids(self._config)
         unfinished: dict[int, Callable[[], None]] = {}
         try:
             for answer, room, key in zip(answers, rooms, self._keys(answers, request), strict=True):
@@ -119,7 +121,7 @@ class Completions:
                 if answer.index not in unfinished:
                     continue
                 if output.error is not None:
-                    raise output.error if isinstance(output.error, ValueError) else RuntimeError(output.error)
+                    raise _as_ours(output.error)
                 answer.read(output.generated_tokens, ends, is_all=output.is_finished())
                 if output.is_finished() and request.draft:
                     answer.drafted = output.accepted, output.refused
@@ -135,7 +137,7 @@ class Completions:
 
     def _keys(self, answers: Sequence[WrittenAnswer], request: AnswerRequest) -> list[int | None]:
         """What each answer's tokens are drawn by; None: nothing of its own."""
-        if request.seed is None or not request.sampling(self._config, 0).do_sample:
+        if request.seed is None or not request.decoding(self._config).is_sampled:
             return [None] * len(answers)
         prompts = answers[:: request.n]
         return [*text_keys(request.seed, [(answer.prompt, None) for answer in prompts], request.n)]
@@ -145,17 +147,17 @@ class Completions:
         outputs: asyncio.Queue[tuple[WrittenAnswer, Any]],
     ) -> Callable[[], None]:  # fmt: skip
         """Has an answer written, in the shared batches or apart; what gives it up."""
-        how = request.sampling(self._config, room)
+        how, most = request.decoding(self._config), min(request.most, room)
 
         def tell(output: Any) -> None:
             outputs.put_nowait((answer, output))
 
         if request.draft is None and key is None:
-            return self._batches.begin(answer.prompt, how, f"{name}-{answer.index}", tell)
+            return self._batches.begin(answer.prompt, how, most, f"{name}-{answer.index}", tell)
         if self._singles is None:
             field = "seed" if request.draft is None else "draft"
             raise ValueError(f"{field}: must be left out where the server remembers texts (--remember)")
-        return self._singles.begin(answer.prompt, how, request.draft, key, tell)
+        return self._singles.begin(answer.prompt, how, most, request.draft, key, tell)
 
     async def _events(
         self,
@@ -196,8 +198,8 @@ class Completions:
         choice = form.choice(answer.index, text, finished, stream=request.stream, first=sent == NOTHING)
         if new and (request.rivals is not None or request.sources):
             before = [*answer.before, *answer.ids[:begin]]
-            places = PLACES if request.sources else 0
-            facts = await self._facts.of(before, new, candidates=max(request.rivals or 0, 1), places=places)
+            positions = POSITIONS if request.sources else 0
+            facts = await self._facts.of(before, new, candidates=max(request.rivals or 0, 1), positions=positions)
             if request.rivals is not None:
                 shown = shown_tokens(self._names, new, pieces, facts, sent.characters)
                 choice["logprobs"] = form.log_probs(shown, request.rivals)
@@ -218,8 +220,9 @@ def _usage(rows: Sequence[Sequence[int]], answers: Sequence[WrittenAnswer]) -> d
     return usage
 
 
-def _as_list(value: Any) -> list[Any]:
-    return [] if value is None else [value] if isinstance(value, str | int) else list(value)
+def _as_ours(error: Any) -> Exception:
+    # what is wrong with a request is a ValueError, what is wrong with the model is not
+    return error if isinstance(error, ValueError) and not isinstance(error, NoNumbersError) else RuntimeError(error)
 
 
 def _event(content: dict[str, Any]) -> str:
@@ -336,7 +339,7 @@ def _overlap(text: str, stop: str) -> int:
     return next((count for count in range(longest, 0, -1) if text.endswith(stop[:count])), 0)
 
 
-# -- The tokens of an answer as a client is told of them: their names, log-probabilities, rivals, sources and places.
+# -- The tokens of an answer as a client is told of them: their names, log-probabilities, rivals, sources and positions.
 
 
 class TokenNames:
@@ -376,35 +379,27 @@ def shown_tokens(
 
 
 def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
-    """What each token's probability came from; places count from the first token of the prompt.
+    """What each token's probability came from; positions count from the first token of the prompt.
 
-    ``facts`` are about all tokens, or all but the first of a text; ``first`` is the place of the first.
+    ``facts`` are about all tokens, or all but the first of a text; ``first`` is the position of the first.
     """
     made = []
     for number, (token, piece, row) in enumerate(zip(ids, pieces, _rows(ids, facts), strict=True)):
-        told: dict[str, Any] = {"log_prob": None, "rank": None, "entropy": None, "shares": {}, "places": {}}
+        told: dict[str, Any] = {"log_prob": None, "rank": None, "entropy": None, "shares": {}, "positions": {}}
         made.append(
-            {"id": token, "piece": piece, "place": first + number, **(told if row is None else _told(facts, row))}
+            {"id": token, "piece": piece, "position": first + number, **(told if row is None else _told(facts, row))}
         )
     return made
 
 
 def _told(facts: TokenFacts, row: int) -> dict[str, Any]:
-    places = {
-        name: [
-            [at, round(share, 4)]
-            for at, share in zip(of.at[row].tolist(), of.share[row].tolist(), strict=True)
-            if at >= 0
-        ]
-        for name, of in facts.places.items()
-        if of.documents is None
-    }
+    sources = SourceColumns.of(facts, slice(row, row + 1), 4)
     return {
         "log_prob": json_number(float(facts.log_prob[row])),
         "rank": int(facts.rank[row]),
         "entropy": float(facts.entropy[row]),
-        "shares": {name: round(float(share[row]), 4) for name, share in facts.shares.items()},
-        "places": places,
+        "shares": {name: share for name, (share,) in sources.shares.items()},
+        "positions": {name: strongest for name, (strongest,) in sources.positions.items()},
     }
 
 

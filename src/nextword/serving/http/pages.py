@@ -65,10 +65,10 @@ class InspectedPages:
             return traced(opened, encoded, pieces, {})
 
 
-# -- What the model says of the tokens of an answer: log-probabilities, rivals, sources, places.
+# -- What the model says of the tokens of an answer: log-probabilities, rivals, sources, positions.
 
-PLACES = 5
-"""Places named of each token."""
+POSITIONS = 5
+"""Positions named of each token."""
 
 
 class AnswerFacts:
@@ -82,9 +82,9 @@ class AnswerFacts:
         self.opened = replace(opened, model=twin(opened.model))
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="facts")
 
-    async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, places: int) -> TokenFacts:
+    async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, positions: int) -> TokenFacts:
         """Facts about each token of an answer after its context; without one, about all but the first."""
-        facts: TokenFacts = await self.call(self._of, list(context), list(answer), candidates, places)
+        facts: TokenFacts = await self.call(self._of, list(context), list(answer), candidates, positions)
         return facts
 
     async def call(self, function: Any, *given: Any) -> Any:
@@ -104,14 +104,14 @@ class AnswerFacts:
         """Ends the thread."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _of(self, context: list[int], answer: list[int], candidates: int, places: int) -> TokenFacts:
+    def _of(self, context: list[int], answer: list[int], candidates: int, positions: int) -> TokenFacts:
         if not context:
             context, answer = answer[:1], answer[1:]
         pair = TokenPair(context, answer or context, 0)  # of a single token alone there is nothing to ask
         with inference_mode_of(self.opened.model):
             distribution, targets = distribution_at_targets(self.opened.model, [pair])
             size = distribution.vocab_size
-            facts = token_facts(distribution, targets, candidates=min(candidates, size), places=places)
+            facts = token_facts(distribution, targets, candidates=min(candidates, size), positions=positions)
         return facts[: len(answer)]
 
 

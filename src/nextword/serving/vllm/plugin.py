@@ -43,7 +43,7 @@ class SettingsCheck:
 logger = logging.getLogger(__name__)
 
 _DRAFTS = ("ngram", "custom_class")
-"""Ways to draft that need no other model: a lookup in the text, and a class such as ``PlacesProposer``."""
+"""Ways to draft that need no other model: a lookup in the text, and a class such as ``CopyHeadProposer``."""
 
 
 def backbone_architecture(config: Any) -> str:
@@ -89,8 +89,8 @@ def expect_head_fits(head: Head, vllm_config: Any) -> None:
             spec,
         )
     drafts = vllm_config.speculative_config
-    if drafts is not None and str(drafts.model).endswith(".PlacesProposer") and not head.reads_words:
-        raise ValueError(f"speculative_config: PlacesProposer needs a head that copies ('{spec}' given); use ngram")
+    if drafts is not None and str(drafts.model).endswith(".CopyHeadProposer") and not head.reads_words:
+        raise ValueError(f"speculative_config: CopyHeadProposer needs a head that copies ('{spec}' given); use ngram")
     if not head.remembers:
         return
     if vllm_config.model_config.enable_prompt_embeds:

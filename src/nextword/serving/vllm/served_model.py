@@ -153,7 +153,7 @@ class _PlainBackbone:
 
 
 def _side_by_side(count: int, device: torch.device) -> SlotMapping:
-    """The slots of rows that nobody remembers: each is a text of one place."""
+    """The slots of rows that nobody remembers: each is a text of one position."""
     one = torch.ones(count, dtype=torch.long, device=device)
     return SlotMapping(torch.arange(count + 1, device=device), one, one[:, None] - 1, count)
 
@@ -259,7 +259,7 @@ class KVCacheLayer:
 
     @property
     def slots(self) -> int:
-        """How many places the KV cache has."""
+        """How many positions the KV cache has."""
         return int(self._cache.num_gpu_blocks * self._cache.block_size)
 
     def current(self) -> SlotMapping | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from nextword.settings.config import Settings
 
@@ -26,8 +26,8 @@ class ScoreSettings(Settings):
     """File of 'nextword count' that says how frequent tokens are; by default they are counted in the scored texts."""
     span: int = Field(default=3, ge=2)
     """Tokens that a copied span has at least."""
-    places: int = Field(default=5, ge=0)
-    """In the file of tokens: places named for each token, strongest first, where a head points at places."""
+    positions: int = Field(default=5, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
+    """In the file of tokens: positions named for each token, strongest first, where a head points at positions."""
 
     @model_validator(mode="after")
     def _stride_fits(self) -> Self:

@@ -70,6 +70,6 @@ const sourceHue = place => `m${place % 8}`;
 
 // Those that a trace can answer; with two models, their difference is the first.
 function measuresOf(trace) {
-  const shares = componentsOf(trace).map((name, place) => shareOf(name, place, trace.places_in[name]));
+  const shares = componentsOf(trace).map((name, place) => shareOf(name, place, trace.positions_in[name]));
   return [...(traces.length > 1 ? [difference] : []), probability, rank, uncertainty, ...shares, ...(trace.drafts.length ? [drafted] : [])];
 }

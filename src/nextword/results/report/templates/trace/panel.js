@@ -108,7 +108,7 @@ class Panel {
 
   // Places, or tokens that a place helped: each in its context, with the share of probability.
   list(found, noun, asPlace) {
-    const trace = this.page.trace(), several = Object.keys(trace.tokens.places).length > 1;
+    const trace = this.page.trace(), several = Object.keys(trace.tokens.positions).length > 1;
     const item = ({ role, index, share, component }, k) => {
       const { pieces, ids } = textOf(trace, role);
       const around = (start, end) => pieces.slice(Math.max(start, 0), end).join("").replace(/\s+/g, " ");

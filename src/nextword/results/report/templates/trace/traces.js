@@ -25,8 +25,8 @@ function gain(index) {
 // Where the probability of a token came from, strongest first: [{role, index, share, component}].
 function placesOf(trace, index) {
   const found = [];
-  for (const [component, { at, share }] of Object.entries(trace.tokens.places)) {
-    const role = trace.places_in[component] ?? "text";
+  for (const [component, { at, share }] of Object.entries(trace.tokens.positions)) {
+    const role = trace.positions_in[component] ?? "text";
     at[index - first].forEach((place, k) => found.push({ role, index: place, share: share[index - first][k], component }));
   }
   return found.sort((a, b) => b.share - a.share);

@@ -1,0 +1,102 @@
+"""What one training is asked for: a method, a model to begin with, and data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue, model_validator
+
+from nextword.experiments.training.method_settings import MethodSettings, changed_recipe, with_task_table
+from nextword.runtime.merged_adapter import model_of
+from nextword.settings.config import Seed, validated
+from nextword.settings.overrides import parsed
+from nextword.settings.setting_names import named
+
+OURS = "nextword_"
+"""How the types of our models begin in their configuration."""
+SMALL, SMALL_T5 = "small", "small-t5"
+"""Names of the models that are made here: a small GPT-2, and a small T5."""
+
+
+class TrainConfig(MethodSettings):
+    """One training. The keys are those of a recipe; see docs/train.md.
+
+    >>> TrainConfig(method="cache/histalign", model="small", data="book.txt").objective
+    'histalign'
+    """
+
+    model: str = Field(min_length=1)
+    """Folder, GGUF file or hub name of the model to train, ours or any of transformers. ``small`` is a small GPT-2 with
+    random weights and a tokenizer trained on the data, ``small-t5`` the same as an encoder-decoder model."""
+    task: dict[str, JsonValue] = Field(default={})
+    """The task that reads the data: ``data``, a file, a folder or a hub name; the ``kind`` of it where that cannot be
+    seen (``text``, ``pairs``, ``auxiliary``); and the settings of that kind, such as the ``encoder`` that reads
+    auxiliary texts. ``data`` and ``encoder`` may stand beside it."""
+    seed: Seed = 0
+    """Of new parameters, the order of the batches and dropout."""
+    keep_checkpoints: bool = False
+    """Whether the checkpoints stay in the folder when the model is finished."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        if isinstance(given.get("method"), str):
+            rest = {key: value for key, value in given.items() if key != "method"}
+            given = {**MethodSettings.model_validate(given["method"]).model_dump(exclude_unset=True), **rest}
+        return with_task_table(given)
+
+    @model_validator(mode="after")
+    def _has_data(self) -> TrainConfig:
+        if not isinstance(self.task.get("data"), str):
+            raise ValueError(f"task.data: must say what to train on; give {named('data', 'FILE')}, or a hub name")
+        return self
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the model is made here."""
+        return self.model in (SMALL, SMALL_T5)
+
+
+def read(recipe: str) -> dict[str, Any]:
+    """The content of a recipe file.
+
+    Raises:
+        ValueError: There is no such file, or it is no TOML.
+    """
+    path = Path(recipe).expanduser()
+    if not path.is_file():
+        raise ValueError(
+            f"{recipe}: no such recipe; give a TOML file, or {named('data')}, {named('model')} and {named('head')}"
+        )
+    return parsed(path.read_bytes(), str(path))
+
+
+def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainConfig:
+    """A recipe with its overrides, checked.
+
+    >>> config = configured({"head": "mos:3", "model": "small", "data": "a.txt"}, ["task.block=64"])
+    >>> config.task
+    {'data': 'a.txt', 'block': 64}
+
+    Raises:
+        ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
+    """
+    return validated(TrainConfig, _with_saved_head(changed_recipe(recipe, overrides)))
+
+
+def _with_saved_head(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The recipe with the head of the model's folder, where the model is one of ours and no head is named."""
+    if recipe.keys() & {"head", "method"} or not isinstance(recipe.get("model"), str):
+        return recipe
+    path = Path(model_of(recipe["model"])).expanduser() / "config.json"
+    saved = json.loads(path.read_bytes()) if path.is_file() else {}
+    if not str(saved.get("model_type")).startswith(OURS):
+        return recipe
+    from nextword.heads import head_spec, parse_head
+
+    return recipe | {"head": head_spec(parse_head(saved["head"]))}

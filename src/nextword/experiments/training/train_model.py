@@ -1,0 +1,359 @@
+"""Trains one model, measures it, and makes a folder of it that loads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nextword.checking.checker import check
+from nextword.experiments.tasks import Task
+from nextword.experiments.tasks.small_start import SmallStart
+from nextword.experiments.training import one_training
+from nextword.experiments.training.collator import TaskRows
+from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
+from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
+from nextword.experiments.training.run_folder import RunFolder
+from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
+from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.starting_model import (
+    data_task,
+    has_encoder,
+    keeps_its_head,
+    starting_model,
+    starting_tokenizer,
+)
+from nextword.experiments.training.train_config import TrainConfig, configured
+from nextword.experiments.training.trainable import (
+    trainable,
+    trained_group_names,
+    trained_modules,
+    with_applicable_rates,
+)
+from nextword.experiments.training.trainer_arguments import expect_available
+from nextword.experiments.training.training_progress import (
+    StepTeller,
+    warning,
+)
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.heads import head_spec
+from nextword.model.card import CardData, CardFacts, CardResult, hub_name
+from nextword.model.saving import save_model_folder
+from nextword.results.records import Environment, disk_full_explained, locked
+from nextword.results.records.comparison_results import PropertySummary, TrainingResults
+from nextword.results.report.measures import measure
+from nextword.runtime import processes
+from nextword.runtime.devices import best_device
+from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.progress import Watcher
+from nextword.settings.setting_names import named
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from nextword.model.modeling import NextWordModel
+
+
+LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
+"""How long a saved model is trained, the rest is ``FineTuning``; a small one made here has settings of its size."""
+
+DEFAULT_COMMAND = "nextword.train(config, out)"
+"""How a training is repeated that was not started from the command line."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a training; says what is kept. The same call again goes on."""
+
+
+def train(
+    config: TrainConfig | Mapping[str, Any],
+    out: str | Path,
+    progress: Watcher | None = None,
+    command: str | None = None,
+) -> TrainingResults:
+    """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
+
+    Interrupted at any moment, the same call goes on; on a CPU the weights are then those of an uninterrupted training,
+    bit for bit. Where all is finished, nothing is done.
+
+    Started by torchrun or ``accelerate launch``, the main process does all this, and the others train with it.
+
+    Args:
+        config: What to train on what: the content of a recipe, or the checked config.
+        out: Where everything is written; a folder of another training is refused.
+        progress: Who is told about progress.
+        command: How the user started this, for record and model card.
+
+    Raises:
+        ValueError: The config does not fit model, data or folder, another process is at work in the folder, or the
+            loss became no number.
+        DiskFullError: There is no room to write something.
+        TrainingInterrupted: Ctrl-C.
+
+    Examples:
+        >>> recipe = {"model": "small", "data": "book.txt", "head": "cache", "objective": "histalign"}
+        >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
+    """
+    config = config if isinstance(config, TrainConfig) else configured(dict(config))
+    folder, watcher = RunFolder(out), progress or Watcher()
+    if not processes.is_main():
+        one_training.fit_with_main()
+        return TrainingResults.load(folder.record)
+    command = command or DEFAULT_COMMAND
+    with processes.leading():
+        config.expect_known_names()
+        folder.expect(config)
+        results = folder.finished()
+        if results is not None:
+            if not config.keep_checkpoints:
+                folder.drop_checkpoints()
+            return results
+        with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
+            results = _carry_out(config, folder, watcher, command)
+        overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
+        if overfitted:
+            watcher.warned(overfitted)
+        return results
+
+
+def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command: str) -> TrainingResults:
+    # in a folder that nobody else writes to
+    with watcher("data"):
+        task = data_task(config, has_encoder(config))
+        settings = folder.begun_settings() or training_settings(config, task)
+        expect_available(settings)
+        files = task.data.describe()
+        folder.begin(config, files)
+        tokenizer = starting_tokenizer(config, task, folder)
+    with watcher("model"):
+        model = starting_model(config, settings, task, tokenizer, folder)
+        with trainable(model, settings, config.seed):
+            asked: Any = config.training.get("learning_rates", {})
+            expect_trained(asked, model)
+            parameters = sum(trained_modules(model).values())
+        settings = with_applicable_rates(settings, model)
+    if not config.is_small:
+        for line in harsh_rates(settings, trained_group_names(model, settings)):
+            watcher.warned(line)
+    with watcher("rows"):
+        rows = TaskRows(task.data, tokenizer)
+        use = DataUse.of(len(rows.training), settings)
+        settings = _validated(rows, settings, use.watched(settings, config.training))
+    watcher.noted(use.sentence(rows.training, parameters, settings))
+    outcome = _trained(config, settings, model, rows, folder, watcher)
+    outcome.save(folder.training / "outcome.json")
+    model = whole_model(model, folder.training).to(best_device())
+    with watcher("measuring") as advanced:
+        evaluation = measured_on_test_part(model, tokenizer, task, advanced)
+    with watcher("checking and saving"):
+        results = results_of(config, task, settings, model, outcome, evaluation, command)
+        encoder = task.data.encoder() if model.conditioner is not None else None
+        auxiliary = None if encoder is None else load_tokenizer(encoder, "encoder")
+        save_model_folder(model.cpu(), tokenizer, folder.path, _card(config, results), auxiliary)
+        results.save(folder.record)
+    if not config.keep_checkpoints:
+        folder.drop_checkpoints()
+    return results
+
+
+def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
+    """All training settings; those of a saved model are ``FineTuning``. ValueError for one that there is not."""
+    if config.is_small:
+        assert isinstance(task.start, SmallStart)
+        return merged(task.start.training, config.training, "training")
+    defaults = FineTuning().over(LENGTH, config.training)
+    if keeps_its_head(config):  # nothing in it is new
+        defaults["learning_rates"] = {
+            name: rate for name, rate in defaults["learning_rates"].items() if name not in NEW
+        }
+    return merged(defaults, config.training, "training")
+
+
+def _validated(rows: TaskRows, asked: TrainingSettings, watched: TrainingSettings) -> TrainingSettings:
+    # The settings to train with: ``watched`` are those that follow from the data; where nobody asked for validation
+    # losses and the validation part is too short for them, ``asked`` stands.
+    if watched.evaluate_every is None:
+        return asked
+    try:
+        return watched if len(rows.validation) else asked
+    except ValueError:
+        if asked.evaluate_every is not None:
+            raise
+        return asked
+
+
+def _trained(
+    config: TrainConfig,
+    settings: TrainingSettings,
+    model: NextWordModel,
+    rows: TaskRows,
+    folder: RunFolder,
+    watcher: Watcher,
+) -> TrainingOutcome:
+    validated = settings.evaluate_every is not None
+    encoded = rows.encoded(model, validated, partial(watcher, "encoding auxiliary texts"))
+    with watcher("training"):
+        try:
+            return one_training.fit(
+                model.train(),
+                rows.training,
+                settings,
+                seed=config.seed,
+                folder=folder.training,
+                validation=rows.validation if validated else None,
+                encoded=encoded,
+                progress=StepTeller(watcher, "training", settings.keep_best),
+            )
+        except DivergedError as problem:
+            raise ValueError(
+                f"training: {problem}; give a smaller training.learning_rate and another folder ({named('out')})"
+                f"{_kept(folder)}"
+            ) from problem
+
+
+@contextmanager
+def _told_what_is_kept(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise TrainingInterrupted(f"nothing is lost in {folder.path}{_kept(folder)}") from None
+
+
+def _kept(folder: RunFolder) -> str:
+    checkpoints = folder.checkpoints()
+    return f" ({checkpoints[-1]} is kept)" if checkpoints else ""
+
+
+# -- The trained model: what it measures, what the checker says of it, and the folder that it is saved in.
+
+CHECKED_LENGTHS = (1, 6)
+"""Tokens of the random texts that a trained model is checked on; ``nextword check`` takes longer ones too."""
+
+
+def measured_on_test_part(
+    model: NextWordModel, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
+) -> Any:
+    """All that the data's task measures of a model."""
+    with torch.no_grad():
+        return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
+
+
+def results_of(
+    config: TrainConfig,
+    task: Task,
+    settings: TrainingSettings,
+    model: NextWordModel,
+    outcome: TrainingOutcome,
+    evaluation: Any,
+    command: str,
+) -> TrainingResults:
+    """The record of a finished training, with what the checker says of each property."""
+    checks = [
+        {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
+        for row in check(model, lengths=CHECKED_LENGTHS).rows
+    ]
+    return TrainingResults(
+        command=command,
+        settings=config.model_dump(mode="json"),
+        head=head_spec(model.next_word_head.config),
+        objective=config.objective_spec,
+        conditioner=config.conditioner_spec,
+        data={"task": task.name, **task.data.describe(), **task.data.counts()},
+        training=settings.model_dump(mode="json"),
+        evaluation=evaluation,
+        checks=list(map(PropertySummary.model_validate, checks)),
+        cost=outcome.cost,
+        curve=outcome.curve,
+        validation_curve=outcome.validation_curve,
+        best_step=outcome.best_step,
+        facts=model.next_word_head.facts(),
+        environment=Environment.collect(),
+    )
+
+
+def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
+    path = str(config.task["data"])
+    data = CardData(name=str(results.data.get("source", Path(path).name)), hub_name=hub_name(path))
+    numbers = results.evaluation.metrics
+    failed = [one for one in results.checks if one.verdict == "FAILED"]
+    passed = sum(one.verdict == "passed" for one in results.checks)
+    verdict = f"{passed} properties hold on random texts, {len(failed)} do not"
+    return CardFacts(
+        base_model=None if config.is_small else config.model,
+        data=(data,),
+        command=results.command,
+        settings=results.training,
+        results=tuple(
+            CardResult(metric=name, data=data, measured=value, title=measure(name).title)
+            for name, value in numbers.items()
+        ),
+        checks=(verdict, *(str(one.explanation) for one in failed)),
+    )
+
+
+# -- How often a training reads its data, and what follows where that is many times.
+
+MANY_TIMES = 4.0
+"""Repeating a text up to about four times is nearly as good as new text (Muennighoff et al. 2023, Scaling
+Data-Constrained Language Models); after that a model learns it by heart."""
+
+VALIDATIONS = 10
+"""Validation losses of a training that reads its data many times, where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class DataUse:
+    """How much a training reads: its optimiser steps, and how often it reads each row."""
+
+    steps: int
+    times: float
+
+    @classmethod
+    def of(cls, rows: int, settings: TrainingSettings) -> DataUse:
+        """What these settings make of so many rows.
+
+        >>> DataUse.of(80, TrainingSettings(steps=100, batch_size=8)).times
+        10.0
+        >>> DataUse.of(80, TrainingSettings(epochs=3, batch_size=8)).steps
+        30
+        """
+        steps, at_once = settings.steps_over(rows), settings.batch_size * settings.gradient_accumulation_steps
+        return cls(steps, steps * at_once / rows if settings.epochs is None else settings.epochs)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is read so often that a model learns it by heart."""
+        return self.times > MANY_TIMES
+
+    def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
+        """The settings; where data are read many times, with validation losses, and the best weights are kept.
+
+        Those that somebody asked for, ``given``, stay.
+        """
+        if not self.is_repeated or "evaluate_every" in given:
+            return settings
+        keep_best = given.get("keep_best", settings.checkpoint_every is not None)
+        every = max(1, self.steps // VALIDATIONS)
+        return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
+
+    def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
+        """What is said before so many parameters are trained; where data are read many times, with their tokens."""
+        if not self.is_repeated:
+            return f"The training data is read {self.times:.1f} times."
+        tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])
+        fewer = (
+            f"training.epochs={MANY_TIMES:.0f}"
+            if settings.steps is None
+            else f"training.steps={max(1, math.floor(self.steps * MANY_TIMES / self.times))}"
+        )
+        kept = " The weights of the lowest validation loss are kept." if settings.keep_best else ""
+        return (
+            f"The training data is read {self.times:.1f} times: {tokens:,} tokens to predict, {parameters:,} "
+            f"parameters to train. What is read so often is learned by heart.{kept} To read it less: {fewer}."
+        )

@@ -1,0 +1,260 @@
+"""The exact nearest keys: a product of queries and keys, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.retrieval.datastore.stored_keys import StoredKeys
+from nextword.runtime.files import replacing
+from nextword.runtime.optional_libraries import install, missing
+
+_BLOCK = 8_192
+"""Keys that are compared at once."""
+
+_QUERIES = 1024
+"""Queries that are: 64 MiB of scores."""
+
+_GROUP = 32
+"""Neighbouring keys that are looked at one by one only where the best of them may be among the nearest."""
+
+
+@runtime_checkable
+class Keys(Protocol):
+    """What can be searched."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
+        """All keys in pieces, each with the number of its first."""
+        ...
+
+
+class ExactSearch:
+    """Finds the keys with the smallest Euclidean distance, or the largest dot product."""
+
+    def __init__(self, keys: Keys, euclidean: bool = True) -> None:
+        self.keys = keys
+        self.euclidean = euclidean
+
+    @torch.no_grad()
+    def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
+        """Numbers of the nearest keys, nearest first; -1 where there are fewer than ``count``."""
+        return torch.cat([self._of(part, count) for part in torch.split(queries.detach().float(), _QUERIES)])
+
+    def _of(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
+        scores = queries.new_full((len(queries), count), -torch.inf)
+        numbers = torch.full((len(queries), count), -1, dtype=torch.long, device=queries.device)
+        for first, block in self.keys.blocks(_BLOCK):
+            keys = block.to(queries.device)
+            found = queries @ keys.T
+            if self.euclidean:  # |q|² is the same for all keys
+                found = found.sub_(torch.linalg.vector_norm(keys, dim=1).square_().div_(2))
+            best, at = _best(found, count, scores[:, -1:])
+            # the best of before are first, so of equal ones the earliest key stays
+            both = torch.cat([scores, best], 1)
+            of_both = torch.cat([numbers, at + first], 1)
+            scores, chosen = both.topk(count)
+            numbers = of_both.gather(1, chosen)
+        return numbers
+
+
+def _best(
+    scores: Float[Tensor, "N B"], count: int, least: Float[Tensor, "N 1"]
+) -> tuple[Float[Tensor, "N M"], Int[Tensor, "N M"]]:
+    """The best scores of each row and where they stand: as many as asked for, or all that are above ``least``.
+
+    Most of a block is below what was found before, and there only the largest score of each group is looked at.
+    """
+    if scores.shape[1] % _GROUP:
+        found = scores.topk(min(count, scores.shape[1]))
+        return found.values, found.indices
+    groups = scores.view(len(scores), scores.shape[1] // _GROUP, _GROUP)
+    largest = groups.amax(2)
+    most = int((largest > least).sum(1).max()) if len(scores) else 0
+    chosen = largest.topk(min(count, most)).indices
+    inside = groups.gather(1, chosen[:, :, None].expand(-1, -1, _GROUP)).flatten(1)
+    values, at = inside.topk(min(count, inside.shape[1]))
+    return values, chosen.gather(1, at // _GROUP) * _GROUP + at % _GROUP
+
+
+# -- Approximate nearest keys with FAISS: an index beside the shards, made once.
+
+_KEYS_AT_ONCE = 65_536
+_SAMPLE = 200_000
+"""Keys that an index is trained on, at most."""
+
+
+def _faiss() -> Any:
+    if missing(["faiss"]):
+        raise ValueError(f"index: must have the library faiss (not installed); {install('faiss')}")
+    import faiss
+
+    return faiss
+
+
+def index_path(folder: Path, euclidean: bool) -> Path:
+    """Where the index of a store lies."""
+    return folder / ("l2.faiss" if euclidean else "dot.faiss")
+
+
+def build_index(keys: StoredKeys, factory: str, *, euclidean: bool = True, seed: int = 0) -> Path:
+    """Makes the index of a store, trained on a sample of its keys.
+
+    ``factory`` is what FAISS's ``index_factory`` reads: ``IVF1024,Flat``, ``IVF1024,SQ8``, ``IVF1024,PQ32``,
+    ``HNSW32``.
+
+    Raises:
+        ValueError: FAISS is missing, or does not know such an index or cannot make it of so few keys.
+        DiskFullError: There is no room for it.
+    """
+    faiss = _faiss()
+    try:
+        index = faiss.index_factory(keys.width, factory, faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT)
+        drawn = np.random.default_rng(seed).choice(len(keys), min(len(keys), _SAMPLE), replace=False)
+        index.train(keys.keys_at(np.sort(drawn)))
+        for _, block in keys.blocks(_KEYS_AT_ONCE):
+            index.add(block.numpy())
+    except RuntimeError as fault:
+        said = str(fault).strip().splitlines()[-1].strip()
+        raise ValueError(
+            f"index: must be one that FAISS can make of {len(keys):,} keys of width {keys.width} ('{factory}' given: "
+            f"{said}); such as IVF64,SQ8"
+        ) from None
+    path = index_path(keys.folder, euclidean)
+    _write(index, path)
+    return path
+
+
+def _write(index: Any, path: Path) -> None:
+    # Not by its name: FAISS would not notice a disk that is full when the last bytes are written.
+    problems: list[OSError] = []
+    with replacing(path) as file:
+
+        def put(part: bytes) -> None:
+            try:
+                if not problems:
+                    file.write(part)
+            except OSError as problem:  # FAISS would lose it
+                problems.append(problem)
+
+        _faiss().write_index(index, _faiss().PyCallbackIOWriter(put))
+        if problems:
+            raise problems[0]
+
+
+class FaissSearch:
+    """Finds keys with the index of a store, which stays on the disk where its kind allows that.
+
+    Args:
+        parameters: What FAISS's ``ParameterSpace`` reads, such as ``nprobe=32`` or ``efSearch=128``; may be empty.
+
+    Raises:
+        ValueError: FAISS or the index is missing, the index has another number of keys, or no such parameters.
+    """
+
+    def __init__(self, keys: StoredKeys, parameters: str = "", euclidean: bool = True) -> None:
+        faiss, path = _faiss(), index_path(keys.folder, euclidean)
+        if not path.is_file():
+            command = f"nextword datastore index {keys.folder} --factory IVF64,SQ8{'' if euclidean else ' --dot'}"
+            raise ValueError(f"index: must be there ('{path}' is not); run '{command}', or search exactly")
+        try:
+            self.index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
+            if parameters:
+                faiss.ParameterSpace().set_index_parameters(self.index, parameters)
+        except RuntimeError as fault:
+            said = str(fault).strip().splitlines()[-1].strip()
+            raise ValueError(
+                f"index: must be one that FAISS can read ('{path}', '{parameters}' given: {said})"
+            ) from None
+        if self.index.ntotal != len(keys) or self.index.d != keys.width:
+            raise ValueError(
+                f"index: must be made of this store ('{path}' has {self.index.ntotal:,} keys, the store "
+                f"{len(keys):,}); make it again"
+            )
+
+    def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
+        """Numbers of the keys that were found, nearest first; -1 where fewer were."""
+        _, numbers = self.index.search(np.ascontiguousarray(queries.detach().float().cpu().numpy()), count)
+        return torch.from_numpy(numbers).to(queries.device)
+
+
+Search = ExactSearch | FaissSearch
+
+
+# -- Keys that are appended while somebody talks or writes: so many at most, the oldest forgotten first.
+
+
+class RecentKeys:
+    """The last keys that were appended, in memory, numbered from the oldest one.
+
+    A ring: what is appended takes the place of what is oldest.
+
+    >>> recent = RecentKeys(width=1, most=2, start=0)
+    >>> for place in range(3):
+    ...     recent.append(torch.tensor([[float(place)]]), torch.tensor([place]))
+    >>> recent.tokens_at(np.array([0, 1])), len(recent)
+    (array([1, 2]), 2)
+    """
+
+    def __init__(self, width: int, most: int, start: int) -> None:
+        if most < 1:
+            raise ValueError(f"most: must be at least 1 ({most} given)")
+        self.most, self.start = most, start
+        self._keys = np.zeros((most, width), dtype=np.float32)
+        self._tokens = np.zeros(most, dtype=np.int64)
+        self._places = np.zeros((most, 2), dtype=np.int64)
+        self._appended = self._texts = 0
+
+    def __len__(self) -> int:
+        return min(self._appended, self.most)
+
+    @property
+    def width(self) -> int:
+        """Of a key."""
+        return int(self._keys.shape[1])
+
+    def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:
+        """Adds a text, as a document of its own: states, and what came after each."""
+        kept = slice(max(0, len(tokens) - self.most), len(tokens))
+        places = np.arange(kept.start, kept.stop)
+        at = (self._appended + places) % self.most
+        self._keys[at] = keys[kept].detach().float().cpu().numpy()
+        self._tokens[at] = tokens[kept].cpu().numpy()
+        self._places[at] = np.stack([np.full_like(places, self._texts), places], 1)
+        self._appended += len(tokens)
+        self._texts += 1
+
+    def _at(self, numbers: np.ndarray) -> np.ndarray:
+        return (numbers + max(0, self._appended - self.most)) % self.most
+
+    def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
+        """All keys in pieces, from the oldest on."""
+        for begin in range(0, len(self), size):
+            numbers = np.arange(begin, min(begin + size, len(self)))
+            yield begin, torch.from_numpy(self.keys_at(numbers))
+
+    def keys_at(self, numbers: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
+        """Some keys."""
+        return self._keys.take(self._at(numbers), axis=0)
+
+    def tokens_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
+        """The token after each of some keys."""
+        return self._tokens.take(self._at(numbers))
+
+    def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
+        """The tokens of a text from one place to another, as far as they are remembered, and the place of the first."""
+        numbers = np.arange(len(self))
+        of, place = self.positions_at(numbers).T
+        chosen = numbers[(of == document) & (place >= first) & (place <= last)]
+        return self.tokens_at(chosen).tolist(), int(place[chosen[0]]) if len(chosen) else first
+
+    def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
+        """Text, counted from the first one that was appended, and place within it, of each of these tokens."""
+        return self._places.take(self._at(numbers), axis=0)
