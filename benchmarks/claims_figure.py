@@ -33,7 +33,7 @@ def drawn(tables: Sequence[ReproducedTable]) -> list[tuple[str, JudgedClaim, lis
 def write(tables: Sequence[ReproducedTable], path: Path) -> None:
     """Draws the chart."""
     rows = drawn(tables)
-    with svg.figure("claims", svg.Format("claims", 7.4, svg.WIDE.label), 1.6 + 0.52 * len(rows)) as figure:
+    with svg.figure("claims", 1.6 + 0.52 * len(rows), 7.4) as figure:
         figure.patch.set_facecolor("white")  # a page may be dark
         _draw(figure.subplots(), rows)
         path.parent.mkdir(parents=True, exist_ok=True)

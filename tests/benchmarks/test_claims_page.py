@@ -126,3 +126,9 @@ def test_the_chart_has_main_claims_with_intervals():
     assert drawn
     assert all(claim.headline for _, claim, _ in drawn)
     assert all(one.printed and one.low != one.high for _, _, some in drawn for one in some)
+
+
+@pytest.mark.figures
+def test_the_chart_is_drawn(tmp_path):
+    claims_figure.write(claims_page.records_in(claims_page.DOCS / "records" / "papers"), tmp_path / "claims.svg")
+    assert "printed difference" in (tmp_path / "claims.svg").read_text("utf-8")
