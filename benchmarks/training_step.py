@@ -149,9 +149,7 @@ def chosen(given: argparse.Namespace) -> dict[str, Suite]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "training_cost")
-    options.add_argument(
-        "--suite", action="append", choices=SUITES, help="several may be given"
-    )
+    options.add_argument("--suite", action="append", choices=SUITES, help="several may be given")
     options.add_argument("--head", action="append", type=method, help="head, or head/objective, not the suite's own")
     options.add_argument("--batch", type=at_least(1), help="sequences")
     options.add_argument("--length", type=at_least(2), help="tokens of each")

@@ -56,8 +56,8 @@ def test_swap_a_head(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "Ada found it and gave it to Pip ." in printed
     assert names["written"][0, -1] == names["tokenizer"].eos_token_id, "it has learned to stop"
-    assert "from place  3: Ada met Pip" in printed
-    assert not names["places"].requires_grad
+    assert "from position  3: Ada met Pip" in printed
+    assert not names["positions"].requires_grad
     assert names["tokenizer"].decode(names["words"][0, 0]) == "Pip"
     assert names["shares"]["cache"][0, 0] > 0.5
     assert names["again"].config.spec == "cache:published/mle"

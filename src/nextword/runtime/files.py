@@ -21,7 +21,7 @@ from nextword.settings.config import DeferredModel
 from nextword.settings.setting_names import named
 
 SCHEMA_VERSION = 5
-"""Version of the format of results.json; docs/report.md says when it is raised."""
+"""Version of the format of results.json; docs/file-formats.md says when it is raised."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Prompts times decodings: what one model writes, one samples file for each (docs/evaluate.md)."""
+"""Prompts times decodings: what one model writes, one samples file for each (docs/file-formats.md)."""
 
 from __future__ import annotations
 
