@@ -24,7 +24,7 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rows import append
 
 from nextword.evaluation.metrics import Sample, Setup, UndefinedError, parse_metric, registry
-from nextword.evaluation.metrics.self_bleu import self_bleu
+from nextword.evaluation.metrics.diversity import self_bleu
 from nextword.evaluation.metrics.tokens import GivenIds, Words
 from nextword.evaluation.sample_passes import lacking, not_installed
 from nextword.results.records import Environment

@@ -1,4 +1,4 @@
-"""The blocks of docs/pretrained.md run as they are, with small models of our own where they name the Hub's."""
+"""The examples of README and docs/pretrained.md run as they are, with small models where they name pretrained ones."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.helpers.word_models import WORDS, word_model, word_tokenizer
 
 pytestmark = pytest.mark.docs
 
+(README,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
 GPT2, LLAMA, T5 = blocks((ROOT / "docs" / "pretrained.md").read_text(encoding="utf-8"), "python")
 TOKENS = {"vocab_size": 48, "bos_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
 
@@ -43,6 +44,13 @@ def run(block: str, name: str, model: Any) -> dict[str, Any]:
     names: dict[str, Any] = {}
     exec(block.replace(f'"{name}"', '"tiny"').replace('"steps": 500', '"steps": 2'), names)
     return names
+
+
+def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run(README, "models/smollm2-135m", word_model(n_positions=64).float())
+    scores = names["nw"].score({"plain": names["plain"], "cache": names["model"]}, names["tokenizer"], names["test"])
+    assert scores["cache"].nll < scores["plain"].nll - 0.1
+    assert "perplexity" in capsys.readouterr().out
 
 
 def test_gpt2_calibrated() -> None:

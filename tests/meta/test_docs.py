@@ -143,23 +143,10 @@ def test_part_pages_follow_the_template(page: Path) -> None:
     assert sections == [*expected, "Example", "Source"]
 
 
-def test_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
-    names: dict[str, Any] = {}
-    exec(example, names)
-    printed = capsys.readouterr().out
-    said = [float(number) for number in re.findall(r"# (\d\.\d):", example)]
-    losses = [float(number) for number in re.findall(r"tensor\((\d+\.\d+), grad_fn=<\w*(?:Nll|Div)", printed)]
-    assert losses == pytest.approx(said, abs=0.15)
-    assert torch.equal(names["written"][0, 60:], names["ids"][0, :5])
-    assert names["shares"].keys() == {"softmax", "cache"}
-    assert len(said) == 2
-
-
 def test_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 150
-    assert not [line for line in lines if len(line) > 100]
+    assert len(lines) <= 120
+    assert not [line for line in lines if len(line) > 100 and not line.startswith("|")]
 
 
 def test_encoder_decoder_example_runs(monkeypatch: pytest.MonkeyPatch, ids: torch.Tensor) -> None:

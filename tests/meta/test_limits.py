@@ -15,8 +15,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 import nextword.evaluation.judges
-from nextword.evaluation.metrics.rep import ends_in_loop
-from nextword.evaluation.metrics.self_bleu import self_bleu
+from nextword.evaluation.metrics.diversity import self_bleu
+from nextword.evaluation.metrics.repetition import ends_in_loop
 from nextword.evaluation.metrics.statistics import Statistic, bootstrap_values, paired_tests
 from nextword.functional.frequency import count_tokens
 from nextword.runtime import weights as allocation

@@ -19,7 +19,7 @@ from transformers import (
 
 import nextword as nw
 from nextword.model.sequence_update import cut_prefixes
-from nextword.objectives.sequence_level_unlikelihood import SequenceConfig
+from nextword.objectives.objective import SequenceConfig
 from tests.helpers.sequence_updates import batch, close, gradients
 from tests.oracles.textbook import unlikelihood as textbook
 

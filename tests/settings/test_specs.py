@@ -12,8 +12,8 @@ from nextword.evaluation.metrics.metric import grammar as metrics
 from nextword.heads.head import grammar as heads
 from nextword.heads.input_states import MultiInputConfig
 from nextword.heads.partitions import PartitionConfig
+from nextword.objectives.objective import SequenceConfig
 from nextword.objectives.objective import grammar as objectives
-from nextword.objectives.sequence_level_unlikelihood import SequenceConfig
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, Modifier, Modifiers, SpecSettings
 from tests.helpers.drawn_settings import settings_of

@@ -1,4 +1,4 @@
-"""Pooling: one vector of a whole auxiliary text, which shifts the scores of all words at once."""
+"""One vector of a whole auxiliary text, which shifts the scores of all words at once: LMH and DAU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, OutputProjection
+from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, OutputProjection, registry
 from nextword.distribution import Shifted, Vocabulary
 from nextword.heads import Dimensions
 
@@ -65,3 +65,77 @@ class PooledConditioner(Conditioner, ABC):
     def resized(self, vocab_size: int) -> None:
         """New tokens are not shifted."""
         self.project.resize(vocab_size)
+
+
+# -- LMH: the pooled auxiliary text stands beside the decoder's last state, under an output layer of its own.
+
+
+class LmHeadConfig(PooledConfig):
+    """Settings of LMH."""
+
+    conditioner: Literal["lmh"] = "lmh"
+
+    @property
+    def unties(self) -> bool:
+        """Its output layer is new."""
+        return True
+
+
+@registry.register("lmh")
+class LmHeadConditioner(PooledConditioner):
+    """A newly trained output layer reads the decoder's state and the pooled auxiliary text together.
+
+    Formula: with the pooled states p of the encoder and an output layer ``[W U]`` of width D + E::
+
+        z = [W U] [h_t; p] + b = W h_t + (U p + b)
+
+    The second form is the one computed: ``U p + b`` once for each auxiliary text, ``W h_t`` at every position. W is the
+    backbone's output layer, untied from its input embedding, so that every head, LoRA and quantisation find it where it
+    always is. What a model does to its scores afterwards (a cap, a scale) it does to ``W h_t``.
+
+    Expresses: a bias of the whole text for each word that its auxiliary text calls for. Costs: V (D + E) parameters.
+
+    Trained are W, U, b and the head; encoder and decoder are frozen. It starts with the backbone's W and with U = 0,
+    which changes nothing. ``lmh:published`` discards the old layer: W and U begin at random.
+
+    Source: He, Chen and Kim 2020, section 3.2 (BERT-GPT LMH).
+
+    Examples:
+        >>> from nextword.conditioning import parse_conditioner
+        >>> parse_conditioner("lmh").pooling
+        'mean'
+    """
+
+    Config = LmHeadConfig
+
+
+# -- DAU: the pooled auxiliary text adds to the scores of the words that it calls for.
+
+
+class DistributionAdjustmentConfig(PooledConfig):
+    """Settings of DAU."""
+
+    conditioner: Literal["dau"] = "dau"
+
+
+@registry.register("dau")
+class DistributionAdjustmentConditioner(PooledConditioner):
+    """One feed-forward layer turns the pooled auxiliary text into V scores, which are added to the decoder's.
+
+    Formula: with the pooled states p of the encoder, ``z = W h_t + (U p + b)``.
+
+    Expresses: words of the topic are more probable throughout the text. What it adds depends on no position: it is
+    LMH without a new W. Costs: V E parameters, one product for each auxiliary text.
+
+    Trained are U, b and the head; encoder and decoder are frozen. It starts with U = 0, which changes nothing;
+    ``dau:published`` with a small random U.
+
+    Source: He, Chen and Kim 2020, section 3.3 (BERT-GPT DAU).
+
+    Examples:
+        >>> from nextword.conditioning import parse_conditioner
+        >>> parse_conditioner("dau:max").trains
+        'new'
+    """
+
+    Config = DistributionAdjustmentConfig

@@ -13,8 +13,7 @@ from torch import Tensor
 from nextword.functional.padding import padded
 from nextword.model.forward.forward_batch import ForwardBatch
 from nextword.model.generation import unconstrained_generation
-from nextword.objectives.loss import on_every_process
-from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, Written
+from nextword.objectives.objective import SequenceConfig, Written, on_every_process
 
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel

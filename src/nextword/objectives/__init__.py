@@ -3,8 +3,15 @@
 import importlib
 import pkgutil
 
-from nextword.objectives.loss import Loss, modifiers
-from nextword.objectives.objective import Objective, ObjectiveConfig, objective_spec, parse_objective, registry
+from nextword.objectives.objective import (
+    Loss,
+    Objective,
+    ObjectiveConfig,
+    modifiers,
+    objective_spec,
+    parse_objective,
+    registry,
+)
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

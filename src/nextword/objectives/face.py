@@ -14,8 +14,7 @@ from torch import Tensor
 from nextword.heads import Dimensions
 from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
-from nextword.objectives.loss import Loss, summed_over_processes
-from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry, summed_over_processes
 
 # -- Weights by how often tokens were seen, and penalties on confidence: the parts that FACE is put together from.
 #

@@ -19,8 +19,7 @@ from nextword.functional.probability import at_least_float32
 from nextword.heads import head_spec
 from nextword.heads.context import Context
 from nextword.heads.head import Head, RemembersTokens
-from nextword.objectives.loss import Loss
-from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
 
 # -- Margin ranking over a memory, in five reductions, without a tensor of all pairs.
 #

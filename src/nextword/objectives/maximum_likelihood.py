@@ -10,8 +10,7 @@ from torch import Tensor
 from nextword.heads import head_spec
 from nextword.heads.context import Context
 from nextword.heads.head import Head, RemembersTokens
-from nextword.objectives.loss import Loss
-from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
 
 
 class LikelihoodConfig(ObjectiveConfig):

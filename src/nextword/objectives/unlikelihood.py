@@ -13,8 +13,7 @@ from torch import Tensor
 from nextword.functional.copy_scores import UniqueTokens
 from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
-from nextword.objectives.loss import Loss
-from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
 
 
 class UnlikelihoodConfig(ObjectiveConfig):

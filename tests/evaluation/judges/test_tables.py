@@ -13,8 +13,8 @@ import pytest
 import torch
 import transformers
 
+from nextword.evaluation.judges.entailment import TapexSequence
 from nextword.evaluation.judges.tables import is_empty, read_by_pandas, row_form, sentence_form, tapex_form
-from nextword.evaluation.judges.tapex import TapexSequence
 from nextword.evaluation.metrics import Sample, Setup, Table, UndefinedError
 from nextword.evaluation.metrics.sample import MissingFieldError
 from tests.helpers.real_data import real_data

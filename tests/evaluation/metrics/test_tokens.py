@@ -13,8 +13,7 @@ import pytest
 import torch
 
 import nextword.evaluation.metrics
-from nextword.evaluation.metrics.bleu import bleu
-from nextword.evaluation.metrics.bleu_logicnlg import bleu_logicnlg
+from nextword.evaluation.metrics.bleu import bleu, bleu_logicnlg
 from nextword.evaluation.metrics.cider import cider_d
 from nextword.evaluation.metrics.rouge import rouge
 from nextword.evaluation.metrics.tokens import token_texts

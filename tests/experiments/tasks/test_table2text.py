@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 import nextword as nw
 from nextword.evaluation import evaluate
-from nextword.evaluation.metrics.bleu_logicnlg import bleu_logicnlg
+from nextword.evaluation.metrics.bleu import bleu_logicnlg
 from nextword.experiments.comparison import all_methods
 from nextword.experiments.comparison.recipe import built_in, configured, read
 from nextword.experiments.tasks import registry

@@ -1,4 +1,4 @@
-"""Acc@k of a prompt with two right next words."""
+"""The next token: Acc@k with two right tokens, accuracy and hits@k, and the rank of a matrix of log-probabilities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 
 from nextword.evaluation.metrics import metric
@@ -19,7 +19,8 @@ from nextword.evaluation.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.sample import AllOrNone, Sample
+from nextword.evaluation.metrics.tokens import as_ids
 
 
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
@@ -110,3 +111,137 @@ class Acc(Metric):
             hits = hits_at_k(ranked, right, k).astype(np.float64)
             found[f"acc@{k}"] = Score.mean(self.measure(f"Acc@{k}", "fraction of prompts", meaning), hits)
         return found
+
+
+# -- Accuracy and hits@k of the next token, given all right tokens before it.
+
+
+def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
+    """Whether fewer than ``k`` tokens are more probable than each target, so that ties count as right.
+
+    Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
+
+    For k = 1, this is accuracy.
+
+    >>> among_first([0, 3, 0, 12], 1).tolist(), among_first([0, 3, 0, 12], 10).tolist()
+    ([True, False, True, False], [True, True, True, False])
+    """
+    if k < 1:
+        raise ValueError(f"hits@k: k must be at least 1 ({k} given)")
+    found: Bool[np.ndarray, "T"] = np.asarray(ranks) < k
+    return found
+
+
+class AccuracyConfig(MetricConfig):
+    """Settings of accuracy."""
+
+    k: int = Field(default=10, ge=1)
+    """How many of the most probable tokens hits@k looks at."""
+
+
+@registry.register("accuracy")
+class Accuracy(Metric):
+    """Accuracy: held-out tokens that are predicted first; hits@k: among the first k. Example: ``accuracy``."""
+
+    Config = AccuracyConfig
+    needs = ("target_token_ids", "predictions")
+    scores_people = False
+    group, goal, decimals = metric.NEXT_WORD, "higher", 2
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._right: list[int] = []
+        self._hits: list[int] = []
+        self._tokens: list[int] = []
+        self._ranks_given = AllOrNone("target_ranks")
+
+    def add(self, sample: Sample) -> None:
+        """Reads the ranks of the targets; where there are none, the most probable tokens."""
+        if self._ranks_given.has(sample, sample.target_ranks is not None):
+            ranks = as_ids(sample.need("target_ranks", "accuracy"))
+            if len(ranks) and ranks.min() < 0:
+                raise ValueError(f"{sample.place}: target_ranks has {ranks.min()}; ranks count tokens, from 0")
+            self._hits.append(int(among_first(ranks, self.config.k).sum()))
+            right = among_first(ranks, 1)
+        else:
+            predicted = as_ids(sample.need("predicted_token_ids", "accuracy (or 'target_ranks')"))
+            right = predicted == as_ids(sample.need("target_token_ids", "accuracy"))
+        self._right.append(int(right.sum()))
+        self._tokens.append(len(right))
+
+    def result(self) -> dict[str, Score]:
+        """``accuracy`` and, from ranks, ``hits@k``."""
+        k = self.config.k
+        ties = "ties count as right" if self._hits else "of tied tokens the one that was predicted counts"
+        found = {
+            "accuracy": self._score("accuracy", f"Accuracy: held-out tokens predicted first; {ties}.", self._right)
+        }
+        if self._hits:
+            meaning = f"hits@{k}: held-out tokens with fewer than {k} more probable ones."
+            found[f"hits@{k}"] = self._score(f"hits@{k}", meaning, self._hits)
+        return found
+
+    def _score(self, title: str, meaning: str, right: list[int]) -> Score:
+        return Score.ratio(self.measure(title, "fraction of target tokens", meaning), right, self._tokens)
+
+
+# -- Numerical rank and spectrum of a matrix of log-probabilities.
+#
+# For a softmax over D-dimensional states, log P = H E^T - (a constant per row) has rank at most D + 1 (Yang et al.,
+# 2018, say D; the row constants add one). A distribution that breaks this bound can express more contexts.
+
+GRAM_ABOVE = 50_000_000
+"""Entries from which the smaller Gram matrix is used: an SVD of a 4,750 x 50,257 matrix takes minutes."""
+
+
+def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
+    """Singular values, largest first, in float64.
+
+    Above ``GRAM_ABOVE`` entries they come from the Gram matrix: exact to about 1e-8 of the largest, far below any
+    tolerance used here (the smallest is 1e-7 of it, times the side of the matrix).
+
+    Raises:
+        ValueError: An entry is not finite, e.g. the logarithm of a probability of 0.
+    """
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"rank: must be of a matrix with rows and columns (shape {matrix.shape} given)")
+    if not np.isfinite(matrix).all():
+        bad = int((~np.isfinite(matrix)).any(axis=1).sum())
+        raise ValueError(f"rank: {bad} of {len(matrix)} rows are not finite; log-probabilities of 0 have no rank")
+    exact = matrix.astype(np.float64)
+    if exact.size <= GRAM_ABOVE:
+        values: Float[np.ndarray, "K"] = np.linalg.svd(exact, compute_uv=False)
+        return values
+    gram = exact @ exact.T if len(exact) <= exact.shape[1] else exact.T @ exact
+    squares = np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None)
+    roots: Float[np.ndarray, "K"] = np.sqrt(squares)
+    return roots
+
+
+def float32_tolerance(rows: int, columns: int) -> float:
+    """Relative tolerance that numpy and torch use for the rank of a float32 matrix: max(rows, columns) * eps.
+
+    >>> round(float32_tolerance(4750, 50257), 4)
+    0.006
+    """
+    return max(rows, columns) * float(np.finfo(np.float32).eps)
+
+
+def numerical_rank(values: Float[np.ndarray, "K"], relative_tolerance: float) -> int:
+    """How many singular values are above ``relative_tolerance`` times the largest one.
+
+    >>> numerical_rank(np.array([10.0, 1.0, 0.001]), 1e-3)
+    2
+    """
+    return int((values > relative_tolerance * values[0]).sum())
+
+
+def relative_spectrum(values: Float[np.ndarray, "K"], length: int) -> list[float]:
+    """The first ``length`` singular values divided by the largest one.
+
+    >>> relative_spectrum(np.array([10.0, 1.0, 0.5]), 2)
+    [1.0, 0.1]
+    """
+    if values[0] == 0:
+        raise ValueError("spectrum: the matrix is all zero, so no value can be taken relative to the largest")
+    return [float(value) for value in values[:length] / values[0]]

@@ -1,7 +1,8 @@
-"""BLEU over a corpus, from sacrebleu's counts."""
+"""BLEU over a corpus, from sacrebleu's counts, and as the evaluation script of LogicNLG computes it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -146,3 +147,126 @@ class Bleu(Metric):
         plain = BLEU(lowercase=self.config.lowercase, tokenize=self.config.tokenize)
         plain.corpus_score(["-"], [["-"]])  # it signs only what it has scored
         return str(plain.get_signature()).partition("|")[2]
+
+
+# -- BLEU as the evaluation script of LogicNLG computes it.
+
+WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
+"""Of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last adds up to 0.99; so does the script."""
+
+Level = Literal["sentence", "corpus"]
+
+
+def bleu_logicnlg(
+    texts: Iterable[str], references: Iterable[Sequence[str]], level: Level = "sentence"
+) -> tuple[float, float, float]:
+    """BLEU-1, -2 and -3 of LogicNLG, between 0 and 1.
+
+    For every text, with c its tokens, r those of the reference closest in length (the shorter on ties), and p_m the
+    share of its m-grams that a reference has, each at most as often as the reference that has it most,
+
+        BLEU-n = min(1, exp(1 - r / c)) · p_1^w_1 · p_2^w_2 · p_3^w_3
+
+    and the mean over texts ("sentence"); or the same with sums of all counts over texts ("corpus"). A p_m of 0 with a
+    positive weight makes it 0: nothing is smoothed. Tokens are what spaces separate in lower case. References are all
+    statements of the table.
+
+    Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which asks nltk's ``sentence_bleu``; scripts of later
+    papers on the same data also ask ``corpus_bleu``, which gives other numbers. Equal to nltk in both forms.
+    Differs from it: where nltk puts the smallest positive number for a p_m of 0, this puts 0 (below 1e-100 apart).
+
+    >>> [round(value, 4) for value in bleu_logicnlg(["a b c d"], [["a b c e", "x"]])]
+    [0.75, 0.7071, 0.6329]
+    """
+    references = list(references)
+    expect_references(references, "bleu-logicnlg")
+    rows = [counts(text, found) for text, found in zip(texts, references, strict=True)]
+    if not rows:
+        raise ValueError("bleu-logicnlg: no texts")
+    table = np.array(rows, dtype=np.float64)
+    by_n = [bleu_of_counts(table if level == "sentence" else table.sum(axis=0), n).mean() for n in (1, 2, 3)]
+    return float(by_n[0]), float(by_n[1]), float(by_n[2])
+
+
+def counts(text: str, references: Sequence[str]) -> list[int]:
+    """Tokens, tokens of the closest reference, right m-grams and m-grams (at least 1, as in nltk) for m = 1, 2, 3."""
+    tokens = text.lower().split()
+    # At single spaces: two in a row leave an empty token, which the script counts in the length.
+    others = [reference.lower().split(" ") for reference in references]
+    closest = min((len(other) for other in others), key=lambda length: (abs(length - len(tokens)), length))
+    right, total = [], []
+    for m in (1, 2, 3):
+        grams, most = _grams(tokens, m), Counter[tuple[str, ...]]()
+        for other in others:
+            most |= _grams(other, m)
+        right.append((grams & most).total())
+        total.append(max(grams.total(), 1))
+    return [len(tokens), closest, *right, *total]
+
+
+def _grams(tokens: Sequence[str], m: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(tokens[start:] for start in range(m)), strict=False))
+
+
+def bleu_of_counts(sums: Float[np.ndarray, "... 8"], n: int) -> Float[np.ndarray, "..."]:
+    """BLEU-n of counts, of one text or summed over texts.
+
+    >>> bleu_of_counts(np.array([4, 8, 4, 2, 1, 4, 3, 2], dtype=np.float64), 1).round(6)
+    np.float64(0.367879)
+    """
+    length, closest = sums[..., 0], sums[..., 1]
+    weights = np.array(WEIGHTS[n - 1])[:n]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(sums[..., 2 : 2 + n] / sums[..., 5 : 5 + n])
+        brevity = np.where(length > closest, 1.0, np.exp(1 - closest / length))
+        value: Float[np.ndarray, "..."] = np.where(sums[..., 2] > 0, brevity * np.exp((weights * logs).sum(-1)), 0.0)
+    return value
+
+
+class BleuLogicNLGConfig(MetricConfig):
+    """Settings of LogicNLG's BLEU."""
+
+    level: Level = "sentence"
+    """ "sentence": mean of the BLEU of each text, as LogicNLG's script; "corpus": one BLEU of all counts."""
+
+
+@registry.register("bleu-logicnlg")
+class BleuLogicNLG(Metric):
+    """BLEU-1, -2 and -3 of the LogicNLG script: lower case, not smoothed, mean of texts. Example: ``bleu-logicnlg``."""
+
+    Config = BleuLogicNLGConfig
+    needs = ("text", "references")
+    votes = ("bleu-logicnlg-3",)
+    group, goal, decimals = metric.SUMMARY, "higher", 1
+
+    @classmethod
+    def on_request(cls) -> str | None:
+        """It repeats one script, for one kind of text."""
+        return "BLEU as the script of LogicNLG has it, for texts about tables: name it to have it measured"
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._counts: list[list[int]] = []
+
+    def add(self, sample: Sample) -> None:
+        """Reads text and references."""
+        self._counts.append(counts(sample.need("text", "bleu-logicnlg"), sample.need("references", "bleu-logicnlg")))
+
+    def result(self) -> dict[str, Score]:
+        """``bleu-logicnlg-1``, ``-2`` and ``-3``."""
+        if not self._counts:
+            raise UndefinedError("bleu-logicnlg: there are no texts")
+        table = np.array(self._counts, dtype=np.float64)
+        sentence = self.config.level == "sentence"
+        how = "mean over texts" if sentence else "counts summed over all texts"
+        found = {}
+        for n in (1, 2, 3):
+            whole = Statistic(table, partial(bleu_of_counts, n=n))
+            statistic = Statistic.mean(bleu_of_counts(table, n)) if sentence else whole
+            measure = self.measure(
+                f"BLEU-{n} (LogicNLG)",
+                f"fraction (lower case, split at spaces, no smoothing, {how})",
+                f"BLEU-{n} as in the evaluation script of LogicNLG, against all references; {how}.",
+            )
+            found[f"bleu-logicnlg-{n}"] = Score.of(measure, statistic, len(table))
+        return found

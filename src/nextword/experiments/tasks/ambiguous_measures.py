@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from nextword.evaluation.metrics.accuracy import hits_at_k
-from nextword.evaluation.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
+from nextword.evaluation.metrics.accuracy import (
+    float32_tolerance,
+    hits_at_k,
+    numerical_rank,
+    relative_spectrum,
+    singular_values,
+)
 from nextword.evaluation.metrics.statistics import bootstrap_ratio, wilson
 from nextword.experiments.tasks.ambiguous_words import AmbiguousPrompt, Lexicon, PairSplit, data_text
 from nextword.experiments.tasks.prompted_texts import top_words

@@ -10,7 +10,7 @@ from pydantic import Field
 from transformers import TrainerCallback
 
 from nextword.experiments.training.resume import StatefulCallback
-from nextword.objectives.loss import on_every_process
+from nextword.objectives.objective import on_every_process
 from nextword.results.records import Cost, CurvePoint, Record
 
 

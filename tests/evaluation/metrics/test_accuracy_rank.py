@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nextword.evaluation.metrics import rank
-from nextword.evaluation.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
+from nextword.evaluation.metrics import accuracy
+from nextword.evaluation.metrics.accuracy import float32_tolerance, numerical_rank, relative_spectrum, singular_values
 
 
 def test_known_rank_against_numpy() -> None:
@@ -31,14 +31,14 @@ def test_chosen_spectrum_comes_back() -> None:
 def test_gram_matrix_gives_the_same(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = np.random.default_rng(2).normal(size=shape)
     expected = singular_values(matrix)
-    monkeypatch.setattr(rank, "GRAM_ABOVE", 0)
+    monkeypatch.setattr(accuracy, "GRAM_ABOVE", 0)
     assert singular_values(matrix) == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_gram_matrix_keeps_small_singular_values(transposed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Far below 1, and far below the largest; what is 0 stays below the smallest tolerance in use."""
-    monkeypatch.setattr(rank, "GRAM_ABOVE", 0)
+    monkeypatch.setattr(accuracy, "GRAM_ABOVE", 0)
     rng = np.random.default_rng(4)
     left, right = (np.linalg.qr(rng.normal(size=(n, 5)))[0] for n in (30, 200))
     wanted = np.array([40.0, 2.0, 0.5, 0.02, 4e-4])

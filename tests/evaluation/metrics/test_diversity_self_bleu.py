@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
 from nextword.evaluation.metrics import UndefinedError
+from nextword.evaluation.metrics.diversity import self_bleu
 from nextword.evaluation.metrics.ngrams import TokenTexts
-from nextword.evaluation.metrics.self_bleu import self_bleu
 from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 5), max_size=12), min_size=2, max_size=7)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import corpus_bleu, sentence_bleu
 
 from nextword.evaluation.metrics import Sample, Setup, UndefinedError, parse_metric, registry
-from nextword.evaluation.metrics.bleu_logicnlg import WEIGHTS, bleu_logicnlg
+from nextword.evaluation.metrics.bleu import WEIGHTS, bleu_logicnlg
 from tests.helpers.real_data import real_data
 
 texts = st.lists(st.sampled_from(["a", "A", "b", "the", "cat", "3.5", ""]), max_size=9).map(" ".join)

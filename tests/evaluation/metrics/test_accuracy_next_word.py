@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextword.evaluation.metrics import MissingFieldError, UndefinedError
-from nextword.evaluation.metrics.next_word import among_first
+from nextword.evaluation.metrics.accuracy import among_first
 from tests.helpers.measuring import measured, values
 
 RANKS = st.lists(st.lists(st.integers(0, 20), max_size=8), min_size=1, max_size=5).filter(any)

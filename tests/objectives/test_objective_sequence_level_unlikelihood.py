@@ -9,7 +9,7 @@ import torch
 
 import nextword as nw
 from nextword.objectives import objective_spec, parse_objective
-from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, SequenceUpdates, Written, repeated_ngrams
+from nextword.objectives.objective import SequenceConfig, SequenceUpdates, Written, repeated_ngrams
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 from tests.helpers.trained_by_objectives import HEADS, Batch, build_objective
 from tests.oracles import golden

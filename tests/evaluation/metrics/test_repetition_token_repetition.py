@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextword.evaluation.metrics import MissingFieldError, UndefinedError
-from nextword.evaluation.metrics.token_repetition import steps_back
+from nextword.evaluation.metrics.repetition import steps_back
 from tests.helpers.measuring import measured, values
 
 IDS = st.integers(0, 5)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import distributed, multiprocessing
 
-from nextword.objectives.loss import on_every_process
+from nextword.objectives.objective import on_every_process
 from tests.helpers.trained_by_objectives import Batch, build_objective
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextword.evaluation.metrics import UndefinedError
-from nextword.evaluation.metrics.rep import copies_at_end, ends_in_loop
+from nextword.evaluation.metrics.repetition import copies_at_end, ends_in_loop
 from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXT = st.lists(st.integers(0, 2), max_size=40)

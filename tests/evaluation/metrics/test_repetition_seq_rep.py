@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextword.evaluation.metrics import MissingFieldError, UndefinedError
-from nextword.evaluation.metrics.seq_rep import seq_rep
+from nextword.evaluation.metrics.repetition import seq_rep
 from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6)

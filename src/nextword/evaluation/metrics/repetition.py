@@ -1,0 +1,259 @@
+"""How much texts repeat themselves: Rep, seq-rep-n, and rep/l of what is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from nextword.evaluation.metrics import metric
+from nextword.evaluation.metrics.distinct import distinct, distinct_by_length
+from nextword.evaluation.metrics.metric import (
+    Metric,
+    MetricConfig,
+    NumbersConfig,
+    OfAllTexts,
+    Order,
+    OrdersConfig,
+    Score,
+    Setup,
+    UndefinedError,
+    registry,
+)
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.tokens import Text, Texts, Tokenize, Words, as_ids, token_ids
+
+LONGEST_PHRASE = 90
+SHORTEST_LOOP = 3
+"""Phrases of this length and longer need no more than a second copy."""
+MOST_COPIES = 50
+"""Shorter ones are a loop from one copy more than this."""
+
+
+def copies_at_end(
+    text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
+) -> Int[np.ndarray, "P"]:
+    """How often the last n tokens stand back-to-back at the end, for n = 1, 2, ...; 1 where they do not repeat.
+
+    >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
+    [1, 4, 1, 2, 1]
+    """
+    # Read backwards, the tokens agree with themselves n further on over m tokens: that makes 1 + m // n copies.
+    agreement = np.array(_agreement(token_ids(text, tokenize).tolist()[::-1], longest_phrase), dtype=np.int64)
+    return 1 + agreement // np.arange(1, longest_phrase + 1)
+
+
+def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words") -> bool:
+    """Whether the phrase with most copies at the end makes a loop; of phrases with equally many, the shortest is taken.
+
+    A loop has more than one copy of 3 tokens or more, or more than 50 copies of fewer.
+
+    Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), as F2-Softmax (Choi et
+    al., 2020) uses it. Time is linear in the tokens, whatever the longest phrase.
+
+    >>> ends_in_loop("we saw a cat, a cat, a cat,"), ends_in_loop("we saw a cat")
+    (True, False)
+    >>> ends_in_loop([9, 1, 2, 3, 1, 2, 3]), ends_in_loop([1, 2] * 4), ends_in_loop([7] * 50), ends_in_loop([7] * 51)
+    (True, False, False, True)
+    """
+    # A phrase longer than the text stands in it once at most.
+    tokens = token_ids(text, tokenize)
+    copies = copies_at_end(tokens, min(longest_phrase, max(1, len(tokens))))
+    best = int(np.argmax(copies))
+    return bool(copies[best] > 1 and (best + 1 >= SHORTEST_LOOP or copies[best] > MOST_COPIES))
+
+
+class RepConfig(MetricConfig):
+    """Settings of Rep."""
+
+    longest_phrase: int = Field(default=LONGEST_PHRASE, ge=1)
+    """Longest phrase that is looked for at the end of a text, in tokens."""
+
+
+@registry.register("rep")
+class Rep(Metric):
+    """Rep: the share of texts that end in a loop, the same phrase again and again. Example: ``rep``."""
+
+    Config = RepConfig
+    needs = ("tokens",)
+    group, goal, decimals = metric.REPETITION, "human", 1
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._loops: list[float] = []
+
+    def add(self, sample: Sample) -> None:
+        """Looks at the end of the written text; an empty one has none."""
+        tokens = sample.tokens.tolist()
+        self._loops.append(ends_in_loop(tokens, self.config.longest_phrase) if tokens else np.nan)
+
+    def result(self) -> dict[str, Score]:
+        """``rep``."""
+        loops = np.array(self._loops, dtype=np.float64)
+        measure = self.measure(
+            "Rep",
+            f"fraction of texts (phrases of up to {self.config.longest_phrase} tokens)",
+            "Rep: texts that end in a loop: two copies of a phrase of three tokens or more, or over 50 of a "
+            "shorter one.",
+        )
+        return {"rep": Score.mean(measure, loops)}
+
+
+def _agreement(tokens: list[int], longest_shift: int) -> list[int]:
+    """For every shift from 1: over how many of the first tokens the sequence agrees with itself shifted by it.
+
+    The Z algorithm (Gusfield, 1997, chapter 1): inside a stretch that is known to agree with the beginning, what was
+    found at the beginning holds again, so no token is compared twice.
+    """
+    found = [0] * (longest_shift + 1)
+    left, right = 0, 0  # the stretch [left, right) agrees with the beginning
+    for shift in range(1, min(longest_shift, len(tokens) - 1) + 1):
+        agree = min(right - shift, found[shift - left]) if shift < right else 0
+        while shift + agree < len(tokens) and tokens[agree] == tokens[shift + agree]:
+            agree += 1
+        found[shift] = agree
+        if shift + agree > right:
+            left, right = shift, shift + agree
+    return found[1:]
+
+
+# -- seq-rep-n: how much a completion repeats itself.
+
+FEWEST_WORDS = 4
+"""Completions of fewer words are left out of the word form."""
+
+
+def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
+    """1 - distinct n-grams / n-grams of each text; NaN for a text without n-grams.
+
+    Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
+
+    Raises:
+        ValueError: No list of texts, or a length below 1.
+
+    >>> seq_rep([[1, 2, 1, 2, 1], [3]], 2)
+    array([0.5, nan])
+    """
+    return 1 - distinct(texts, n, tokenize)
+
+
+class SeqRepConfig(OrdersConfig):
+    """Settings of seq-rep-n."""
+
+    n: tuple[Order, ...] = Field(default=(1, 4), min_length=1)
+    """The lengths n of the n-grams."""
+    words: bool = False
+    """Counts words and punctuation marks of the text, not tokens; texts of fewer than four then do not count."""
+
+
+@registry.register("seq-rep")
+class SeqRep(OfAllTexts):
+    """seq-rep-n: the share of a completion's n-grams that were there before, averaged. Example: ``seq-rep:1,4``."""
+
+    Config = SeqRepConfig
+    votes = ("seq-rep-4",)
+    group, goal, decimals = metric.REPETITION, "human", 1
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._words = Words() if self.config.words else None
+        self._unit = "words" if self.config.words else "tokens"
+
+    def add(self, sample: Sample) -> None:
+        """Reads the written text."""
+        if self._words is None:
+            super().add(sample)
+            return
+        words = self._words.ids(sample.need("text", "seq-rep over words"))
+        self._tokens.append(words if len(words) >= FEWEST_WORDS else words[:0])
+
+    def result(self) -> dict[str, Score]:
+        """``seq-rep-n`` for every n that some text is long enough for."""
+        known = {n: 1 - shares for n, shares in distinct_by_length(self.texts(), self.config.n).items()}
+        if not known:
+            fewest = min(self.config.n)
+            raise UndefinedError(f"seq-rep-{fewest}: no sample has a value; no text has {fewest} {self._unit}")
+        found = {}
+        for n, shares in known.items():
+            meaning = f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts."
+            measure = self.measure(f"seq-rep-{n}", f"fraction of {n}-grams of {self._unit} of a text", meaning)
+            found[f"seq-rep-{n}"] = Score.mean(measure, shares)
+        return found
+
+
+# -- rep/l and wrep/l: how often the most probable next token is one of the last l, and how often wrongly so.
+
+Ids = Sequence[int] | Int[np.ndarray, "T"]
+
+
+def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
+    """How many steps back each predicted token was last a target, and 0 where it was none before.
+
+    ``predicted[t]`` is in the window of the last l targets, ``targets[t - l:t]``, where this is from 1 to l; one pass
+    so answers for every l, in time linear (times a logarithm) in the tokens.
+
+    >>> steps_back([5, 6, 7, 8], [5, 5, 5, 9]).tolist()
+    [0, 1, 2, 0]
+    """
+    said, guessed = np.asarray(targets, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    if said.shape != guessed.shape:
+        raise ValueError(f"steps back: {len(said)} targets, {len(guessed)} predictions")
+    length = len(said)
+    numbers = np.unique(np.concatenate([said, guessed]), return_inverse=True)[1].reshape(-1)
+    place = np.arange(length)
+    # Sorted by token, then place: the last target before (token, t) is the one that stands just below it.
+    order = np.sort(numbers[:length] * length + place)
+    asked = numbers[length:] * length + place
+    below = np.searchsorted(order, asked) - 1
+    last = order[np.maximum(below, 0)]
+    same = (below >= 0) & (last // max(length, 1) == numbers[length:])
+    steps: Int[np.ndarray, "T"] = np.where(same, asked - last, 0)
+    return steps
+
+
+class TokenRepetitionConfig(NumbersConfig):
+    """Settings of rep/l and wrep/l."""
+
+    numbers = meaning = "windows"
+
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
+    """The numbers l of earlier targets in which a prediction is looked up."""
+
+
+@registry.register("token-repetition")
+class TokenRepetition(Metric):
+    """rep/l: predictions that are among the last l tokens; wrep/l: and wrong. Example: ``token-repetition:128``."""
+
+    Config = TokenRepetitionConfig
+    needs = ("target_token_ids", "predicted_token_ids")
+    votes = ("rep/128",)
+    group, goal, decimals = metric.REPETITION, "human", 1
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._repeated: list[Int[np.ndarray, "L 2"]] = []
+        self._tokens: list[int] = []
+
+    def add(self, sample: Sample) -> None:
+        """Reads the predictions of one block; the window begins anew with it."""
+        targets = as_ids(sample.need("target_token_ids", "token-repetition"))
+        predicted = as_ids(sample.need("predicted_token_ids", "token-repetition"))
+        steps, wrong = steps_back(targets, predicted), targets != predicted
+        repeated = [(steps > 0) & (steps <= window) for window in self.config.windows]
+        self._repeated.append(np.array([(inside.sum(), (inside & wrong).sum()) for inside in repeated]))
+        self._tokens.append(len(targets))
+
+    def result(self) -> dict[str, Score]:
+        """``rep/l`` of every window, then ``wrep/l``."""
+        counts = np.array(self._repeated, dtype=np.float64).reshape(-1, len(self.config.windows), 2)
+        found = {}
+        for kind, (name, which) in enumerate((("rep", ""), ("wrep", " and are wrong"))):
+            for number, window in enumerate(self.config.windows):
+                title = f"{name}/{window}"
+                meaning = f"{title}: most probable next tokens that are among the {window} targets before{which}; each "
+                measure = self.measure(title, "fraction of predicted tokens", f"{meaning}sample begins anew.")
+                found[title] = Score.ratio(measure, counts[:, number, kind], self._tokens)
+        return found
