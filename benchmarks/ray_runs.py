@@ -26,8 +26,8 @@ from rows import append, surroundings
 from nextword.experiments.comparison.all_methods import compare, make_start
 from nextword.experiments.comparison.engines.engine import Engine, Resources, Sequential
 from nextword.experiments.comparison.engines.ray_engine import RayEngine
-from nextword.experiments.comparison.progress import SilentWatcher
 from nextword.experiments.comparison.recipe import configured
+from nextword.runtime.progress import Watcher
 
 BASELINE = "sequential"
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     config = configured(recipe)
     with tempfile.TemporaryDirectory() as folder:
         origin = Path(folder) / "start"
-        make_start(config, origin, SilentWatcher(), "benchmark")
+        make_start(config, origin, Watcher(), "benchmark")
 
         def seconds(engine: Engine) -> float:
             place = Path(shutil.copytree(origin, Path(folder) / "comparison"))

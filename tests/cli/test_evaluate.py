@@ -62,7 +62,7 @@ def test_results_of_a_comparison_are_not_overwritten(samples: Path, tmp_path: Pa
     (tmp_path / "results.json").write_text('{"kind": "compare"}')
     done = run("evaluate", samples, "--field", "text=output", "--metrics", "rep", "--out", tmp_path)
     assert done.exit_code == 2
-    assert "is of another kind of run (compare)" in " ".join(done.output.split())
+    assert "must be of 'nextword evaluate' (compare given)" in " ".join(done.output.split())
     assert (tmp_path / "results.json").read_text() == '{"kind": "compare"}'
 
 

@@ -70,7 +70,7 @@ def test_the_same_score_is_replaced_and_another_one_refused(folder: Path, tmp_pa
     assert run(*given).exit_code == 0
     other = run(*given, "--window", 5)
     assert other.exit_code == 2
-    assert "window was None, is 5" in " ".join(other.output.split())
+    assert "window: nothing there, 5 asked for" in " ".join(other.output.split())
     assert json.loads((tmp_path / "score.json").read_text())["settings"] == json.loads(written)["settings"]
     renamed = run(f"plain={folder / 'ours'}", folder / "text.txt", "--out", tmp_path)
     assert renamed.exit_code == 2

@@ -15,6 +15,7 @@ from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.strategies import MAY_CHANGE, ContinuationConfig
 from nextword.results.records import Evaluation, MetricValue
+from nextword.runtime.progress import Watcher
 
 NUMBERS = 20
 
@@ -116,7 +117,7 @@ class Writing(Counting):
         return {"": [Prompt([*range(row + 1, row + 4)], [*range(row + 4, row + 8)], 8, row) for row in rows]}
 
 
-class Heard:
+class Heard(Watcher):
     """Writes down what a comparison says; may end the process in the middle of a stage."""
 
     def __init__(self, killed_in=None):

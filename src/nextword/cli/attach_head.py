@@ -44,7 +44,7 @@ def attach(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
-    from nextword.cli.parts.watch import share_bars
+    from nextword.cli.parts.watch import watching
     from nextword.experiments.finetuning.added_head import CALIBRATION, add_head
     from nextword.inference.scoring.measurement.data_files import read_texts
     from nextword.inference.scoring.opened_model import open_model
@@ -53,8 +53,8 @@ def attach(
     texts = read_texts(held, {} if field is None else {"text": field}, split, where="held") if held else None
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
-    with interruptible(), share_bars(Console()) as watch:
-        progress = partial(watch, "held-out text")
+    with interruptible(), watching(Console(), "opening the model") as shown:
+        progress = partial(shown.advanced, "held-out text")
         added = add_head(open_model(model), head, out, texts, tokens=tokens, command=this_command(), progress=progress)
     if added.calibration is not None:
         for line in calibration_lines(added.calibration):

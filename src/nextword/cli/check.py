@@ -46,16 +46,15 @@ def check(
     from nextword.checking.audit.auditing import Wanted
     from nextword.checking.checker import check_as_wanted, usual_lengths
     from nextword.cli.parts.run_and_show import quiet_libraries
-    from nextword.cli.parts.watch import share_bar, waiting
+    from nextword.cli.parts.watch import watching
 
     quiet_libraries()
     console = Console()
-    with waiting(console, "opening the model"):
+    with watching(console, "opening the model") as progress:
         subject, tokenizer, vocabulary = _opened(path, lm_eval)
-    lengths = usual_lengths(subject, vocabulary, "thorough" if thorough else "quick")
-    with share_bar(console) as progress:
+        lengths = usual_lengths(subject, vocabulary, "thorough" if thorough else "quick")
         wanted = Wanted(lengths, tokenizer=tokenizer, thorough=thorough)
-        result = check_as_wanted(subject, wanted, vocabulary, progress)
+        result = check_as_wanted(subject, wanted, vocabulary, progress.now)
     console.print(result.table() if verbose else _short(result))
     if out is not None:
         from nextword.results.report.check_page import write_check

@@ -31,14 +31,14 @@ def count(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, print_line
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
     from nextword.functional.frequency import count_tokens
     from nextword.runtime.pretrained import load_tokenizer
 
     column = int(text_column) if text_column.isdigit() else text_column
     console = Console()
     loaded = load_tokenizer(tokenizer, "--tokenizer")
-    with interruptible(f"unfinished counts are beside {out}"), waiting(console, "reading") as say:
+    with interruptible(f"unfinished counts are beside {out}"), watching(console, "reading") as shown:
         counted = count_tokens(
             data,
             loaded,
@@ -46,7 +46,7 @@ def count(
             text_column=column,
             split=split,
             processes=processes,
-            progress=lambda done: say(f"{done:,} texts counted"),
+            progress=lambda done: shown.now(f"{done:,} texts counted"),
         )
     tokens = f"{counted.total:,} tokens, {counted.distinct:,} of {len(counted.counts):,} distinct"
     print_line(console, f"{tokens}: {out.resolve()}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,11 +74,12 @@ def evaluate(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import WRITING_SECONDS, interruptible, print_line, this_command
-    from nextword.cli.parts.watch import stage_bar
+    from nextword.cli.parts.watch import watching
     from nextword.evaluation import EvaluateConfig
     from nextword.evaluation import evaluate as measure
     from nextword.results.records import locked
     from nextword.results.report import evaluation_tables, write_report
+    from nextword.runtime.corpora.output_files import expect_inputs_kept, expect_results_folder
     from nextword.settings.config import validated
     from nextword.settings.overrides import overridden
 
@@ -94,10 +94,15 @@ def evaluate(
     }
     config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))
     read = [file for paths in config.systems.values() for file in paths]
-    _check_folder(out, [*read, references, tokenizer])
+    expect_inputs_kept({"--out": [out / "results.json", out / "report.html"]}, [*read, references, tokenizer])
+    expect_results_folder(out / "results.json", "evaluate")
     console = Console()
     kept = "what models said of the texts so far is kept beside the samples"
-    with interruptible(kept), stage_bar(console) as progress:
+    with interruptible(kept), watching(console, "reading", Console(stderr=True)) as shown:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            shown.now(stage, done / total if total else None)
+
         results = measure(config, progress, this_command())
     with locked(out, this_command(), wait=WRITING_SECONDS):  # both files of one evaluation
         results.save(out / "results.json")
@@ -105,22 +110,6 @@ def evaluate(
     for table in evaluation_tables(results):
         console.print(table)
     print_line(console, f"Report: {(out / 'report.html').resolve()}")
-
-
-def _check_folder(out: Path, inputs: list[Any]) -> None:
-    """Raises ValueError, before anything is measured, where the results cannot be written to ``out``."""
-    from nextword.results.records import kind_of
-    from nextword.runtime.corpora.output_files import existing_part, expect_inputs_kept
-
-    results = out / "results.json"
-    expect_inputs_kept({"--out": [results, out / "report.html"]}, inputs)
-    if results.exists() and kind_of(results) != "evaluate":
-        raise ValueError(f"{results} is of another kind of run ({kind_of(results)}); give another --out")
-    there = existing_part(out)
-    if not there.is_dir():
-        raise ValueError(f"--out {out}: {there} is a file, not a folder")
-    if not os.access(there, os.W_OK):
-        raise ValueError(f"--out {out}: {there} cannot be written to")
 
 
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,13 +157,13 @@ def generate(
         raise ValueError("--sources and --score-references are written to samples files; give --out")
     quiet_libraries()
 
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
     from nextword.inference.generation.generation_run import GenerationRun
     from nextword.inference.generation.terminal import ColouredText, show_text
     from nextword.inference.scoring.opened_model import open_model
 
     console = Console()
-    with waiting(Console(stderr=True), "opening the model"):
+    with watching(Console(stderr=True), "opening the model"):
         run = GenerationRun.planned(
             open_model(location, computing.device, computing.dtype), prompts, settings, reading.chat
         )
@@ -201,11 +202,11 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import this_command
-    from nextword.cli.parts.watch import writing_bar
+    from nextword.cli.parts.watch import watching
     from nextword.inference.generation.generation_run import write_samples_files
 
-    with writing_bar(Console(stderr=True)) as progress:
-        paths = write_samples_files(run, out, scored, progress, this_command())
+    with watching(Console(stderr=True), "writing") as shown:
+        paths = write_samples_files(run, out, scored, partial(shown.now, "writing"), this_command())
     for path in paths:
         typer.echo(path)
 

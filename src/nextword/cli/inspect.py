@@ -112,12 +112,12 @@ def inspect(
 
     from rich.console import Console
 
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
 
     with interruptible():
         generation = _generation(writing)
-        with waiting(Console(), "opening the model") as say:
-            records = _traces(models, inputs, generation, page, computing, say)
+        with watching(Console(), "opening the model") as shown:
+            records = _traces(models, inputs, generation, page, computing, shown.now)
     _write(records, page)
 
 

@@ -141,7 +141,11 @@ def _run(request: Request) -> None:
     def say(name: str, number: int, count: int) -> None:
         console.print(f"experiment {number} of {count}: {name}", markup=False, highlight=False)
 
-    with processes.leading(), interruptible("nothing was begun yet"), watching(console) as progress:
+    with (
+        processes.leading(),
+        interruptible("nothing was begun yet"),
+        watching(console, "start", console) as progress,
+    ):
         done = reproduce_tables(request, progress, say)
     _show(done, request, console)
 

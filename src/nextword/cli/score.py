@@ -106,7 +106,7 @@ def score(
     console = Console()
 
     # not before: an error of typing waits for nothing heavy
-    from nextword.cli.parts.watch import share_bars
+    from nextword.cli.parts.watch import watching
     from nextword.inference.scoring.measurement.data_files import read_texts
 
     with interruptible(f"what is done is kept in {out}" if out is not None and tokens is None else None):
@@ -121,10 +121,10 @@ def score(
         opened = [
             partial(open_model, path, computing.device, computing.dtype, name, changes) for name, path in models.items()
         ]
-        with share_bars(console) as watch:
+        with watching(console, "opening the model") as progress:
             results = score_models(
                 opened, given, settings, tokens=tokens, out=out, processes=computing.processes,
-                progress=watch, command=this_command(),
+                progress=progress.advanced, command=this_command(),
             )  # fmt: skip
     if out is not None:
         with locked(out, this_command(), wait=WRITING_SECONDS):
@@ -197,21 +197,16 @@ def _expect_same(
     out: Path, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
 ) -> None:
     """Raises ValueError, before anything is measured, where a score of something else would be written over."""
-    from nextword.results.records import ScoreResults, kind_of
-    from nextword.runtime.corpora.output_files import existing_part
+    from nextword.results.records import ScoreResults
+    from nextword.runtime.corpora.output_files import expect_results_folder
+    from nextword.runtime.resumable import expect_same, set_ones
 
-    path, there = out / "score.json", existing_part(out)
-    if not there.is_dir():
-        raise ValueError(f"--out {out}: must be a folder ({there} is a file); give another")
+    path = out / "score.json"
+    expect_results_folder(path, "score")
     if not path.exists():
         return
-    if kind_of(path) != "score":
-        raise ValueError(f"{path}: must be of 'nextword score' ({kind_of(path)} given); give another --out")
     old = ScoreResults.load(path)
     before: dict[str, Any] = {"models": {one.name: one.location for one in old.models}, "data": old.data}
     before |= {"fields": old.fields, **old.settings}
     now: dict[str, Any] = {"models": models, "data": data, "fields": fields, **settings.model_dump(mode="json")}
-    changed = [name for name in now if now[name] != before.get(name)]
-    if changed:
-        said = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
-        raise ValueError(f"{path}: must be of the same score to be replaced ({said}); give another --out")
+    expect_same(path, "score", set_ones(before), set_ones(now), lambda key: key.partition(".")[0] not in now)

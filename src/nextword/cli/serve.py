@@ -41,13 +41,13 @@ def serve(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import quiet_libraries
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
     from nextword.inference.scoring.opened_model import open_model
     from nextword.serving.http.app import run
 
     quiet_libraries()
     console = Console()
-    with waiting(console, "opening the model"):
+    with watching(console, "opening the model"):
         opened = open_model(model, settings.device)
 
     def say(address: str) -> None:

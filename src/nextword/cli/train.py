@@ -115,13 +115,13 @@ def train(
 def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
-    from nextword.cli.parts.watch_training import watching_training
+    from nextword.cli.parts.watch import watching
     from nextword.experiments.finetuning.train_model import train as train_model
 
     quiet_libraries()
     console = Console()
     was_there = (out / "record.json").exists()
-    with interruptible("nothing was begun yet"), watching_training(console) as progress:
+    with interruptible("nothing was begun yet"), watching(console, "start", console) as progress:
         results = train_model(config, out, progress, this_command())
     if not processes.is_main():
         return

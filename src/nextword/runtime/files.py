@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
 import re
 import secrets
 import socket
+import sys
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from pydantic import ValidationError, model_validator
 
 from nextword.settings.config import DeferredModel
-from nextword.settings.setting_names import named
 
 SCHEMA_VERSION = 5
 """Version of the format of results.json; docs/file-formats.md says when it is raised."""
@@ -28,18 +29,19 @@ SCHEMA_VERSION = 5
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, so that ``path`` holds either its old content or all of the new, never a part.
 
-    It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end.
+    It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end. What
+    processes that were killed left there of such files is deleted.
 
     Raises:
         DiskFullError: There is no room for it.
     """
     path = Path(path)
-    # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with disk_full_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        _delete_abandoned(path.parent)
+        temporary, file = _temporary(path)
         try:
-            with open(temporary, "xb") as file:
+            with file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -47,6 +49,46 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+TEMPORARY = re.compile(r"\..+\.(?P<machine>[0-9a-f]{4})[0-9a-f]{8}\.tmp")
+"""Names of temporary files."""
+
+LONG_SILENCE = 24 * 3600.0
+"""Seconds without a word after which a file of another machine, whose locks may not be seen here, is abandoned."""
+
+
+def _temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """A new file to write to, locked as long as it is open, and its path."""
+    while True:
+        # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
+        temporary = path.with_name(f".{path.name}.{_machine()}{secrets.token_hex(4)}.tmp")
+        file = open(temporary, "xb")  # noqa: SIM115  # closed by who asked
+        with contextlib.suppress(OSError):  # a disk without locks
+            _lock(file, wait=True)
+        if temporary.exists():  # not taken for an abandoned one before it was locked
+            return temporary, file
+        file.close()
+
+
+def _delete_abandoned(folder: Path) -> None:
+    for path in folder.glob(".*.tmp"):
+        if name := TEMPORARY.fullmatch(path.name):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                if name["machine"] == _machine() or time.time() - path.stat().st_mtime > LONG_SILENCE:
+                    _lock(file, wait=False)  # an OSError where its process lives
+                    path.unlink()
+
+
+def _lock(file: BinaryIO, wait: bool) -> None:
+    if sys.platform != "win32":  # where a file that is open cannot be deleted anyway
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
@@ -156,76 +198,6 @@ def non_finite(value: Any, where: str = "") -> Iterator[str]:
             yield from non_finite(inner, f"{where}.{key}" if where else str(key))
 
 
-# -- One process at a time in a folder that is written to.
-
-LOCK, LEASE, OWNER = ".lock", ".lease", ".owner"
-LOCK_FILES = frozenset({LOCK, LEASE, OWNER})
-"""Files of a lock; all but the first, which is empty, are gone when it is released."""
-
-LEASE_SECONDS = 30.0
-"""Without a sign of life for so long, an owner on another machine counts as dead. All versions must agree on it."""
-
-
-@contextlib.contextmanager
-def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> Iterator[None]:
-    """Keeps other processes out of ``folder`` (made where missing) inside the ``with`` block.
-
-    The operating system's own lock decides between processes of one machine, and ends with the process that holds it,
-    however that ends; one that is only suspended keeps it. Other machines may not see that lock on a shared disk. For
-    them the owner renews a second file every few seconds, and when it has been silent for ``LEASE_SECONDS`` on
-    another machine, the next process goes on.
-
-    ``command`` is what the owner does, for the message that others get; ``wait`` are seconds to wait for another
-    process of this machine.
-
-    Raises:
-        ValueError: Nothing can be written there, or another process holds the folder; says which one, where, since when
-            and for what.
-        DiskFullError: There is no room for it.
-    """
-    from filelock import FileLock, SoftFileLease, Timeout
-
-    folder = Path(folder)
-    lease = SoftFileLease(folder / LEASE, lease_duration=LEASE_SECONDS)
-    with contextlib.ExitStack() as held:
-        try:
-            with disk_full_explained(folder):
-                expect_writable(folder / LOCK)
-                held.enter_context(FileLock(folder / LOCK).acquire(timeout=wait))
-                held.enter_context(lease.acquire(timeout=1.5 * LEASE_SECONDS))
-        except Timeout:
-            raise ValueError(
-                f"{folder} is in use by {_owner(folder)}. Wait until it is done, stop it, or choose another folder "
-                f"({named('out')})"
-            ) from None
-        held.callback((folder / OWNER).unlink, missing_ok=True)
-        since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
-        write_atomically(folder / OWNER, f"process {os.getpid()} on {socket.gethostname()} since {since}: {command}\n")
-        yield
-
-
-def expect_writable(lock: Path) -> None:
-    """Makes the file of a lock, and its folder; ValueError where nothing can be written there."""
-    # a lock that cannot be made would be taken for one that another process holds
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        lock.touch()
-    except OSError as problem:
-        if full_disk(problem) is not None:
-            raise
-        raise ValueError(
-            f"{lock.parent}: must be a folder that can be written to ({problem.strerror}); choose another "
-            f"({named('out')})"
-        ) from None
-
-
-def _owner(folder: Path) -> str:
-    try:
-        return (folder / OWNER).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):  # it has only just begun, or is just ending
-        return "another process"
-
-
 # -- A disk that is full, said in one line wherever it is noticed.
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -250,18 +222,28 @@ def disk_full_explained(path: str | os.PathLike[str]) -> Iterator[None]:
         reason = full_disk(problem)
         if reason is None:
             raise
-        raise DiskFullError(
-            f"{os.fspath(path)} cannot be written: {reason}. Make room and run the same command again; "
-            "what is finished is kept"
-        ) from problem
+        raise DiskFullError(no_room(path, reason)) from problem
+
+
+def no_room(path: str | os.PathLike[str], reason: str) -> str:
+    """What is said of a full disk."""
+    return (
+        f"{os.fspath(path)} cannot be written: {reason}. Make room and run the same command again; what is finished is "
+        "kept"
+    )
 
 
 def full_disk(problem: BaseException) -> str | None:
-    """Why there was no room, in the system's words; ``None`` for any other problem.
+    """Why there was no room, in the system's words, for a problem or for what it was caused by; ``None`` for any other.
 
     >>> full_disk(OSError(28, "No space left on device")), full_disk(OSError(13, "Permission denied"))
     ('No space left on device', None)
     """
+    cause = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
+    return _no_room(problem) or (None if cause is None else full_disk(cause))
+
+
+def _no_room(problem: BaseException) -> str | None:
     number = problem.errno if isinstance(problem, OSError) else None
     if number is None and (code := re.search(r"\(os error (\d+)\)", str(problem))):  # safetensors, tokenizers
         number = int(code[1])

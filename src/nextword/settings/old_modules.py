@@ -36,6 +36,7 @@ MOVED = {
     "evaluation.metrics.seq_rep": "evaluation.metrics.repetition",
     "evaluation.metrics.token_repetition": "evaluation.metrics.repetition",
     "evaluation.metrics.uniq": "evaluation.metrics.distinct",
+    "experiments.comparison.progress": "runtime.progress",
     "finetuning": "experiments.finetuning",
     "frequency": "functional.frequency",
     "functional.columns": "functional.vocab_shard",
@@ -76,7 +77,8 @@ MOVED = {
     "registry": "settings.registry",
     "report": "results.report",
     "reproduction": "experiments.reproduction",
-    "results.records.claim": "results.records.manifest",
+    "results.records.claim": "runtime.resumable",
+    "results.records.manifest": "runtime.resumable",
     "retrieval.ngram.recall": "retrieval.ngram.ngram_model",
     "retrieval.ngram.text_index": "retrieval.ngram.ngram_index",
     "scoring": "inference.scoring",
@@ -105,6 +107,7 @@ MOVED = {
 
 RENAMED = {
     "Change": "distribution.EditMode",
+    "ComparisonWatcher": "runtime.progress.Watcher",
     "DraftedLoop": "model.speculative_decoding.speculative_loop.SpeculativeLoop",
     "DraftedRun": "model.speculative_decoding.speculative_loop.SpeculativeRun",
     "Drafting": "model.speculative_decoding.speculative_decoding.SpeculativeDecoding",
@@ -122,6 +125,7 @@ RENAMED = {
     "measuring": "model.training_modes.inference_mode_of",
     "OverHeadConfig": "heads.wrapper_head.WrapperHeadConfig",
     "RecallingHead": "heads.ngram.NgramHead",
+    "SilentWatcher": "runtime.progress.Watcher",
     "TextIndex": "retrieval.ngram.NgramIndex",
     "TextManifest": "retrieval.ngram.NgramManifest",
     "TextMemory": "retrieval.ngram.NgramModel",

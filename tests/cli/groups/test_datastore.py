@@ -77,7 +77,8 @@ def test_another_model_in_the_folder_is_one_line(tmp_path: Path) -> None:
     done = run("build", saved_model(tmp_path / "other", seed=1), tmp_path / "data.jsonl", "--out", tmp_path / "store",
                "--window", 16)  # fmt: skip
     assert done.exit_code == 2
-    assert "error: out: must be an empty folder or the same store" in done.output
+    (line,) = done.output.splitlines()
+    assert line.startswith(f"error: {tmp_path / 'store'} belongs to another store (model_fingerprint: ")
 
 
 def test_a_full_disk_is_one_line_and_the_same_command_goes_on(tmp_path: Path) -> None:

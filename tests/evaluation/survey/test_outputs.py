@@ -76,5 +76,5 @@ def test_a_link_for_each_form(tmp_path: Path) -> None:
 def test_another_survey_is_not_overwritten(tmp_path: Path) -> None:
     write_survey(made(tmp_path), tmp_path / "survey")
     write_survey(made(tmp_path), tmp_path / "survey")
-    with pytest.raises(ValueError, match="must be free"):
+    with pytest.raises(ValueError, match="belongs to another survey"):
         write_survey(made(tmp_path, seed=9), tmp_path / "survey")

@@ -170,7 +170,7 @@ def test_methods_and_seeds_may_be_added(copied):
     ],
 )
 def test_the_folder_of_another_comparison_is_refused(finished, override, message):
-    with pytest.raises(ValueError, match=rf"(?s)belongs to another comparison:.*{message}.*\(out\).*delete"):
+    with pytest.raises(ValueError, match=rf"belongs to another comparison \(.*{message}.*choose another out.*delete"):
         compare(configured(RECIPE, [override]), finished)
 
 

@@ -14,13 +14,13 @@ from nextword.experiments.finetuning import train_model as module
 from nextword.experiments.finetuning.data_kinds import data_task
 from nextword.experiments.finetuning.train_config import configured
 from nextword.experiments.finetuning.train_model import train
-from nextword.experiments.finetuning.training_progress import SilentTrainingWatcher
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.training.resume import TrainingIdentity
 from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records import locked
 from nextword.results.records.comparison_results import TrainingResults
+from nextword.runtime.progress import Watcher
 from tests.helpers.killed_trainings import SMALL, Moment, saved_weights, sentences, train_killed
 from tests.helpers.summaries import LENGTH, save_encoder, write_pairs
 
@@ -114,7 +114,7 @@ def test_killed_in_every_phase_the_model_is_the_same(text: str, tmp_path: Path) 
 def test_another_training_in_the_folder_is_refused_with_the_difference(trained: Path, text: str) -> None:
     before = sorted(trained.rglob("*"))
     with pytest.raises(
-        ValueError, match=r'belongs to another training:\n  head: "cache" there, "mos:2" asked for'
+        ValueError, match=r'belongs to another training \(head: "cache" there, "mos:2" asked for'
     ) as told:
         train(configured(recipe_of(text, "mos:2"), SHORT), trained)
     assert "Choose another folder (out)" in str(told.value)
@@ -128,7 +128,7 @@ def test_data_that_changed_while_a_training_stood_still_are_refused(text: str, t
     train(configured(recipe_of(str(data), "cache"), [*SHORT, "keep_checkpoints=true"]), tmp_path / "out")
     (tmp_path / "out" / "record.json").unlink()  # as if it was killed before its end
     data.write_text("\n".join(sentences(160, seed=1)), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"belongs to another training:\n +files\.\S+: .* there, .* asked for"):
+    with pytest.raises(ValueError, match=r"belongs to another training \(files\.\S+: .* there, .* asked for"):
         train(configured(recipe_of(str(data), "cache"), [*SHORT, "keep_checkpoints=true"]), tmp_path / "out")
 
 
@@ -230,7 +230,7 @@ def test_what_is_wrong_is_told_before_anything_is_trained(
     assert not (tmp_path / "out" / "training" / "training.json").exists()
 
 
-class Warned(SilentTrainingWatcher):
+class Warned(Watcher):
     """Keeps the warnings."""
 
     def __init__(self) -> None:

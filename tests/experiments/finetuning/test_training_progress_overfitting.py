@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from nextword.experiments.finetuning.training_progress import (
-    SilentTrainingWatcher,
     StepTeller,
     risen,
     rises_steadily,
     warning,
 )
 from nextword.results.records import CurvePoint
+from nextword.runtime.progress import Watcher
 
 
 def curve(*losses: float) -> list[CurvePoint]:
@@ -43,7 +43,7 @@ def test_it_says_since_when_and_what_to_do() -> None:
 
 
 def test_it_is_said_once_while_a_model_trains(caplog: pytest.LogCaptureFixture) -> None:
-    teller, log = StepTeller(SilentTrainingWatcher(), keep_best=True), []
+    teller, log = StepTeller(Watcher(), "training", keep_best=True), []
     for step, loss in enumerate((3.0, 2.0, 2.5, 2.6, 2.7, 2.8), 1):
         log.append({"step": step, "eval_loss": loss})
         state = SimpleNamespace(global_step=step, max_steps=100, log_history=log)

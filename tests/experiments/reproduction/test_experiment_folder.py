@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.experiments.comparison.progress import SilentWatcher
 from nextword.experiments.reproduction import experiment_folder
 from nextword.experiments.reproduction.data_sets import DataFolder
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request
 from nextword.experiments.reproduction.reproduce_tables import reproduce
+from nextword.runtime.progress import Watcher
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ def test_what_a_reader_says_while_it_runs_comes_with_where_the_data_is_from(data
     folders = ExperimentFolders(Request([], "small", DataFolder(data), tmp_path / "out"))
     monkeypatch.setattr(experiment_folder, "compare", refusing(f"{data / 'wikitext-2' / 'train.txt'}: broken"))
     with pytest.raises(ValueError, match=r"train.txt: broken \(the data is WikiText-2: Merity"):
-        folders.run("f2-classes", SilentWatcher())
+        folders.run("f2-classes", Watcher())
     monkeypatch.setattr(experiment_folder, "compare", refusing("training.steps: must be at least 1"))
     with pytest.raises(ValueError, match=r"^training.steps: must be at least 1$"):
-        folders.run("f2-classes", SilentWatcher())
+        folders.run("f2-classes", Watcher())
 
 
 def test_data_that_is_half_there_is_said_before_anything_is_trained(data, tmp_path, monkeypatch, caplog):

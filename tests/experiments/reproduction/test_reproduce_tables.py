@@ -117,16 +117,16 @@ def test_what_was_interrupted_goes_on_and_times_add_up(counting_paper, tmp_path)
 
 @pytest.mark.slow
 def test_an_experiment_begins_from_the_start_of_another(counting_paper, tmp_path, monkeypatch):
-    from nextword.experiments.comparison.progress import SilentWatcher
     from nextword.experiments.reproduction.experiment_folder import ExperimentFolders
+    from nextword.runtime.progress import Watcher
 
     folders = ExperimentFolders(Request([], "small", DataFolder(), tmp_path))
-    again = folders.run("again", SilentWatcher())
+    again = folders.run("again", Watcher())
     start = json.loads((folders.folder("counting") / "start" / "start.json").read_text())
     assert again.results.start["sha256"] == start["sha256"]
     assert again.record.start == "that of counting"
     assert not (folders.folder("counting") / "runs").exists()
-    counting = folders.run("counting", SilentWatcher())
+    counting = folders.run("counting", Watcher())
     assert counting.results.start["sha256"] == start["sha256"]
 
 

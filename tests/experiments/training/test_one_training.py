@@ -133,7 +133,7 @@ def test_a_half_written_checkpoint_is_skipped(rows, tmp_path, caplog):
 
 def test_checkpoints_of_another_training_are_refused(rows, tmp_path):
     train(tiny_gpt2(), rows, settings(steps=1), seed=1, folder=tmp_path)
-    with pytest.raises(ValueError, match=r"steps: 1 there, 2 asked.*delete it or choose another folder"):
+    with pytest.raises(ValueError, match=r"steps: 1 there, 2 asked.*choose another out, or delete it"):
         train(tiny_gpt2(), rows, settings(steps=2), seed=1, folder=tmp_path)
     with pytest.raises(ValueError, match="seed: 1 there, 2 asked"):
         train(tiny_gpt2(), rows, settings(steps=1), seed=2, folder=tmp_path)

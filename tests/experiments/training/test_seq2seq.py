@@ -19,12 +19,12 @@ from transformers import (
 
 import nextword as nw
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.progress import SilentWatcher
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.training.one_training import train
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import Results
+from nextword.runtime.progress import Watcher
 
 NAMES = ["ann", "bob", "cyd", "dan", "eve", "fay", "gus", "hal"]
 VOCABULARY = 300
@@ -129,7 +129,7 @@ def test_pairs_from_start_to_results(recipe, tmp_path, capfd):
 def test_an_interrupted_comparison_goes_on_to_the_same_numbers(recipe, tmp_path):
     whole = compare(configured(recipe), tmp_path / "whole")
 
-    class Killing(SilentWatcher):
+    class Killing(Watcher):
         stages = 0
 
         def began(self, name, stage):

@@ -14,6 +14,8 @@ from nextword.functional.frequency import TokenCounts, count_tokens, counting, t
 from nextword.functional.frequency.counting import alone, partial_path
 from nextword.inference.scoring.text_tokens import token_ids
 from nextword.results.records import DiskFullError
+from nextword.runtime import resumable
+from nextword.runtime.resumable import ArrayCheckpoint
 from tests.helpers.full_disk import largest_file
 
 # Line ends of all kinds, a form feed that is none, an empty line, characters of several bytes, no line end at the end.
@@ -169,7 +171,7 @@ def streams(table: Path) -> Iterator[tuple[str, object]]:
 def test_a_killed_count_goes_on(
     saves: float, text_file: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "SAVE_SECONDS", saves)
+    monkeypatch.setattr(resumable, "SAVE_SECONDS", saves)
     monkeypatch.setattr(counting, "STEP_SECONDS", 0.0)  # steps stay short
     datasets = [*streams(table), ("text", text_file), ("data set", Dataset.from_dict({"text": ROWS}))]
     for name, data in datasets:
@@ -192,7 +194,7 @@ def test_a_count_killed_without_a_word_goes_on(
     text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a power cut: the last save is older than what was counted."""
-    monkeypatch.setattr(counting, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(resumable, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(counting, "STEP_SECONDS", 0.0)
     out = tmp_path / "c.npz"
     kept = []
@@ -219,13 +221,15 @@ def test_going_on_otherwise_is_refused(text_file: Path, table: Path, tmp_path: P
         ({"batch_size": 20}, "batch_size"),
         ({"processes": 2}, "reading"),
     ):
-        with pytest.raises(ValueError, match=rf"c.npz.partial' was begun with another {what} \(.* there, .* now\)"):
+        with pytest.raises(
+            ValueError, match=rf"c.npz.partial belongs to another count \(.*{what}: .* there, .* asked for"
+        ):
             count_tokens(**{"data": table, "tokenizer": TOKENIZER, "out": out, "batch_size": 50} | given)
     table.write_text('{"text": "changed", "other": 1}\n')
-    with pytest.raises(ValueError, match="was begun with another data"):
+    with pytest.raises(ValueError, match=r"belongs to another count \(data: "):
         count_tokens(table, TOKENIZER, out=out, batch_size=50)
     partial_path(out).write_bytes(partial_path(out).read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"cannot read the unfinished counts in '.*partial'.*delete the file"):
+    with pytest.raises(ValueError, match=r"partial: must be an unfinished count \(.*\); delete it"):
         count_tokens(table, TOKENIZER, out=out, batch_size=50)
     shuffled = IterableDataset.from_generator(lambda: ({"text": row} for row in ROWS)).shuffle(seed=0)
     with pytest.raises(ValueError, match="a shuffled stream cannot go on"):
@@ -305,4 +309,4 @@ def test_an_interruption_before_anything_is_counted_says_so(text_file: Path, tmp
     assert partial_path(tmp_path / "c.npz").exists()
     steps = iter(lambda: interrupt(0), None)
     with pytest.raises(KeyboardInterrupt, match="nothing was counted yet"):
-        counting._followed(steps, tmp_path / "d.npz", {}, None)
+        counting._followed(steps, ArrayCheckpoint(tmp_path / "d.npz", "count", {}), None)

@@ -99,12 +99,12 @@ def test_another_store_in_the_folder_is_refused(tmp_path: Path) -> None:
     folder, store = small_store(tmp_path)
     other = saved_model(tmp_path / "other", seed=1)
     whole = files(store)
-    with pytest.raises(ValueError, match="begun with another model_fingerprint"):
+    with pytest.raises(ValueError, match=r"belongs to another store \(model_fingerprint: "):
         build_datastore(other, tmp_path / "data.jsonl", store, SETTINGS)
     more = written(tmp_path / "more.jsonl", ["the king"])
-    with pytest.raises(ValueError, match="begun with another data"):
+    with pytest.raises(ValueError, match=r"belongs to another store \(data: "):
         build_datastore(folder, more, store, SETTINGS)
-    with pytest.raises(ValueError, match="begun with another precision"):
+    with pytest.raises(ValueError, match=r"belongs to another store \(precision: "):
         build_datastore(folder, tmp_path / "data.jsonl", store, replace(SETTINGS, precision="int8"))
     assert files(store) == whole
 

@@ -117,19 +117,19 @@ def test_finished_texts_are_not_written_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "difference"),
     [
-        ({"max_new_tokens": 6}, 'arguments: .*"max_new_tokens": 7.* there, .*"max_new_tokens": 6.* asked for'),
+        ({"max_new_tokens": 6}, "arguments.max_new_tokens: 7 there, 6 asked for"),
         ({"batch_size": 3}, "batch_size: 2 there, 3 asked for"),
         ({"opened": opened_model(seed=1)}, 'weights: ".*" there, ".*" asked for'),
         ({"prompts": PROMPTS[:-1]}, 'prompts: "6, checksum .*" there, "5, checksum .*" asked for'),
         ({"stop": ["a"]}, r'stop: \[\] there, \["a"\] asked for'),
-        ({"sources": True}, "places: null there, 3 asked for"),
+        ({"sources": True}, "places: nothing there, 3 asked for"),
         ({"opened": opened_model(head=GROWING), "remember": 9}, "head: .*remember: nothing there, 9 asked for"),
     ],
 )
 def test_another_run_is_refused_with_the_difference_named(tmp_path, changes, difference):
     write_samples_files(planned(decodings=["greedy"]), tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(ValueError, match=rf"greedy\.jsonl is of another run \({difference}\); choose another out"):
+    with pytest.raises(ValueError, match=rf"greedy\.jsonl belongs to another run \({difference}\); choose another out"):
         write_samples_files(planned(**{"decodings": ["greedy"], **changes}), tmp_path)
     assert contents(tmp_path) == before
 
@@ -143,7 +143,7 @@ def test_the_same_weights_in_other_settings_are_another_run(tmp_path):
     write_samples_files(cache(0.5), tmp_path)
     with pytest.raises(ValueError, match=r'\(head: "cache:.*" there, "cache:.*" asked for\)'):
         write_samples_files(cache(0.25), tmp_path)
-    with pytest.raises(ValueError, match=r'\(generation_config: .* there, .*"repetition_penalty": 1\.5.* asked for\)'):
+    with pytest.raises(ValueError, match=r"\(generation_config\.repetition_penalty: .* there, 1\.5 asked for\)"):
         write_samples_files(cache(0.5, repetition_penalty=1.5), tmp_path)
     assert write_samples_files(cache(0.5), tmp_path)
 

@@ -56,7 +56,7 @@ def test_a_file_of_another_run_is_refused_with_the_difference(tmp_path, finished
     if finished:
         file.finish()
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match=r"is of another run \(seed: 0 there, 1 asked for\); choose another out"):
+    with pytest.raises(ValueError, match=r"belongs to another run \(seed: 0 there, 1 asked for\); choose another out"):
         PartialSamples(tmp_path / "s.jsonl", {**RUN, "seed": 1})
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 

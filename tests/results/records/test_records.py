@@ -290,7 +290,10 @@ def test_commit_is_of_the_repository_the_library_is_tracked_in(tmp_path: Path, m
     assert Environment.collect().commit is None
     git("add", "records.py")
     git("commit", "-m", "tracked")
+    os.utime(file, (0, 0))  # git would note the new time in its index, under a lock
+    index = (tmp_path / ".git" / "index").read_bytes()
     assert Environment.collect().commit == git("rev-parse", "HEAD")
+    assert (tmp_path / ".git" / "index").read_bytes() == index
     file.write_text("changed = True", encoding="utf-8")
     assert Environment.collect().commit == git("rev-parse", "HEAD") + "-dirty"
 

@@ -120,7 +120,7 @@ def test_the_same_corpus_is_kept_and_another_refused(tmp_path: Path) -> None:
     before = (tmp_path / "memory" / ORDER).stat().st_mtime_ns
     built(tmp_path / "memory", [[1, 2]], 5)
     assert (tmp_path / "memory" / ORDER).stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match=r"must be empty or hold the same corpus \(vocab_size was 5, is 6\)"):
+    with pytest.raises(ValueError, match=r"belongs to another corpus \(vocab_size: 5 there, 6 asked for\)"):
         built(tmp_path / "memory", [[1, 2]], 6)
 
 

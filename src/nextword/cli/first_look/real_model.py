@@ -14,7 +14,7 @@ from rich.console import Console
 import nextword as nw
 from nextword.cli.attach_head import calibration_lines
 from nextword.cli.parts.run_and_show import interruptible, print_line
-from nextword.cli.parts.watch import waiting
+from nextword.cli.parts.watch import watching
 from nextword.inference.inspection.trace_example import trace
 from nextword.inference.scoring.calibrate import CalibrationResults
 from nextword.inference.scoring.opened_model import OpenedModel, open_model
@@ -61,8 +61,8 @@ def look_at(model: str, out: Path) -> None:
     seen = _seen_before(record, model) if page.exists() else None
     console.print(f"\n{model}, with a cache that is calibrated on one text and tried on another", highlight=False)
     if seen is None:
-        with interruptible("the comparison is finished"), waiting(console, "opening the model") as now:
-            seen, html = _look(model, now)
+        with interruptible("the comparison is finished"), watching(console, "opening the model") as shown:
+            seen, html = _look(model, shown.now)
         write_atomically(page, html)
         seen.save(record)
     for line in _told(seen):

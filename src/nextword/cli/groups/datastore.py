@@ -28,7 +28,7 @@ def build(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
     from nextword.inference.datastore import BuildSettings, build_datastore
     from nextword.retrieval.stored_keys import BEGUN, MANIFEST
     from nextword.runtime.corpora.output_files import expect_inputs_kept
@@ -45,8 +45,8 @@ def build(
         window=window,
         processes=processes,
     )
-    with interruptible(f"finished shards are in {out}"), waiting(Console(), "opening the model") as say:
-        made = build_datastore(model, data, out, settings, lambda keys: say(f"{keys:,} keys computed"))
+    with interruptible(f"finished shards are in {out}"), watching(Console(), "opening the model") as shown:
+        made = build_datastore(model, data, out, settings, lambda keys: shown.now(f"{keys:,} keys computed"))
     empty = f", {made.empty_documents:,} of them empty" if made.empty_documents else ""
     typer.echo(f"{sum(made.shards):,} keys of {made.documents:,} documents{empty}: {out.resolve()}")
 

@@ -73,10 +73,10 @@ def build(
     loaded = load_tokenizer(tokenizer, "MODEL")
     from rich.console import Console
 
-    from nextword.cli.parts.watch import waiting
+    from nextword.cli.parts.watch import watching
     from nextword.inference.scoring.ngram_scores import store_texts
 
-    with interruptible(), waiting(Console(), "reading and sorting the texts"):
+    with interruptible(), watching(Console(), "reading and sorting the texts"):
         made = store_texts(loaded, given, out, this_command())
     typer.echo(f"{made.tokens:,} tokens of {made.documents:,} documents")
     typer.echo(f"Written: {out.resolve()}")
@@ -101,7 +101,7 @@ def fit(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
-    from nextword.cli.parts.watch import share_bars
+    from nextword.cli.parts.watch import watching
     from nextword.retrieval.ngram import NgramIndex
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
@@ -111,9 +111,9 @@ def fit(
     from nextword.inference.scoring.ngram_scores import fit_to_texts
     from nextword.inference.scoring.opened_model import open_model
 
-    with interruptible(), share_bars(Console()) as watch:
+    with interruptible(), watching(Console(), "opening the model") as shown:
         opened = open_model(model, computing.device, computing.dtype)
-        progress = partial(watch, "held-out text")
+        progress = partial(shown.advanced, "held-out text")
         fitted = fit_to_texts(opened, index, given, settings, stored=settings.stored_text, progress=progress)
     fitted.save(out)
     interval = "" if fitted.low is None else f" ({fitted.low:.4f} to {fitted.high:.4f})"
@@ -148,7 +148,7 @@ def score(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
-    from nextword.cli.parts.watch import share_bars
+    from nextword.cli.parts.watch import watching
     from nextword.results.report import score_tables
     from nextword.retrieval.ngram import NgramModel
     from nextword.runtime.corpora.output_files import expect_inputs_kept
@@ -160,10 +160,16 @@ def score(
     from nextword.inference.scoring.opened_model import open_model
 
     console = Console()
-    with interruptible(), share_bars(console) as watch:
+    with interruptible(), watching(console, "opening the model") as shown:
         opened = open_model(model, computing.device, computing.dtype)
         results = score_with_ngrams(
-            opened, remembered, given, settings, stored=settings.stored_text, progress=watch, command=this_command()
+            opened,
+            remembered,
+            given,
+            settings,
+            stored=settings.stored_text,
+            progress=shown.advanced,
+            command=this_command(),
         )
     if out is not None:
         results.save(out)

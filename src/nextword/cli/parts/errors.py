@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Decorates a verb: a ``ValueError`` or ``OSError`` becomes ``error: ...`` on stderr and exit code 2.
+    """Decorates a verb: a ``ValueError``, ``OSError`` or full disk becomes ``error: ...`` on stderr and exit code 2.
 
     Any other exception is a bug of ours and keeps its traceback; with ``NEXTWORD_DEBUG=1`` all do.
     """
@@ -35,17 +35,26 @@ def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters
         try:
             with of_command(partial(options_of, guarded)):
                 return command(*args, **kwargs)
-        except (ValueError, OSError) as problem:
-            if os.environ.get("NEXTWORD_DEBUG") == "1":
-                raise
-            processes.wait_for_main_error()
-            complain(str(problem))
-            raise typer.Exit(USER_ERROR) from None
-        except RuntimeError:
-            processes.let_others_speak()
+        except Exception as problem:
+            said = None if os.environ.get("NEXTWORD_DEBUG") == "1" else _said(problem)
+            if said is not None:
+                processes.wait_for_main_error()
+                complain(said)
+                raise typer.Exit(USER_ERROR) from None
+            if isinstance(problem, RuntimeError):
+                processes.let_others_speak()
             raise
 
     return guarded
+
+
+def _said(problem: Exception) -> str | None:
+    from nextword.runtime.files import DiskFullError, full_disk, no_room
+
+    reason = full_disk(problem)
+    if reason is not None and not isinstance(problem, DiskFullError):  # nobody has said what was written
+        return no_room("standard output, or a temporary file,", reason)
+    return str(problem) if isinstance(problem, ValueError | OSError) else None
 
 
 @functools.cache

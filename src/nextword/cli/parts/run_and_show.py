@@ -43,7 +43,7 @@ def run_comparison(
     quiet_libraries()
     console = Console()
     command = this_command()
-    with interruptible("nothing was begun yet"), watching(console) as progress:
+    with interruptible("nothing was begun yet"), watching(console, "start", console) as progress:
         results = compare(config, out, progress, command, engine)
     if not processes.is_main():
         return results

@@ -1,4 +1,4 @@
-"""Shows progress: bars on a terminal; of a comparison elsewhere one line per finished stage."""
+"""Shows progress: bars on a terminal, elsewhere lines, for log files."""
 
 from __future__ import annotations
 
@@ -7,189 +7,189 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import typer
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.text import Text
 
 from nextword.cli.parts.run_and_show import print_line
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
-    from nextword.experiments.comparison.progress import ComparisonWatcher
     from nextword.results.records import FailedRun, RunRecord
 
-WRITING_STEPS = 10_000
-"""Of the bar that shows which share is written."""
-QUIET_SECONDS = 5.0
-"""A stage of an evaluation that begins after so long a silence is said in a line, elsewhere than on a terminal."""
-
-
-def progress_bars(console: Console, *columns: ProgressColumn, before: tuple[ProgressColumn, ...] = ()) -> Progress:
-    """Bars behind what they are about: on a terminal, and gone afterwards."""
-    shown = (*before, TextColumn("{task.description}", markup=False), BarColumn(), *columns)
-    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
-
 
 @contextlib.contextmanager
-def waiting(console: Console, what: str) -> Iterator[Callable[[str], None]]:
-    """A bar without an end, what is done and for how long, where nobody can say what share is done.
+def watching(console: Console, first: str, elsewhere: Console | None = None) -> Iterator[Watcher]:
+    """What to pass to some work so that ``console`` shows it, if it is a terminal: bars, gone afterwards.
 
-    ``what`` is done first; what follows is told to the function that this gives.
+    Args:
+        console: Where.
+        first: What is done until the work says something.
+        elsewhere: Where lines are written in place of that, for log files; None: nowhere.
     """
-    with progress_bars(console, TimeElapsedColumn()) as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda now: bars.update(task, description=now)
-
-
-@contextlib.contextmanager
-def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """A bar for each name that a share is told of, with the time left; before, one that swings."""
-    with progress_bars(console, TaskProgressColumn(), TimeRemainingColumn()) as bars:
-        opening = bars.add_task("opening the model", total=None)
-        tasks: dict[str, TaskID] = {}
-
-        def watch(name: str, share: float) -> None:
-            if name not in tasks:
-                bars.update(opening, visible=False)
-                tasks[name] = bars.add_task(name, total=1.0)
-            bars.update(tasks[name], completed=share)
-
-        yield watch
-
-
-@contextlib.contextmanager
-def share_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """One bar, told what is done now and which share was done before."""
-    with progress_bars(console, TaskProgressColumn(), TimeElapsedColumn()) as bars:
-        task = bars.add_task("", total=1.0)
-        yield lambda what, share: bars.update(task, description=what, completed=share)
-
-
-@contextlib.contextmanager
-def writing_bar(console: Console) -> Iterator[Callable[[float], None]]:
-    """One bar with the time left, told which share is written."""
-    with progress_bars(console, TaskProgressColumn(), TimeRemainingColumn()) as bars:
-        tasks: list[TaskID] = []
-
-        def watch(share: float) -> None:
-            done = round(WRITING_STEPS * share)
-            if not tasks:  # what was there before counts as done, not as fast
-                tasks.append(bars.add_task("writing", total=WRITING_STEPS, completed=done))
-            bars.update(tasks[0], completed=done)
-
-        yield watch
-
-
-@contextlib.contextmanager
-def stage_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """One bar, told the stage and how much of how much of it is done; elsewhere a line on stderr for long stages."""
     if not console.is_terminal:
-        yield _stage_lines()
+        yield Watcher() if elsewhere is None else _Lines(elsewhere)
         return
-    with progress_bars(console, TimeElapsedColumn(), before=(SpinnerColumn(),)) as bars:
-        task = bars.add_task("reading", total=None)
-        yield lambda stage, done, total: bars.update(task, description=stage, completed=done, total=total or None)
+    columns = (
+        rich_progress.TextColumn("{task.description}", markup=False),
+        rich_progress.BarColumn(),
+        rich_progress.TaskProgressColumn(),
+        rich_progress.TimeElapsedColumn(),
+        _TimeLeft(),
+    )
+    with rich_progress.Progress(*columns, console=console, transient=True) as bars:
+        yield _Bars(bars, first)
 
 
-def _stage_lines() -> Callable[[str, int, int], None]:
-    last, spoken = "", time.monotonic()
-
-    def watch(stage: str, done: int, total: int) -> None:
-        nonlocal last, spoken
-        if stage != last and time.monotonic() - spoken > QUIET_SECONDS:
-            typer.echo(stage, err=True)
-            spoken = time.monotonic()
-        last = stage
-
-    return watch
+class _TimeLeft(rich_progress.TimeRemainingColumn):
+    def render(self, task: rich_progress.Task) -> Text:
+        shown = super().render(task)
+        return shown.append(" left", style="dim") if shown else shown
 
 
-# -- A comparison, of which several runs may be at work at once.
+class _Bars(Watcher):
+    """A bar for each piece of work, with its stage and its last losses, below one for all of it."""
 
-
-@contextlib.contextmanager
-def watching(console: Console) -> Iterator[ComparisonWatcher]:
-    """What to pass to ``compare`` so that ``console`` shows it."""
-    if not console.is_terminal:
-        yield _Lines(console)
-        return
-    with progress_bars(console, MofNCompleteColumn(), TimeElapsedColumn()) as bars:
-        yield _Bars(bars)
-
-
-class _Lines:
-    """One plain line per finished stage, for log files."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._runs = self._done = 0
-
-    def planned(self, runs: int, finished: int) -> None:
-        self._runs, self._done = runs, finished
-        print_line(self._console, f"{runs} runs, {finished} finished before")
-
-    def began(self, name: str, stage: str) -> None: ...
-
-    def advanced(self, name: str, fraction: float) -> None: ...
-
-    def ended(self, name: str, stage: str, seconds: float) -> None:
-        print_line(self._console, f"{name}: {stage}, {seconds:.1f} s")
-
-    def finished(self, record: RunRecord) -> None:
-        self._done += 1
-        print_line(self._console, f"[{self._done}/{self._runs}] {headline(record)}")
-
-    def failed(self, run: FailedRun) -> None:
-        print_line(self._console, f"failed: {failure_line(run)}")
-
-
-class _Bars:
-    """A bar for all runs above a bar for the current stage of each run at work."""
-
-    def __init__(self, bars: Progress) -> None:
+    def __init__(self, bars: rich_progress.Progress, first: str) -> None:
         self._bars = bars
-        self._all = bars.add_task("start", total=None)
-        self._stages: dict[str, TaskID] = {}
+        self._all = bars.add_task(first, total=None)
+        self._share = 0.0
+        self._runs = self._done = 0
+        self._labels: dict[str, str] = {}
+        self._tasks: dict[str, rich_progress.TaskID] = {}
+        self._losses: dict[str, float] = {}
 
-    def planned(self, runs: int, finished: int) -> None:
-        self._bars.update(self._all, description="runs", total=runs, completed=finished)
+    def now(self, what: str, share: float | None = None) -> None:
+        if share is not None and share < self._share:  # another stage
+            self._bars.reset(self._all)
+        self._share = self._share if share is None else share
+        self._bars.update(self._all, description=what, completed=share, total=None if share is None else 1.0)
 
     def began(self, name: str, stage: str) -> None:
         self._hide(name)
-        self._stages[name] = self._bars.add_task(f"{name}: {stage}", total=100)
+        self._losses = {}
+        self._labels[name] = _label(name, stage)
+        self._tasks[name] = self._bars.add_task(self._labels[name], total=1.0)
+        self._bars.update(self._all, visible=self._runs > 0)
 
-    def advanced(self, name: str, fraction: float) -> None:
-        if name in self._stages:
-            self._bars.update(self._stages[name], completed=round(100 * fraction))
+    def advanced(self, name: str, share: float) -> None:
+        if name not in self._tasks:
+            self.began(name, "")
+        self._bars.update(self._tasks[name], completed=share)
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
         self._hide(name)
 
+    def logged(self, name: str, step: int, steps: int, losses: dict[str, float]) -> None:
+        self._losses |= losses
+        shown = f"{self._labels[name]}, step {step} of {steps}: {losses_text(self._losses)}"
+        self._bars.update(self._tasks[name], description=shown)
+
+    def noted(self, sentence: str) -> None:
+        self._print(sentence)
+
+    def warned(self, sentence: str) -> None:
+        self._print(f"{WARNING}: {sentence}", style="bold yellow")
+
+    def planned(self, runs: int, finished: int) -> None:
+        self._runs, self._done = runs, finished
+        self._count()
+
     def finished(self, record: RunRecord) -> None:
-        self._bars.advance(self._all)
-        self._bars.console.print(headline(record), markup=False, highlight=False)
+        self._done += 1
+        self._count()
+        self._print(headline(record))
 
     def failed(self, run: FailedRun) -> None:
         own = f"{run.method}, seed {run.seed}"
         # the bars of the run itself, and of the search for its settings
-        for name in [name for name in self._stages if name == own or name.startswith(f"{run.method} (")]:
+        for name in [name for name in self._tasks if name == own or name.startswith(f"{run.method} (")]:
             self._hide(name)
-        self._bars.advance(self._all)
-        self._bars.console.print(f"failed: {failure_line(run)}", markup=False, highlight=False)
+        self._done += 1
+        self._count()
+        self._print(f"failed: {failure_line(run)}")
+
+    def _count(self) -> None:
+        self._bars.update(
+            self._all,
+            description=f"{self._done} of {self._runs} runs",
+            total=self._runs,
+            completed=self._done,
+            visible=True,
+        )
 
     def _hide(self, name: str) -> None:
-        if name in self._stages:
-            self._bars.remove_task(self._stages.pop(name))
+        if name in self._tasks:
+            self._bars.remove_task(self._tasks.pop(name))
+
+    def _print(self, sentence: str, style: str = "") -> None:
+        self._bars.console.print(sentence, style=style, markup=False, highlight=False)
+
+
+QUIET_SECONDS = 5.0
+"""What is done now is said in a line where it begins after so long a silence."""
+SECONDS_BETWEEN_LINES = 10.0
+"""Losses of fewer seconds after the last line are left out, but for validation losses and the last step's."""
+SHORT = 1.0
+"""Seconds that a piece of work without stages must take to get a line of its own."""
+WARNING = "warning"
+"""How a warning begins."""
+
+
+class _Lines(Watcher):
+    """Plain lines."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self._what, self._spoken = "", clock()
+        self._runs = self._done = 0
+        self._first_step: tuple[float, int] | None = None
+        self._last_losses = -SECONDS_BETWEEN_LINES
+
+    def now(self, what: str, share: float | None = None) -> None:
+        if what != self._what and self._clock() - self._spoken > QUIET_SECONDS:
+            self._print(what)
+            self._spoken = self._clock()
+        self._what = what
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        if stage or seconds >= SHORT:
+            self._print(f"{name}: {stage}, {seconds:.1f} s" if stage else f"{name}: {seconds:.1f} s")
+
+    def logged(self, name: str, step: int, steps: int, losses: dict[str, float]) -> None:
+        now = self._clock()
+        self._first_step = self._first_step or (now, step)
+        if now - self._last_losses < SECONDS_BETWEEN_LINES and "loss" in losses and step < steps:
+            return
+        self._last_losses = now
+        began, first = self._first_step
+        left = (steps - step) * (now - began) / (step - first) if step > first else 0.0
+        tail = f", {time_text(left)} left" if left else ""
+        self._print(f"step {step} of {steps}: {losses_text(losses)}{tail}")
+
+    def noted(self, sentence: str) -> None:
+        self._print(sentence)
+
+    def warned(self, sentence: str) -> None:
+        self._print(f"{WARNING}: {sentence}")
+
+    def planned(self, runs: int, finished: int) -> None:
+        self._runs, self._done = runs, finished
+        self._print(f"{runs} runs, {finished} finished before")
+
+    def finished(self, record: RunRecord) -> None:
+        self._done += 1
+        self._print(f"[{self._done}/{self._runs}] {headline(record)}")
+
+    def failed(self, run: FailedRun) -> None:
+        self._print(f"failed: {failure_line(run)}")
+
+    def _print(self, sentence: str) -> None:
+        print_line(self._console, sentence)
+
+
+def _label(name: str, stage: str) -> str:
+    return f"{name}: {stage}" if stage else name
 
 
 def headline(record: RunRecord) -> str:
@@ -216,3 +216,25 @@ def failure_line(run: FailedRun) -> str:
     """One line about a run that failed."""
     where = f" ({run.traceback})" if run.traceback else ""
     return f"{run.method}, seed {run.seed}: {run.reason}{where}"
+
+
+def losses_text(losses: dict[str, float]) -> str:
+    """Losses by name, in one line.
+
+    >>> losses_text({"loss": 3.14159, "validation loss": 2.7})
+    'loss 3.142, validation loss 2.7'
+    """
+    return ", ".join(f"{name} {loss:.4g}" for name, loss in losses.items())
+
+
+def time_text(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    >>> time_text(8.2), time_text(150), time_text(9000)
+    ('8 s', '2 min 30 s', '2 h 30 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

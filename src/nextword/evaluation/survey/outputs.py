@@ -15,7 +15,7 @@ from nextword.evaluation.survey.make_survey import MadeSurvey
 from nextword.results.records import write_atomically
 from nextword.results.records.survey_files import Passage, Survey
 from nextword.results.report.judge_page import judge_page, mturk_item, mturk_layout
-from nextword.settings.setting_names import named
+from nextword.runtime.resumable import expect_same
 
 SURVEY, KEY = "survey.json", "key.json"
 FOR_JUDGES = "for-judges"
@@ -29,8 +29,8 @@ def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
         ValueError: The folder holds another survey.
     """
     held = folder / SURVEY
-    if held.exists() and f'"id": "{made.survey.id}"' not in held.read_text(encoding="utf-8"):
-        raise ValueError(f"{folder}: must be free (another survey is in it); give another {named('out')}")
+    if held.exists():
+        expect_same(folder, "survey", {"id": Survey.load(held).id}, {"id": made.survey.id})
     given = folder / FOR_JUDGES
     files = {
         given / "page.html": judge_page(made.survey),

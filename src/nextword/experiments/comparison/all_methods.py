@@ -21,11 +21,11 @@ from nextword.experiments.comparison.grid_search import finished_searches, settl
 from nextword.experiments.comparison.measured_texts import expect_measurable, measured_texts, written_examples
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import check_settings
-from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import train_with_main
 from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.runtime import processes
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -40,7 +40,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
 def compare(
     config: CompareConfig | Mapping[str, Any],
     folder: str | Path,
-    progress: ComparisonWatcher | None = None,
+    progress: Watcher | None = None,
     command: str | None = None,
     engine: Engine | None = None,
 ) -> Results:
@@ -80,14 +80,14 @@ def compare(
         expect_measurable(task, config.methods)
         place.expect(config, task)
         engine.expect(config)
-        stages = StageReporter(progress or SilentWatcher())
+        stages = progress or Watcher()
         with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):
             place.begin(config, task)
             return _do_missing_runs(config, task, place, stages, command, engine)
 
 
 def make_start(
-    config: CompareConfig, folder: str | Path, progress: ComparisonWatcher | None = None, command: str | None = None
+    config: CompareConfig, folder: str | Path, progress: Watcher | None = None, command: str | None = None
 ) -> CommonStart:
     """Makes the start of a comparison in its folder, where it is not there yet, and trains no method.
 
@@ -98,14 +98,14 @@ def make_start(
     check_settings(config, task)
     with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), cpu_threads(config.threads):
         place.begin(config, task)
-        return prepare_start(config, task, place.start, StageReporter(progress or SilentWatcher()))
+        return prepare_start(config, task, place.start, progress or Watcher())
 
 
 def _do_missing_runs(
     config: CompareConfig,
     task: Task,
     place: ComparisonFolder,
-    stages: StageReporter,
+    stages: Watcher,
     command: str,
     engine: Engine,
 ) -> Results:
@@ -122,7 +122,7 @@ def _do_missing_runs(
             ended = [done[run] for run in runs if run in done], [failed[run] for run in runs if run in failed]
             return _results(setting, *ended, command)
 
-        stages.progress.planned(len(runs), len(done))
+        stages.planned(len(runs), len(done))
         missing = [run for run in runs if run not in done]
         with contextlib.closing(engine.outcomes(missing, setting)) as outcomes:
             for run, outcome in outcomes:
@@ -132,9 +132,9 @@ def _do_missing_runs(
                     done[run] = outcome
                 _save_so_far(setting, results())
                 if isinstance(outcome, FailedRun):
-                    stages.progress.failed(outcome)
+                    stages.failed(outcome)
                 else:
-                    stages.progress.finished(outcome)
+                    stages.finished(outcome)
                 if not config.keep_models:
                     _drop_unneeded_models(config, place, runs, done)
         records = [done[run] for run in runs if run in done]

@@ -22,7 +22,6 @@ from nextword.experiments.comparison.comparison_settings import RANDOM, TRAINED,
 from nextword.experiments.comparison.folder import stored
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.comparison.preflight import build_method, check_methods, needed_encoder
-from nextword.experiments.comparison.progress import StageReporter
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
     expect_tokenizer,
@@ -42,6 +41,7 @@ from nextword.inference.scoring.text_tokens import token_ids
 from nextword.model.attach import attach
 from nextword.results.records import MetricValue, Record
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.progress import Watcher
 from nextword.runtime.weights import MemoryMappedModel
 from nextword.settings.setting_names import named
 
@@ -120,7 +120,7 @@ class CommonStart:
 
 
 def prepare_start(
-    config: CompareConfig, task: Task, folder: Path, stages: StageReporter, unfinished: bool = True
+    config: CompareConfig, task: Task, folder: Path, stages: Watcher, unfinished: bool = True
 ) -> CommonStart:
     """The start in ``folder``, loaded or trained first where it is not complete yet.
 
@@ -168,7 +168,7 @@ def _complete_record(folder: Path) -> StartRecord | None:
     return record
 
 
-def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
+def _load_given(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> StartRecord:
     with stages("start", "loading"):
         backbone, tokenizer = given_start(config, task)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
@@ -197,7 +197,7 @@ def given_start(config: CompareConfig, task: Task) -> tuple[PreTrainedModel, Pre
     return backbone, tokenizer
 
 
-def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
+def _train_here(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> StartRecord:
     with stages("start", "data"):
         tokenizer = task.start.tokenizer()
         pretraining = task.start.pretraining(tokenizer, config.start.seed)
@@ -281,7 +281,7 @@ AGAINST = "against"
 
 
 def needed_counts(
-    methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
+    methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher
 ) -> Path | None:
     """The counts file of the training data, made where it is missing; ``None`` where nobody needs it.
 
@@ -305,9 +305,7 @@ def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
     return getattr(parse_metric(metric), AGAINST, None) == TEST
 
 
-def needed_test_counts(
-    task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
-) -> Path | None:
+def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:
     """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
     text = task.data.test_text()
     if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nextword.experiments.comparison.comparison_settings import CompareConfig, defaults, plain
 from nextword.experiments.comparison.method import Method, slug
 from nextword.experiments.training.loss_curve import TrainingOutcome
-from nextword.experiments.training.resume import expect_free_or_own, weights_problem
+from nextword.experiments.training.resume import weights_problem
 from nextword.experiments.training.settings import FineTuning
 from nextword.results.records import Record, RunRecord, write_atomically
-from nextword.results.records.manifest import differences as manifest_differences
-from nextword.results.records.manifest import read_manifest
+from nextword.runtime import resumable
+from nextword.runtime.resumable import expect_free_or_own, read_manifest, refuse_others
 from nextword.settings.config import validated
 from nextword.settings.version import __version__
 
@@ -106,15 +106,12 @@ class ComparisonFolder:
             ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
         """
         path = self.path / MANIFEST
-
-        def different() -> list[str]:
-            if not self._has_begun():
-                return []
+        expect_free_or_own(self.path, path, "comparison")
+        if self._has_begun():
             wanted = _beyond_defaults(_fingerprint(config, task), config)
             found = _beyond_defaults(self._with_results(read_manifest(path, "a comparison")), config)
-            return differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
-
-        expect_free_or_own(self.path, path, "comparison", different)
+            free = {f"task_settings.{key}" for key in task.may_change}
+            refuse_others(self.path, "comparison", differences(found, wanted, free))
 
     def begin(self, config: CompareConfig, task: Task) -> None:
         """Makes a folder in which nothing was trained yet this comparison's own, as ``expect``."""
@@ -247,7 +244,7 @@ def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] 
     def may_differ(key: str) -> bool:
         return key in free or key == "nextword" or (key.split(".")[0] in MAY_GROW and _is_new_entry(key, manifest))
 
-    return manifest_differences(_with_later_settings(manifest, asked), asked, may_differ)
+    return resumable.differences(_with_later_settings(manifest, asked), asked, may_differ)
 
 
 def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

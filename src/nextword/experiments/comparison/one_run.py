@@ -16,7 +16,6 @@ from nextword.experiments.comparison.common_start import CommonStart
 from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
-from nextword.experiments.comparison.progress import StageReporter
 from nextword.experiments.training.collator import EncodedTexts, distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.one_training import train
@@ -29,6 +28,7 @@ from nextword.model.attach import attach, load
 from nextword.results.records import Cost, Evaluation, Record, RunRecord
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.progress import Watcher
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -78,7 +78,7 @@ class Setting:
     task: Task
     folder: ComparisonFolder
     start: CommonStart
-    stages: StageReporter
+    stages: Watcher
     encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
     """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
 

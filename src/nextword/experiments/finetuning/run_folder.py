@@ -25,13 +25,12 @@ from nextword.experiments.training.resume import (
     IDENTITY,
     TrainingIdentity,
     drop_checkpoints,
-    expect_free_or_own,
     weights_problem,
 )
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import write_atomically
 from nextword.results.records.comparison_results import TrainingResults
-from nextword.results.records.manifest import differences, read_manifest
+from nextword.runtime.resumable import expect_free_or_own, expect_same, read_manifest
 from nextword.settings.version import __version__
 
 MANIFEST, RECORD = "run.json", "record.json"
@@ -60,16 +59,12 @@ class RunFolder:
             ValueError: The folder belongs to another training (says what differs) or holds other files.
         """
         path = self.training / MANIFEST
-
-        def different() -> list[str]:
-            if not self._has_begun():
-                return []
+        expect_free_or_own(self.path, path, "training")
+        if self._has_begun():
             manifest = read_manifest(path, "a training")
             may_change = MAY_CHANGE if files is not None and FILES in manifest else (*MAY_CHANGE, FILES)
             asked = {**config.model_dump(mode="json"), FILES: files}
-            return differences(manifest, asked, lambda key: key.split(".")[0] in may_change)
-
-        expect_free_or_own(self.path, path, "training", different)
+            expect_same(self.path, "training", manifest, asked, lambda key: key.split(".")[0] in may_change)
 
     def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
         """Makes the folder this training's own, as ``expect``; what one left that was never trained is deleted."""

@@ -21,13 +21,7 @@ from nextword.experiments.finetuning.starting_model import (
     starting_tokenizer,
 )
 from nextword.experiments.finetuning.train_config import TrainConfig, configured
-from nextword.experiments.finetuning.training_progress import (
-    SilentTrainingWatcher,
-    StepTeller,
-    TrainingWatcher,
-    stage_told,
-    warning,
-)
+from nextword.experiments.finetuning.training_progress import StepTeller, warning
 from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
@@ -53,6 +47,7 @@ from nextword.results.report.measures import measure
 from nextword.runtime import processes
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.progress import Watcher
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
@@ -75,7 +70,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 def train(
     config: TrainConfig | Mapping[str, Any],
     out: str | Path,
-    progress: TrainingWatcher | None = None,
+    progress: Watcher | None = None,
     command: str | None = None,
 ) -> TrainingResults:
     """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
@@ -102,7 +97,7 @@ def train(
         >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
     """
     config = config if isinstance(config, TrainConfig) else configured(dict(config))
-    folder, watcher = RunFolder(out), progress or SilentTrainingWatcher()
+    folder, watcher = RunFolder(out), progress or Watcher()
     if not processes.is_main():
         one_training.train_with_main()
         return TrainingResults.load(folder.record)
@@ -114,20 +109,18 @@ def train(
         if results is not None:
             if not config.keep_checkpoints:
                 folder.drop_checkpoints()
-            watcher.finished(results, before=True)
             return results
         with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
             results = _carry_out(config, folder, watcher, command)
         overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
         if overfitted:
             watcher.warned(overfitted)
-        watcher.finished(results, before=False)
         return results
 
 
-def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher, command: str) -> TrainingResults:
+def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command: str) -> TrainingResults:
     # in a folder that nobody else writes to
-    with stage_told(watcher, "data"):
+    with watcher("data"):
         task = data_task(config, has_encoder(config))
         settings = folder.begun_settings() or training_settings(config, task)
         expect_available(settings)
@@ -135,7 +128,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
             files = task.data.describe()
         folder.begin(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
-    with stage_told(watcher, "model"):
+    with watcher("model"):
         model = starting_model(config, settings, task, tokenizer, folder)
         with trainable(model, settings, config.seed):
             asked: Any = config.training.get("learning_rates", {})
@@ -145,7 +138,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
     if not config.is_small:
         for line in harsh_rates(settings, trained_group_names(model, settings)):
             watcher.warned(line)
-    with told_as_data(), stage_told(watcher, "rows"):
+    with told_as_data(), watcher("rows"):
         rows = task.data.training(tokenizer)
         use = DataUse.of(len(rows), settings)
         settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
@@ -153,9 +146,9 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
     outcome = _trained(config, settings, model, rows, validation, folder, watcher)
     outcome.save(folder.training / "outcome.json")
     model = whole_model(model, folder.training).to(best_device())
-    with stage_told(watcher, "measuring") as advanced:
+    with watcher("measuring") as advanced:
         evaluation = measured_on_test_part(model, tokenizer, task, advanced)
-    with stage_told(watcher, "checking and saving"):
+    with watcher("checking and saving"):
         results = results_of(config, task, settings, model, outcome, evaluation, command)
         encoder = task.data.encoder() if model.conditioner is not None else None
         auxiliary = None if encoder is None else load_tokenizer(encoder, "encoder")
@@ -200,15 +193,15 @@ def _trained(
     rows: Any,
     validation: Any,
     folder: RunFolder,
-    watcher: TrainingWatcher,
+    watcher: Watcher,
 ) -> TrainingOutcome:
     encoded = None
     if is_encodable(model):
-        with stage_told(watcher, "encoding auxiliary texts") as advanced:
+        with watcher("encoding auxiliary texts") as advanced:
             model.to(best_device())
             texts = distinct_texts([rows, *([validation] if validation is not None else [])])
             encoded = encode_texts(model, texts, advanced)
-    with stage_told(watcher, "training"):
+    with watcher("training"):
         try:
             return one_training.train(
                 model.train(),
@@ -218,7 +211,7 @@ def _trained(
                 folder=folder.training,
                 validation=validation,
                 encoded=encoded,
-                progress=StepTeller(watcher, settings.keep_best),
+                progress=StepTeller(watcher, "training", settings.keep_best),
             )
         except DivergedError as problem:
             raise ValueError(

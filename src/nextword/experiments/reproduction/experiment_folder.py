@@ -13,7 +13,6 @@ from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.all_methods import compare, make_start
 from nextword.experiments.comparison.comparison_settings import build_task
 from nextword.experiments.comparison.engines.engine import Engine
-from nextword.experiments.comparison.progress import ComparisonWatcher, RelayingWatcher
 from nextword.experiments.comparison.recipe import configured, read
 from nextword.experiments.reproduction.data_sets import DataFolder
 from nextword.experiments.reproduction.experiment import (
@@ -28,6 +27,7 @@ from nextword.experiments.reproduction.experiment import (
 from nextword.experiments.reproduction.table_numbers import ExperimentResults
 from nextword.results.records import Record, Results
 from nextword.results.records.reproduced_table import RanExperiment
+from nextword.runtime.progress import Watcher
 from nextword.settings.config import validated
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class ExperimentFolders:
         """What an experiment reads that seems to be half there: a line for each file."""
         return self._request.data.too_small(self._expected(name).data.values())
 
-    def run(self, name: str, progress: ComparisonWatcher) -> ExperimentResults:
+    def run(self, name: str, progress: Watcher) -> ExperimentResults:
         """Does what is missing of an experiment, after the start that it shares with another.
 
         Raises:
@@ -160,17 +160,19 @@ class ExperimentFolders:
         )
 
 
-class _TimingWatcher(RelayingWatcher):
+class _TimingWatcher(Watcher):
     """Adds up the seconds of all stages of an experiment in a file beside its folder."""
 
-    def __init__(self, inner: ComparisonWatcher, folder: Path) -> None:
-        super().__init__(inner)
-        self._folder = folder
+    def __init__(self, inner: Watcher, folder: Path) -> None:
+        self._inner, self._folder = inner, folder
+        # all else is told to the inner one alone
+        passed_on = (inner.planned, inner.began, inner.advanced, inner.finished, inner.failed)
+        vars(self).update({event.__name__: event for event in passed_on})
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
         kind, times = START if name == START else "runs", _times(self._folder)
         times.model_copy(update={kind: getattr(times, kind) + seconds}).save(_times_file(self._folder))
-        super().ended(name, stage, seconds)
+        self._inner.ended(name, stage, seconds)
 
 
 def _times_file(folder: Path) -> Path:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher
 from nextword.experiments.reproduction.experiment import WITHOUT_TRAINING
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request
 from nextword.experiments.reproduction.paper import find_table, load_paper, names
@@ -15,6 +14,7 @@ from nextword.experiments.reproduction.table_numbers import ExperimentResults
 from nextword.experiments.reproduction.table_record import table_record
 from nextword.results.records import FailedRun
 from nextword.results.records.reproduced_table import ReproducedTable
+from nextword.runtime.progress import Watcher
 
 logger = logging.getLogger(__name__)
 ALL_TABLES = "index.html"
@@ -67,7 +67,7 @@ def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> lis
 
 def reproduce(
     request: Request,
-    progress: ComparisonWatcher | None = None,
+    progress: Watcher | None = None,
     announce: Callable[[str, int, int], None] = lambda name, number, count: None,
 ) -> Reproduced:
     """Fills tables of the papers with numbers measured here.
@@ -92,7 +92,7 @@ def reproduce(
     experiments: dict[str, ExperimentResults] = {}
     for number, name in enumerate(needed, 1):
         announce(name, number, len(needed))
-        experiments[name] = folders.run(name, progress or SilentWatcher())
+        experiments[name] = folders.run(name, progress or Watcher())
         _fill(request, [table for table in request.tables if name in find_table(table).experiments], experiments)
     for name in request.tables:
         for one in find_table(name).experiments:

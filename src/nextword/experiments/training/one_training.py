@@ -24,7 +24,7 @@ from nextword.experiments.training.loss_curve import (
     RunningLoss,
     TrainingOutcome,
 )
-from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, last_complete_checkpoint, write_manifest
+from nextword.experiments.training.resume import BEGINNING, IDENTITY, TrainingIdentity, last_complete_checkpoint
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import save_whole, shard, share_vocabulary
 from nextword.experiments.training.trainable import expect_room, trainable, trained_modules
@@ -32,6 +32,7 @@ from nextword.experiments.training.trainer_arguments import expect_available, tr
 from nextword.experiments.training.trainers import Bm25BatchTrainer, ConsecutiveTrainer
 from nextword.results.records import Cost, CurvePoint
 from nextword.runtime import processes
+from nextword.runtime.resumable import begin
 from nextword.runtime.weights import convert
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def _train(
         expect_trained(settings.learning_rates, model)
         expect_room(model, settings)
         if processes.is_main():
-            write_manifest(folder, identity)
+            begin(folder / IDENTITY, identity, "training")
         if settings.fsdp:
             shard(model)
         elif settings.shard_vocabulary:

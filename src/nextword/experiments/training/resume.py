@@ -7,7 +7,6 @@ import logging
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,8 +15,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from nextword.experiments.training.settings import TrainingSettings
-from nextword.results.records import LOCK_FILES, Record
-from nextword.settings.setting_names import named
+from nextword.results.records import Record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -86,50 +84,6 @@ class StatefulCallback(TrainerCallback, ExportableState):
         if state.global_step:
             for name, value in stored.get("attributes", {}).items():
                 setattr(self, name, value)
-
-
-def expect_free_or_own(folder: Path, manifest: Path, kind: str, differences: Callable[[], Sequence[str]]) -> None:
-    """Raises ValueError where a folder holds other files, or belongs to another "training"; writes nothing.
-
-    ``manifest`` is the file in it that says what it was begun for, ``differences`` says what differs from that.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; {named('out')} names a folder")
-    if not manifest.exists():
-        if folder.is_dir() and any(file.name not in LOCK_FILES for file in folder.iterdir()):
-            raise ValueError(f"{folder} is not empty and holds no {kind}; choose another folder ({named('out')})")
-    elif different := differences():
-        raise ValueError(
-            f"{folder} belongs to another {kind}:\n"
-            + "\n".join(f"  {line}" for line in different)
-            + f"\nChoose another folder ({named('out')}), or delete this one to start over."
-        )
-
-
-def write_manifest(folder: Path, identity: TrainingIdentity) -> None:
-    """Makes a folder this training's own.
-
-    Raises:
-        ValueError: It holds checkpoints of another training; says what differs.
-    """
-    path = folder / IDENTITY
-    if not path.exists():
-        identity.save(path)
-        return
-    try:
-        earlier = TrainingIdentity.load(path)
-    except ValueError:
-        earlier = None
-    if earlier != identity:
-        difference = f"{IDENTITY} cannot be read"
-        if earlier is not None:
-            before, now = earlier.model_dump(), identity.model_dump()
-            before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
-            other = [key for key in now if before.get(key) != now[key]]
-            difference = ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in other)
-        raise ValueError(
-            f"{folder} holds a training with other settings ({difference}); delete it or choose another folder"
-        )
 
 
 def _without_paths(settings: Any) -> str:

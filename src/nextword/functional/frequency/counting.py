@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import signal
 import threading
@@ -23,16 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.functional.frequency.counts import (
-    UNREADABLE,
-    TokenCounts,
-    read_arrays,
-    tokenizer_fingerprint,
-    write_arrays,
-)
+from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.runtime.corpora import Batch, Corpus, gathered, is_streamed, keeps_a_buffer, open_corpus, readable
 from nextword.runtime.corpora.output_files import expect_inputs_kept
-from nextword.runtime.files import expect_writable
+from nextword.runtime.resumable import ArrayCheckpoint, expect_writable
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
@@ -43,9 +36,6 @@ if TYPE_CHECKING:
 AT_ONCE = 1 << 20
 """Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
 
-SAVE_SECONDS = 30.0
-"""Between two saves of the unfinished counts; what a killed count loses at most, besides the batches in work."""
-
 BATCHES_AT_ONCE = 8
 """Batches of each process between two looks at the time, at first; a batch of a text file is a megabyte."""
 
@@ -54,9 +44,6 @@ STEP_SECONDS = 5.0
 """Where a step takes less, the next one has twice as many batches: processes are started anew for each."""
 
 MOST_PROCESSES = 1024
-
-Progress = Callable[[int], None]
-"""Told how many texts are done."""
 
 Count = Callable[[Batch], dict[str, list[Any]]]
 """What ``map`` calls, also in other processes."""
@@ -71,7 +58,7 @@ def count_tokens(
     split: str | None = None,
     processes: int | None = None,
     batch_size: int = 1000,
-    progress: Progress | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> TokenCounts:
     """How often each token occurs. No special tokens are added, and line ends count as in the task ``lm``.
 
@@ -123,35 +110,34 @@ def count_tokens(
         else:
             settings |= {"reading": "by row"}
             in_steps = partial(_by_row, processes=processes or 1)
-        begun = None if target is None else load(target, settings)
-        begun = begun or Tally(np.zeros(size, dtype=np.int64), 0, None)
+        checkpoint = ArrayCheckpoint(None if target is None else partial_path(target), "count", settings)
+        begun = checkpoint.load(Tally.restored) or Tally(np.zeros(size, dtype=np.int64), 0, None)
         with readable(corpus.source):
             steps = in_steps(corpus, partial(_counted, size, tokens_of), batch_size, begun)
-            tally = _followed(steps, target, settings, progress)
+            tally = _followed(steps, checkpoint, progress)
         if tally is None or not tally.counts.any():
             raise ValueError(f"data: there is no token in '{corpus.source}'")
         counted = TokenCounts(tally.counts, fingerprint, corpus.source)
         if target is not None:
             counted.save(target)
-            partial_path(target).unlink(missing_ok=True)
+        checkpoint.remove()
     return counted
 
 
 def _followed(
-    steps: Iterator[Tally], out: Path | None, settings: Mapping[str, Any], progress: Progress | None
+    steps: Iterator[Tally], checkpoint: ArrayCheckpoint, progress: Callable[[int], None] | None
 ) -> Tally | None:
     """The last tally; each is told, and saved now and then and where the count is interrupted."""
-    tally, saved_at = None, time.monotonic()
+    tally = None
     try:
         for tally in steps:
-            if out is not None and time.monotonic() - saved_at >= SAVE_SECONDS:
-                save(tally, out, settings)
-                saved_at = time.monotonic()
+            if checkpoint.is_due:
+                tally.save(checkpoint)
             if progress is not None:
                 progress(tally.items)
     except BaseException as problem:
-        if out is not None and tally is not None:
-            save(tally, out, settings)
+        if tally is not None and checkpoint.path is not None:
+            tally.save(checkpoint)
         elif isinstance(problem, KeyboardInterrupt):
             raise KeyboardInterrupt("nothing was counted yet") from None
         raise
@@ -321,6 +307,15 @@ class Tally:
         counts[row["ids"]] += np.asarray(row["counts"], dtype=np.int64)
         return Tally(counts, self.items + int(row["items"]), state)
 
+    @classmethod
+    def restored(cls, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tally:
+        """That which was saved."""
+        return cls(arrays["counts"], about["items"], about["state"])
+
+    def save(self, checkpoint: ArrayCheckpoint) -> None:
+        """Writes it, for a count that goes on from there."""
+        checkpoint.save({"items": self.items, "state": self.state}, {"counts": self.counts})
+
 
 def partial_path(out: Path) -> Path:
     """Where the unfinished counts of ``out`` are kept."""
@@ -345,31 +340,3 @@ def alone(out: Path) -> Iterator[None]:
             f"{out}: must be written by one process at a time (another one counts into it); wait until it is done, or "
             "name another file to write"
         ) from None
-
-
-def save(tally: Tally, out: Path, settings: Mapping[str, Any]) -> None:
-    """Writes the tally beside ``out``."""
-    about = json.dumps({"items": tally.items, "state": tally.state, "settings": settings})
-    write_arrays(partial_path(out), {"counts": tally.counts, "about": np.array(about)})
-
-
-def load(out: Path, settings: Mapping[str, Any]) -> Tally | None:
-    """The tally beside ``out``, refused where it was begun with other settings or is broken; None: there is none."""
-    path = partial_path(out)
-    if not path.exists():
-        return None
-    try:
-        arrays = read_arrays(path)
-        if isinstance(arrays, np.ndarray):
-            raise ValueError("it is a .npy file")
-        about = json.loads(str(arrays["about"]))
-        begun, tally = about["settings"], Tally(arrays["counts"], about["items"], about["state"])
-    except UNREADABLE as fault:
-        raise ValueError(f"cannot read the unfinished counts in '{path}' ({fault}); delete the file") from None
-    for name in [*settings, *(begun.keys() - settings.keys())]:
-        if begun.get(name) != settings.get(name):
-            raise ValueError(
-                f"'{path}' was begun with another {name} ({begun.get(name)} there, {settings.get(name)} now). Go on "
-                f"with that one, delete the file, or name another file to write."
-            )
-    return tally

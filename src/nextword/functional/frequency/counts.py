@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
-import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
 
-from nextword.runtime.files import replacing
+from nextword.runtime.resumable import UNREADABLE, read_arrays, write_arrays
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -146,24 +143,3 @@ def checked(counts: Int[np.ndarray, "V"], what: str) -> Int[np.ndarray, "V"]:
     if int(counts.max()) * len(counts) > largest and sum(counts.tolist()) > largest:
         raise ValueError(f"{what} must not add up to more than {largest}")
     return counts.astype(np.int64)
-
-
-# -- Arrays as files: written as a whole or not at all, read without pickle.
-
-UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
-"""What numpy raises for a file that is missing, half-written or something else."""
-
-
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes a .npz file so that ``path`` holds either its old content or all of the new, never a part."""
-    with replacing(path) as file:  # a file, not a name: numpy would add an ending to a name
-        np.savez(file, allow_pickle=False, **arrays)
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
-    """The arrays of a .npz file by name, or the one array of a .npy file; raises one of ``UNREADABLE``."""
-    found = np.load(path, allow_pickle=False)
-    if isinstance(found, np.ndarray):
-        return found
-    with found:
-        return {name: found[name] for name in found.files}

@@ -31,16 +31,14 @@ from nextword.retrieval.stored_keys import (
     write_shard,
 )
 from nextword.runtime.corpora import Corpus, open_corpus, readable
-from nextword.runtime.files import disk_full_explained, locked
+from nextword.runtime.files import disk_full_explained
+from nextword.runtime.resumable import begin, locked
 from nextword.runtime.workers import ThisProcess, Workers, workers
 from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
-Progress = Callable[[int], None]
-"""Told how many keys are computed."""
 
 _PROBE = 32
 """Tokens by whose states a model is known again."""
@@ -79,7 +77,7 @@ def build_datastore(
     data: str | Path,
     out: str | Path,
     settings: BuildSettings | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> StoreManifest:
     """Stores the state before every token of a data set, and the token.
 
@@ -111,7 +109,7 @@ def build_datastore(
     origin = _origin(opened, corpus.identity, chosen)
     documents = Documents(corpus)
     with disk_full_explained(folder), locked(folder, f"nextword datastore build {data}"):
-        _begin(folder, origin)
+        begin(folder / BEGUN, origin, "store", lambda key: key == "model")
         windows = documents.windows(opened.tokenizer, origin.start, origin.window, origin.stride)
         first = next(windows, None)
         if first is None:
@@ -167,20 +165,6 @@ def _origin(opened: OpenedModel, data: str, settings: BuildSettings) -> StoreOri
         stride=stride,
         shard_keys=settings.shard_keys,
     )
-
-
-def _begin(folder: Path, origin: StoreOrigin) -> None:
-    if not (folder / BEGUN).is_file():
-        origin.save(folder / BEGUN)
-        return
-    begun = StoreOrigin.load(folder / BEGUN)
-    for name, value in begun.model_dump().items():
-        now = getattr(origin, name)
-        if name != "model" and value != now:
-            raise ValueError(
-                f"out: must be an empty folder or the same store ('{folder}' was begun with another {name}: {value} "
-                f"there, {now} now); name another folder or delete this one"
-            )
 
 
 def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> list[int]:

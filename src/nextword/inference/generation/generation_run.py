@@ -34,6 +34,7 @@ from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import disk_full_explained, locked, write_atomically
+from nextword.runtime.resumable import expect_same, set_ones
 from nextword.settings.config import validated
 from nextword.settings.setting_names import named
 
@@ -349,29 +350,10 @@ class PartialSamples:
         self.partial.unlink(missing_ok=True)
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Which entries of a run differ, a phrase each.
-
-    >>> differences({"seed": 0, "model": "a"}, {"seed": 1, "model": "a"})
-    ['seed: 0 there, 1 asked for']
-    """
-    return [
-        f"{name}: {_shown(before, name)} there, {_shown(now, name)} asked for"
-        for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
-    ]
-
-
-def _shown(run: Mapping[str, Any], name: str) -> str:
-    return _json(run[name]) if name in run else "nothing"
-
-
 def _expect_same(path: Path, before: Any, now: Mapping[str, Any]) -> None:
     if not isinstance(before, dict) or not before:
         raise ValueError(f"{path} is there and was not written by nextword generate; choose another {named('out')}")
-    changed = differences(before, now)
-    if changed:
-        raise ValueError(f"{path} is of another run ({'; '.join(changed)}); choose another {named('out')} or delete it")
+    expect_same(path, "run", set_ones(before), set_ones(now))
 
 
 def _first_run(path: Path) -> Any:

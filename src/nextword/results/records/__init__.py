@@ -36,12 +36,12 @@ from nextword.results.records.score_results import GroupScore as GroupScore
 from nextword.results.records.score_results import ModelScore as ModelScore
 from nextword.results.records.score_results import ScoreDifference as ScoreDifference
 from nextword.results.records.score_results import ScoreResults as ScoreResults
-from nextword.runtime.files import LOCK_FILES as LOCK_FILES
 from nextword.runtime.files import SCHEMA_VERSION as SCHEMA_VERSION
 from nextword.runtime.files import DiskFullError as DiskFullError
 from nextword.runtime.files import Record as Record
 from nextword.runtime.files import disk_full_explained as disk_full_explained
 from nextword.runtime.files import full_disk as full_disk
 from nextword.runtime.files import kind_of as kind_of
-from nextword.runtime.files import locked as locked
 from nextword.runtime.files import write_atomically as write_atomically
+from nextword.runtime.resumable import LOCK_FILES as LOCK_FILES
+from nextword.runtime.resumable import locked as locked

@@ -148,12 +148,16 @@ def _commit() -> str | None:
     here = Path(__file__)
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None
-    return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    head = _git(here.parent, "rev-parse", "HEAD")
+    # not git describe, which writes the repository's index, and leaves a lock there where it is killed
+    changed = head and _git(here.parent, "status", "--porcelain", "--untracked-files=no")
+    return f"{head}-dirty" if changed else head
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None

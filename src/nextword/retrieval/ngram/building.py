@@ -18,9 +18,9 @@ from jaxtyping import Int, UInt, UInt8
 
 from nextword.retrieval.ngram.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM, NgramManifest
 from nextword.retrieval.stored_keys import write_array
-from nextword.runtime.files import disk_full_explained, locked, write_atomically
+from nextword.runtime.files import disk_full_explained, write_atomically
 from nextword.runtime.optional_libraries import install, missing
-from nextword.settings.setting_names import named
+from nextword.runtime.resumable import expect_same, locked
 
 UNFINISHED = ".building"
 """Folder inside the memory's own where files lie until all of them are complete."""
@@ -93,10 +93,7 @@ def build_ngram_index(
 
 def _same(found: NgramManifest, out: Path, vocab_size: int, tokenizer: str, data: Sequence[str]) -> NgramManifest:
     given = {"tokenizer": tokenizer, "vocab_size": vocab_size, "data": list(data)}
-    changed = [name for name, value in given.items() if getattr(found, name) != value]
-    if changed:
-        said = "; ".join(f"{name} was {getattr(found, name)}, is {given[name]}" for name in changed)
-        raise ValueError(f"{out}: must be empty or hold the same corpus ({said}); give another {named('out')}")
+    expect_same(out, "corpus", found.model_dump(include=set(given)), given)
     return found
 
 

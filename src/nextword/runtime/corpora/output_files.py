@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 
 from nextword.runtime.corpora.part_names import text_files
+from nextword.runtime.files import kind_of
+from nextword.settings.setting_names import named
 
 MODEL_MARKS = ("config.json", "adapter_config.json", "tokenizer_config.json")
 """A folder with one of them is a model, an adapter or a tokenizer."""
@@ -35,6 +38,17 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
                     raise ValueError(
                         f"{option} {file}: must be another file than what is read ({read} is); give another path"
                     )
+
+
+def expect_results_folder(results: Path, kind: str) -> None:
+    """Raises ValueError, before anything is measured, where results of this kind cannot be written: "score"."""
+    there = existing_part(results.parent)
+    if not there.is_dir():
+        raise ValueError(f"{named('out', results.parent)}: must be a folder ({there} is a file); give another")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"{named('out', results.parent)}: must be a folder that can be written to; give another")
+    if results.exists() and (found := kind_of(results)) != kind:
+        raise ValueError(f"{results}: must be of 'nextword {kind}' ({found} given); give another {named('out')}")
 
 
 def existing_part(path: Path) -> Path:

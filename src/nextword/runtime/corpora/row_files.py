@@ -14,6 +14,7 @@ from typing import Any
 
 from nextword.runtime.corpora.packed import Digest, file_place, gathered, numbered_lines
 from nextword.runtime.corpora.part_names import STORED, is_json_lines, separator_of, table_ending
+from nextword.runtime.files import disk_full_explained, full_disk
 from nextword.settings.config import expect_whole_characters
 
 
@@ -60,10 +61,20 @@ def readable(source: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        expect_cache_room(error)
         library = type(error).__module__.split(".")[0]
         if library not in ("datasets", "pandas", "pyarrow") and not isinstance(error, UnicodeDecodeError):
             raise
         raise ValueError(f"'{source}' cannot be read: {_first_line(error)}") from error
+
+
+def expect_cache_room(error: Exception) -> None:
+    """Raises DiskFullError where an error of ``datasets`` says that there is no room for what it keeps of a table."""
+    from datasets import config
+
+    with disk_full_explained(f"{config.HF_DATASETS_CACHE} (HF_DATASETS_CACHE)"):
+        if full_disk(error) is not None:
+            raise error
 
 
 def as_one_error(reading: Callable[[], Any], what: str) -> Any:
@@ -71,6 +82,7 @@ def as_one_error(reading: Callable[[], Any], what: str) -> Any:
     try:
         return reading()
     except Exception as error:
+        expect_cache_room(error)
         if isinstance(error.__cause__, ValueError):  # what our own readers found, in an error of datasets
             raise error.__cause__ from None
         raise ValueError(f"{what} ({_first_line(error)})") from None

@@ -11,8 +11,8 @@ from nextword.experiments.comparison.engines.engine import Resources, Sequential
 from nextword.experiments.comparison.engines.ray_engine import RayEngine
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.one_run import Setting
-from nextword.experiments.comparison.progress import SilentWatcher, StageReporter
 from nextword.experiments.comparison.recipe import configured
+from nextword.runtime.progress import Watcher
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")
 
@@ -35,7 +35,7 @@ def test_ray_beside_torchrun_is_refused(monkeypatch):
 
 def test_a_run_computes_with_as_many_threads_as_it_has_cores(tmp_path):
     config = configured({"task": {"name": "counting"}, "methods": ["softmax"], "threads": 2})
-    setting = Setting(config, build_task(config), ComparisonFolder(tmp_path), None, StageReporter(SilentWatcher()))
+    setting = Setting(config, build_task(config), ComparisonFolder(tmp_path), None, Watcher())
     assert ray_engine._work(setting, Resources(cpus=1)).threads == 1
 
 

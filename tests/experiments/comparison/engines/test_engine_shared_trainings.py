@@ -9,8 +9,8 @@ from nextword.experiments.comparison.comparison_settings import build_task
 from nextword.experiments.comparison.engines.engine import startable
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.one_run import Run, Setting
-from nextword.experiments.comparison.progress import SilentWatcher, StageReporter
 from nextword.experiments.comparison.recipe import configured
+from nextword.runtime.progress import Watcher
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")
 
@@ -20,7 +20,7 @@ SEARCHED = {"head": "cache", "label": "searched", "search": {"training.learning_
 
 def setting_of(folder, *methods, seeds=(0, 1)):
     config = configured({"task": {"name": "counting"}, "methods": list(methods), "seeds": list(seeds)})
-    silent = StageReporter(SilentWatcher())
+    silent = Watcher()
     return Setting(config, build_task(config), ComparisonFolder(folder), None, silent)
 
 

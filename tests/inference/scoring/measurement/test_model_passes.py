@@ -21,6 +21,7 @@ from nextword.inference.scoring.measurement.data_files import ChangedError, Give
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.results.records import DiskFullError, ScoreResults, locked
+from nextword.runtime import resumable
 from tests.helpers.full_disk import largest_file
 from tests.helpers.word_models import TEXT, WORDS, word_model, word_tokenizer
 
@@ -111,7 +112,7 @@ def test_any_number_of_processes_gives_the_same_numbers(models: dict[str, str]) 
 def test_a_killed_score_goes_on(
     saves: float, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score_checkpoint, "SAVE_SECONDS", saves)
+    monkeypatch.setattr(resumable, "SAVE_SECONDS", saves)
     whole = scored(models)
     told: list[tuple[str, float]] = []
     for kill in (4, 15, 40, 45):  # while tokens are counted; while the first model scores; with the second at work
@@ -136,8 +137,9 @@ def test_a_command_killed_with_its_processes_goes_on(models: dict[str, str], tmp
     data.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 40), encoding="utf-8")
     program = (
         "from nextword.inference.scoring.measurement import score_checkpoint\n"
+        "from nextword.runtime import resumable\n"
         "if __name__ == '__main__':\n"
-        "    score_checkpoint.CHUNK_BYTES, score_checkpoint.SAVE_SECONDS = 600, 0.0\n"
+        "    score_checkpoint.CHUNK_BYTES, resumable.SAVE_SECONDS = 600, 0.0\n"
         "    from nextword.cli import app\n"
         "    app()\n"
     )
@@ -163,15 +165,15 @@ def test_a_command_killed_with_its_processes_goes_on(models: dict[str, str], tmp
 def test_going_on_otherwise_is_refused(models: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(Stop):
         scored(models, out=tmp_path, progress=killed(20)[1])
-    with pytest.raises(ValueError, match=r"score\.partial\.npz: must go on with the same data \("):
+    with pytest.raises(ValueError, match=r"score\.partial\.npz belongs to another score \(data: "):
         scored(models, [*TEXTS[1:], TEXTS[0]], out=tmp_path)
-    with pytest.raises(ValueError, match="must go on with the same settings"):
+    with pytest.raises(ValueError, match=r"belongs to another score \(settings\.window: "):
         nw.score(models, None, TEXTS, window=7, out=tmp_path)
     with pytest.raises(ValueError, match=r"same models \('plain', number 1, is another one now"):
         scored({"plain": models["ours"], "ours": models["plain"]}, out=tmp_path)
     partial = tmp_path / score_checkpoint.NAME
     partial.write_bytes(partial.read_bytes()[:200])
-    with pytest.raises(ValueError, match=r"must be an unfinished score \(.*\); delete the file to begin again"):
+    with pytest.raises(ValueError, match=r"must be an unfinished score \(.*\); delete it to begin again"):
         scored(models, out=tmp_path)
 
 

@@ -26,10 +26,10 @@ from nextword.experiments.comparison.engines.engine import (
 )
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.one_run import Run, Setting
-from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.results.records import disk_full_explained, locked
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime import processes
+from nextword.runtime.progress import Watcher
 from nextword.settings import plugins
 from nextword.settings.setting_names import named
 
@@ -81,7 +81,7 @@ class RayEngine(Engine):
         taken = self._taken(setting.config, ray)
         mailbox = ray.remote(Mailbox).options(num_cpus=0).remote()
         task = ray.remote(carried_out).options(num_cpus=taken.cpus, num_gpus=taken.gpus, max_retries=0)
-        deliveries = Deliveries(mailbox, setting.stages.progress)
+        deliveries = Deliveries(mailbox, setting.stages)
         work = ray.put(_work(setting, taken))
         waiting, running = list(runs), dict[Any, Run]()
         try:
@@ -181,7 +181,7 @@ class Mailbox:
 class Deliveries:
     """Takes messages out of a mailbox, an actor, and tells them to a watcher."""
 
-    def __init__(self, mailbox: Any, progress: ComparisonWatcher) -> None:
+    def __init__(self, mailbox: Any, progress: Watcher) -> None:
         self._mailbox, self._progress = mailbox, progress
         self._delivered = Counter[str]()
 
@@ -199,7 +199,7 @@ class Deliveries:
             self.deliver()
 
 
-class PostingWatcher(SilentWatcher):
+class PostingWatcher(Watcher):
     """Posts the stages of a run; what became of the run is its result.
 
     It never waits: Ray would lend the cores of a task that waits to the next one.
@@ -214,12 +214,12 @@ class PostingWatcher(SilentWatcher):
         """Posts it."""
         self._post("began", name, stage)
 
-    def advanced(self, name: str, fraction: float) -> None:
+    def advanced(self, name: str, share: float) -> None:
         """Posts it, not more often than somebody reads it."""
         now = time.monotonic()
         if now - self._last >= _MESSAGE_EVERY:
             self._last = now
-            self._post("advanced", name, fraction)
+            self._post("advanced", name, share)
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
         """Posts it."""
@@ -263,8 +263,7 @@ def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception
             )
         command = f"{run.name}, a task of Ray"
         with disk_full_explained(folder.path), locked(folder.run(run.method, run.seed), command, wait=_PREDECESSOR):
-            task, stages = build_task(work.config), StageReporter(watcher)
-            answer = attempted(run, Setting(work.config, task, folder, work.start, stages))
+            answer = attempted(run, Setting(work.config, build_task(work.config), folder, work.start, watcher))
     except (ValueError, OSError) as problem:
         answer = problem
     return answer, watcher.posted

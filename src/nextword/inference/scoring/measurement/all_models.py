@@ -208,7 +208,7 @@ def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: s
             checkpoint.remove()  # some of what was added up may be of the changed text
             raise
         except BaseException:
-            checkpoint.save()
+            checkpoint.save_all()
             raise
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,13 +10,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.functional.frequency.counts import UNREADABLE, read_arrays, write_arrays
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.block_sums import BlockSums
-from nextword.settings.setting_names import named
-
-SAVE_SECONDS = 30.0
-"""Between two saves; what a killed score loses at most, besides the chunks in work."""
+from nextword.runtime.resumable import ArrayCheckpoint
 
 NAME = "score.partial.npz"
 
@@ -54,17 +48,15 @@ class ModelState:
         return replace(self, sums=self.sums.plus(sums), scored=self.scored + 1)
 
 
-class ScoreCheckpoint:
+class ScoreCheckpoint(ArrayCheckpoint):
     """The states of all models, those that are done and the one in work.
 
     Nothing is kept where there is no path. The settings are all that the sums depend on, besides the models.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
-        # as JSON gives it back, so that what was saved compares equal
-        self._path, self._settings = path, json.loads(json.dumps(settings))
-        self._states: list[ModelState] = [] if path is None or not path.exists() else self._read(path)
-        self._saved_at = time.monotonic()
+        super().__init__(path, "score", settings)
+        self._states: list[ModelState] = self.load(_states) or []
 
     def of_model(self, place: int, identity: str, name: str) -> ModelState:
         """How far the model is that is in this place.
@@ -76,7 +68,7 @@ class ScoreCheckpoint:
             self._states.append(ModelState(identity))
         if self._states[place].model != identity:
             raise ValueError(
-                f"{self._path}: must go on with the same models ('{name}', number {place + 1}, is another one now, or "
+                f"{self.path}: must go on with the same models ('{name}', number {place + 1}, is another one now, or "
                 "its weights were changed); give that one, or delete the file to begin again"
             )
         return self._states[place]
@@ -84,12 +76,12 @@ class ScoreCheckpoint:
     def put(self, place: int, state: ModelState) -> None:
         """Takes the newest state of a model, and writes all where the last time is long ago."""
         self._states[place] = state
-        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
-            self.save()
+        if self.is_due:
+            self.save_all()
 
-    def save(self) -> None:
+    def save_all(self) -> None:
         """Writes all, where there is something to go on from."""
-        if self._path is None or not any(state.counted or state.scored for state in self._states):
+        if not any(state.counted or state.scored for state in self._states):
             return
         models, arrays = [], {}
         for place, state in enumerate(self._states):
@@ -98,32 +90,11 @@ class ScoreCheckpoint:
             arrays[f"{place}/counts"] = state.counts
             if state.sums is not None:
                 arrays |= {f"{place}/{name}": one for name, one in state.sums.arrays().items()}
-        about = np.array(json.dumps({"settings": self._settings, "models": models}))
-        write_arrays(self._path, {"about": about, **arrays})
-        self._saved_at = time.monotonic()
+        self.save({"models": models}, arrays)
 
-    def remove(self) -> None:
-        """It is finished."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
 
-    def _read(self, path: Path) -> list[ModelState]:
-        try:
-            arrays = read_arrays(path)
-            if isinstance(arrays, np.ndarray):
-                raise ValueError("it is a .npy file")
-            about = json.loads(str(arrays["about"]))
-            before = dict(about["settings"])
-            states = [_state(place, one, arrays) for place, one in enumerate(about["models"])]
-        except (*UNREADABLE, TypeError) as fault:
-            raise ValueError(f"{path}: must be an unfinished score ({fault}); delete the file to begin again") from None
-        for name in {**self._settings, **before}:
-            if before.get(name) != self._settings.get(name):
-                raise ValueError(
-                    f"{path}: must go on with the same {name} ({before.get(name)} before, {self._settings.get(name)} "
-                    f"given); give that, delete the file to begin again, or give another {named('out')}"
-                )
-        return states
+def _states(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[ModelState]:
+    return [_state(place, one, arrays) for place, one in enumerate(about["models"])]
 
 
 def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ModelState:

@@ -14,14 +14,14 @@ import pytest
 
 from nextword.functional.frequency.counting import alone
 from nextword.results.records import LOCK_FILES, DiskFullError, locked
-from nextword.runtime import files
+from nextword.runtime import resumable
 
 HOLDER = """
 import sys, time
 {before}
-from nextword.runtime import files
-files.LEASE_SECONDS = {seconds}
-with files.locked(sys.argv[1], "nextword compare first"):
+from nextword.runtime import resumable
+resumable.LEASE_SECONDS = {seconds}
+with resumable.locked(sys.argv[1], "nextword compare first"):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -33,7 +33,7 @@ fcntl.flock = lambda *_: None  # a shared disk on which locks of other machines 
 
 
 @contextlib.contextmanager
-def holder(folder, before="", seconds=files.LEASE_SECONDS):
+def holder(folder, before="", seconds=resumable.LEASE_SECONDS):
     code = HOLDER.format(before=before, seconds=seconds)
     process = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
     try:
@@ -65,7 +65,7 @@ def test_a_killed_owner_holds_nothing(tmp_path):
 
 
 def test_an_owner_on_another_machine_holds_the_folder_while_it_lives(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(resumable, "LEASE_SECONDS", 1.0)
     with holder(tmp_path, ELSEWHERE, seconds=1.0) as process:
         with pytest.raises(ValueError, match=f"process {process.pid} on elsewhere"), locked(tmp_path, "second"):
             pass

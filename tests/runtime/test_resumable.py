@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nextword.results.records.manifest import differences, read_manifest
+from nextword.runtime.resumable import differences, read_manifest
 
 
 @pytest.mark.parametrize(("content", "message"), [("{", "cannot be read"), ("[1]", "not what a comparison writes")])
