@@ -35,8 +35,8 @@ from nextword.inference.datastore import BuildSettings, build_datastore, tuned_r
 from nextword.inference.datastore.build import Documents, DocumentWindow, states_of
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.retrieval import StoredKeys
-from nextword.retrieval.search import ExactSearch, FaissSearch, build_index
-from nextword.retrieval.stored_keys import StoreManifest
+from nextword.retrieval.datastore.search import ExactSearch, FaissSearch, build_index
+from nextword.retrieval.datastore.stored_keys import StoreManifest
 from nextword.runtime.corpora import open_corpus
 
 BLOCK = 16_384

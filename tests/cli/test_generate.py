@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -142,21 +143,33 @@ def test_a_model_half_written_is_refused(tmp_path: Path) -> None:
     assert "no config.json in it" in done.output
 
 
+def test_a_model_that_diverged_is_refused_in_one_line(tmp_path: Path) -> None:
+    opened = opened_model()
+    with torch.no_grad():
+        opened.model.get_input_embeddings().weight.fill_(float("nan"))
+    opened.model.float().save_pretrained(tmp_path / "m")
+    opened.tokenizer.save_pretrained(tmp_path / "m")
+    done = run(tmp_path / "m", "--prompt", "a", "--max-new-tokens", 3)
+    assert done.exit_code == 2
+    assert "are no finite numbers; take a checkpoint from before the model diverged" in done.output
+    assert done.output.count("\n") == 1
+
+
 def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nextword.inference.generation.batched_generation import BatchedGeneration
+    from nextword.inference.generation.generator import Generator
 
     monkeypatch.setattr(sys, "argv", ["nextword", "generate", "m"])
-    whole = BatchedGeneration._batch
+    whole = Generator.write
     calls: list[int] = []
 
-    def interrupted(self: BatchedGeneration, *words: object) -> object:
+    def interrupted(self: Generator, *words: object) -> object:
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return whole(self, *words)  # type: ignore[arg-type]
 
     words = (model, "--prompt", "a", "--prompt", "The king", "--batch-size", 1, "--max-new-tokens", 3, "--out")
-    monkeypatch.setattr(BatchedGeneration, "_batch", interrupted)
+    monkeypatch.setattr(Generator, "write", interrupted)
     done = run(*words, tmp_path / "o.jsonl")
     assert done.exit_code == 130
     assert "interrupted: the finished texts are kept" in done.output

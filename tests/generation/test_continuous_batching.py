@@ -14,6 +14,7 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 import nextword as nw
+from nextword.functional.frequency.counts import tokenizer_fingerprint
 from tests.helpers import generating_models
 from tests.helpers.batched import (
     NEW,
@@ -30,7 +31,8 @@ from tests.helpers.batched import (
 )
 from tests.helpers.doc_pages import ROOT, blocks
 from tests.helpers.generating_models import DECODERS, HEADS, PAD, WINDOW
-from tests.helpers.small_datastores import small_store, texts
+from tests.helpers.small_datastores import saved_model, small_store, texts
+from tests.helpers.stored_texts import built
 from tests.helpers.word_models import word_tokenizer
 
 EVERY_HEAD = [*DECODERS["gpt2"], "sigsoftmax", "softmax+r:3", "f2 decoupled"]
@@ -40,7 +42,7 @@ LISTENING = ["cache", "softmax+cpr:3,8+mi"]
 
 def test_no_decoder_only_head_is_left_out() -> None:
     tried = {nw.heads.parse_head(HEADS[head]).head for head in EVERY_HEAD}
-    assert tried | {"knn"} == set(nw.heads.registry.names())  # knn: below, with a datastore
+    assert tried | {"knn", "ngram"} == set(nw.heads.registry.names())  # these: below, with a store
 
 
 @pytest.mark.slow
@@ -66,6 +68,24 @@ def test_retrieval_from_a_datastore(settings: str, tmp_path: Path) -> None:
         below = written_alone(nw.load(path), prompt, eos_token_id=-1)[1]
         found = max(found, float((torch.tensor(result.logprobs) - below).abs().max()))
     assert found > 0.1, "the datastore must matter"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("below", ["softmax", "cache"])
+def test_lookups_in_a_corpus(below: str, tmp_path: Path) -> None:
+    pytest.importorskip("pydivsufsort")
+    path = saved_model(tmp_path / "model")
+    stored = [word_tokenizer()(text)["input_ids"] for text in texts() if text]
+    index = built(tmp_path / "index", stored, 48, tokenizer_fingerprint(word_tokenizer()))
+    model = nw.attach(nw.load(path, below), f'ngram:index="{index.folder}"')
+    model.configure_head(shares=[[0.5, 0.2, 0.1, 0.1, 0.1]] * 11)
+    asked = [*prompts()[:4], *(ids[: 3 * place + 1] for place, ids in enumerate(stored[:5]))]
+    found = 0.0
+    for prompt, result in zip(asked, model.generate_batch(asked, greedy(), batching()).values(), strict=True):
+        assert_written(result, *written_alone(model, prompt, eos_token_id=-1))
+        alone = written_alone(nw.load(path, below), prompt, eos_token_id=-1)[1]
+        found = max(found, float((torch.tensor(result.logprobs) - alone).abs().max()))
+    assert found > 0.1, "the corpus must matter"
 
 
 @pytest.mark.few(1)

@@ -75,7 +75,7 @@ def test_the_head_is_back_afterwards(tmp_path: Path) -> None:
     head = model.next_word_head
     with with_ngrams(model, memory(tmp_path / "memory", V)):
         model.configure_head(temperature=2.0)
-        assert model.next_word_head.modes == head.modes
+        assert model.next_word_head.modes == (*head.modes, "below")
         assert model.next_word_head.facts()["text_memory"] == "made up"
     assert model.next_word_head is head
     assert head.config.temperature == 2.0

@@ -47,6 +47,7 @@ class FakeModel(nn.Module):
             looks_back=None,
             expect_tokenizer=lambda fingerprint_of: None,
             calibration=lambda: None,
+            generate_takes=(),
         )
         self.conditioner = None
         self.config = SimpleNamespace(is_encoder_decoder=False)
@@ -93,7 +94,12 @@ class FakeWriter(FakeModel):
         assert input_ids.shape == attention_mask.shape
         return super().distribution(decoder["decoder_input_ids"], attention_mask, decoder["positions"])
 
-    def generate(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def _prepare_generation_config(
+        self, config: None, **arguments: object
+    ) -> tuple[GenerationConfig, dict[str, object]]:
+        return self.generation_config, arguments
+
+    def generate(self, input_ids: Tensor, attention_mask: Tensor, logits_processor: object = None) -> Tensor:
         assert not self.training
         self.asked = self.generation_config.to_diff_dict()
         texts = [self.write(row[seen.bool()].tolist()) for row, seen in zip(input_ids, attention_mask, strict=True)]

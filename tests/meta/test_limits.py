@@ -76,6 +76,8 @@ CHECKED_ELSEWHERE = {
     "CrossAttentionConfig.last": "against the decoder",
     "CrossAttentionConfig.layers": "against the decoder",
     "CrossAttentionConfig.heads": "must divide the width",
+    "NgramConfig.evidence": "at most the limit",
+    "NgramConfig.lengths": "tokens that are compared with",
     "FaceConfig.start": "an update",
     "FaceConfig.end": "an update",
 }

@@ -23,15 +23,14 @@ def attach(
     head: Annotated[
         str,
         typer.Option(
-            help="Head, such as cache or knn:store=store ('nextword list heads').", autocompletion=complete_head
+            help="Head, such as cache, knn:store=store or ngram:index=memory ('nextword list heads').",
+            autocompletion=complete_head,
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of the model with that head.")],
     held: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Held-out text, on which temperature and weight of a cache or of knn are chosen, in one pass."
-        ),
+        typer.Option(help="Held-out text, on which the settings of cache, knn or ngram are chosen, in one pass."),
     ] = None,
     field: Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")] = None,
     split: Annotated[str, typer.Option(help="Part that is read of a folder or data set.")] = "validation",
@@ -84,4 +83,7 @@ def calibration_lines(calibration: CalibrationResults) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):  # shares of levels, a row for each length of a match
+        rows = isinstance(value[0], list)
+        return "".join(f"\n  {_shown(row)}" for row in value) if rows else " ".join(map(_shown, value))
     return "none" if value is None else f"{value:.4g}"

@@ -220,5 +220,5 @@ def _print_texts(run: GenerationRun, console: Console) -> None:
     for one, text in texts:
         if len(texts) > 1:
             seed = "" if one.seed is None else f", seed {one.seed}, sample {text.row.sample}"
-            typer.secho(f"--- prompt {text.row.prompt.example.id}, {one.title}{seed}", dim=console.is_terminal)
+            typer.secho(f"--- prompt {text.row.prompt.number}, {one.title}{seed}", dim=console.is_terminal)
         typer.echo(with_prompt(run.opened, text))

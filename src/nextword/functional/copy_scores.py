@@ -171,9 +171,14 @@ class CopyScores:
         peak = scores.new_full((len(scores), columns), -torch.inf)
         peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
         relative = (scores - peak.gather(1, index)).masked_fill(~counted, -torch.inf)
-        total = torch.zeros_like(peak).scatter_add(1, index, relative.exp())
+        total = self._column_sums(index, relative.exp(), columns)
         held = peak != -torch.inf
         return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
+
+    def _column_sums(
+        self, index: Int[Tensor, "N S"], masses: Float[Tensor, "N S"], columns: int
+    ) -> Float[Tensor, "N columns"]:
+        return masses.new_zeros(len(masses), columns).scatter_add(1, index, masses)
 
     def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
         """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it."""
@@ -211,6 +216,12 @@ class Retrieved(CopyScores):
         A constant may be added to a row of scores where they are not normalised jointly with others.
         """
         return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
+
+    def _column_sums(
+        self, index: Int[Tensor, "N S"], masses: Float[Tensor, "N S"], columns: int
+    ) -> Float[Tensor, "N columns"]:
+        # a token may follow a thousand retrieved positions: added up one by one, single precision loses four digits
+        return super()._column_sums(index, masses.double(), columns).to(masses.dtype)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Retrieved:
         ids = change(self.ids)

@@ -172,6 +172,10 @@ class Head(nn.Module, ABC):
                 raise ValueError(f"head.{name}: is fitted when a head is attached ('{FITTED}' given); attach it anew")
         return changed
 
+    def configure(self, changes: Mapping[str, Any]) -> None:
+        """Changes some of the head's settings; ValueError as of ``with_settings``."""
+        self.config = self.with_settings(changes)
+
     @abstractmethod
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The distribution at every position of the context.

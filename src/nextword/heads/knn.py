@@ -22,15 +22,14 @@ from nextword.heads.context import Context
 from nextword.heads.head import FITTED, ContextOf, Fitted, StoredTexts, registry
 from nextword.heads.input_states import Dimensions
 from nextword.heads.safe_start import MOST
-from nextword.heads.wrapper_head import DelegatingHead, WrapperHead, WrapperHeadConfig, normalised_jointly
+from nextword.heads.wrapper_head import WrapperHead, WrapperHeadConfig, normalised_jointly
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
-from nextword.retrieval.search import Search
-from nextword.retrieval.stored_keys import StoreOrigin
+from nextword.retrieval.datastore.search import Search
+from nextword.retrieval.datastore.stored_keys import StoreOrigin
 from nextword.runtime.devices import precision_of
 
 logger = logging.getLogger(__name__)
 
-_NAME = "knn"
 _ROWS = 256
 """Positions whose keys are looked at together."""
 
@@ -102,24 +101,17 @@ class KnnHead(WrapperHead):
         {"store", "k", "weight", "distance", "temperature", "overlap", "index"}
     )
 
+    label = "knn"
+    opened_by = ("store", "index", "by_dot")
+
     def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
         # one normaliser needs the joint form of a cache below
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
         self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None
         """What is appended while somebody talks; none unless it is set."""
-        self._opened: tuple[Any, StoredKeys, Search] | None = None
+        self._search: Search | None = None
         self._weights: set[str] = set()
-        self._tokenizer: str | None = None
-
-    @property
-    def _component(self) -> str:
-        """What its part of a distribution is called: over a datastore below it, which has a part too, ``knn 2``."""
-        count, head = 1, self.below
-        while isinstance(head, DelegatingHead):
-            count += isinstance(head, KnnHead)
-            head = head.below
-        return _NAME if count == 1 else f"{_NAME} {count}"
 
     def init_from_backbone(self, context_of: ContextOf) -> None:
         """The head below, and a weight that costs next to nothing, unless it was chosen."""
@@ -137,12 +129,11 @@ class KnnHead(WrapperHead):
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Refuses a store that was made with another model, and warns of one that was made with weights like these."""
         super().validate_backbone(context_of, weights_of)
-        opened = self._store()
         own = weights_of()
         self._weights = set() if own is None else {own}
-        if opened is None:
+        store = self.store()
+        if store is None:
             return
-        store, _ = opened
         store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
         if not self._known(store.manifest.origin):
             logger.warning(
@@ -156,33 +147,14 @@ class KnnHead(WrapperHead):
         """Whether a store was made with weights that are known to go with these, as far as they can be compared."""
         return not self._weights or origin.model_fingerprint in {None, *self._weights}
 
-    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
-        """Refuses a store that was made with another tokenizer, now and when another store is set."""
-        super().expect_tokenizer(fingerprint_of)
-        self._tokenizer = fingerprint_of() or self._tokenizer
-        opened = self._store()
-        if opened is not None:
-            self._expect_own_tokenizer(opened[0])
-
-    def open_stored(self) -> None:
-        self._store()
-        super().open_stored()
-
-    def _store(self) -> tuple[StoredKeys, Search] | None:
-        """The store and how it is searched, opened at the first call."""
+    def _open(self) -> StoredKeys:
         config = self.config
-        if config.store is None:
-            return None
-        asked = config.store, config.index, config.by_dot
-        if self._opened is None or self._opened[0] != asked:
-            keys, euclidean = StoredKeys(config.store), not config.by_dot
-            self._expect_fits(keys)
-            self._expect_own_tokenizer(keys)
-            search: Search = ExactSearch(keys, euclidean)
-            if config.index is not None:
-                search = FaissSearch(keys, "" if config.index == "default" else config.index, euclidean)
-            self._opened = asked, keys, search
-        return self._opened[1], self._opened[2]
+        keys, euclidean = StoredKeys(config.store), not config.by_dot
+        self._expect_fits(keys)
+        self._search = ExactSearch(keys, euclidean)
+        if config.index is not None:
+            self._search = FaissSearch(keys, "" if config.index == "default" else config.index, euclidean)
+        return keys
 
     def _expect_fits(self, keys: StoredKeys) -> None:
         origin, own = keys.manifest.origin, self.dimensions
@@ -206,24 +178,16 @@ class KnnHead(WrapperHead):
                 f"k: must be at most the {len(keys):,} keys of '{keys.folder}' ({self.config.k:,} given); take fewer"
             )
 
-    def _expect_own_tokenizer(self, keys: StoredKeys) -> None:
-        theirs = keys.manifest.origin.tokenizer
-        if self._tokenizer is not None and self._tokenizer != theirs:
-            raise ValueError(
-                f"store: must be made with the model's tokenizer ('{keys.folder}' was made with {theirs[:12]}, the "
-                f"model's is {self._tokenizer[:12]}); build a store with this model and its tokenizer"
-            )
-
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        opened = self._store()
-        before = 0 if opened is None else opened[0].manifest.documents
-        if opened is not None and document < before:
-            return opened[0].stretch(document, first, last)
+        store: StoredKeys | None = self.store()
+        before = 0 if store is None else store.manifest.documents
+        if store is not None and document < before:
+            return store.stretch(document, first, last)
         assert self.recent is not None
         return self.recent.stretch(document - before, first, last)
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        return {**self.below.stored_texts(), self._component: self}
+        return {**self.below.stored_texts(), self.component: self}
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         below: NextToken = self.below(context)
@@ -232,13 +196,13 @@ class KnnHead(WrapperHead):
         found = self._retrieved(context)
         found = replace(found, scores=found.scores / self.config.temperature)
         if self.config.mix == "joint":
-            return normalised_jointly(below, {self._component: found}, f"{_NAME}: mix=joint")
+            return normalised_jointly(below, {self.component: found}, "knn: mix=joint")
         if self.mixing is not None:
             logit = self.mixing(found)
-            return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), self._component)
+            return PointerMixture(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), self.component)
         weight = self.config.as_published().weight
         of_below, of_found = found.scores.new_tensor([1 - weight, weight]).log()[:, None].expand(2, len(found.scores))
-        return PointerMixture(below, found, of_below, of_found, self._component)
+        return PointerMixture(below, found, of_below, of_found, self.component)
 
     def calibration(self) -> Calibration | None:
         """The temperature, and the weight where it is fixed; None where a gate learns it."""
@@ -248,17 +212,20 @@ class KnnHead(WrapperHead):
 
         def parts(context: Context) -> tuple[NextToken, Retrieved]:
             below = self.below(context)
-            below = normalised_jointly(below, {}, f"{_NAME}: mix=joint") if joint else below
+            below = normalised_jointly(below, {}, "knn: mix=joint") if joint else below
             return below, self._retrieved(context)
 
         return CopyCalibration(parts, interpolated=not joint, joint=joint)
 
     def _retrieved(self, context: Context) -> Retrieved:
         """What is found, with its scores at temperature 1."""
-        opened, searched = self._store(), None
-        if opened is not None:  # the store is gone through once for all positions
-            keys, search = opened
-            searched = keys, search.nearest(at_least_float32(context.states.detach()), self.config.k).cpu().numpy()
+        keys, searched = self.store(), None
+        if keys is not None:  # the store is gone through once for all positions
+            assert self._search is not None
+            searched = (
+                keys,
+                self._search.nearest(at_least_float32(context.states.detach()), self.config.k).cpu().numpy(),
+            )
         every = torch.arange(len(context.states))
         parts = [self._found(context, rows, searched) for rows in torch.split(every, _ROWS)]
         return Retrieved.of(*map(torch.cat, zip(*parts, strict=True)))

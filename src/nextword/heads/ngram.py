@@ -1,90 +1,229 @@
-"""A head that asks a stored corpus too, whatever the head below it is."""
+"""n-grams: any head, mixed with what came after the same last tokens in an indexed corpus."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 
 from nextword.distribution import NextToken
 from nextword.functional.probability import at_least_float32
 from nextword.heads.calibration import Calibration, Optimum
 from nextword.heads.context import Context
-from nextword.heads.head import Head, StoredTexts
-from nextword.heads.wrapper_head import DelegatingHead
-from nextword.retrieval.ngram.levels import Found, fit_match_weights, head_alone
-from nextword.retrieval.ngram.ngram_index import LastTokens
-from nextword.retrieval.ngram.ngram_model import SOURCE, NgramModel, mixed_with_ngrams
+from nextword.heads.head import ContextOf, Head, StoredTexts, registry
+from nextword.heads.input_states import Dimensions
+from nextword.heads.safe_start import MOST
+from nextword.heads.wrapper_head import WrapperHead, WrapperHeadConfig
+from nextword.retrieval.ngram.levels import (
+    EVIDENCE,
+    LENGTHS,
+    LIMIT,
+    Found,
+    MatchWeights,
+    fit_match_weights,
+    head_alone,
+    shares_at,
+)
+from nextword.retrieval.ngram.ngram_index import LastTokens, NgramIndex
+from nextword.retrieval.ngram.ngram_model import SOURCE, NgramModel, mixture_at
 from nextword.settings.old_modules import old_names
 
 
-class NgramHead(DelegatingHead):
-    """The distribution of a head, mixed with what came after the same last tokens in a corpus.
+class NgramConfig(WrapperHeadConfig):
+    """Settings of the n-gram head; ``index`` and ``shares`` may be changed on a built model."""
 
-    Formula: ``P(w) = s_0 P_head(w) + sum_j s_j c_j(w) / c_j``, where ``c_j(w)`` counts how often ``w`` comes after the
-    match of level ``j`` in the corpus, and the shares ``s`` are those of the length of the longest match.
+    head: Literal["ngram"] = "ngram"
+    index: str | None = None
+    """Folder that ``nextword ngram build`` wrote; None: the head below speaks alone."""
+    weights: str | None = None
+    """File that ``nextword ngram fit`` wrote; read once, when the head is built."""
+    mix: Literal["fixed", "learned"] = "fixed"
+    """By fixed shares, which ``nw.calibrate`` chooses, or by shares that are learned in training."""
+    evidence: list[int] = Field(default=list(EVIDENCE))
+    """How often the match of each level occurs at least."""
+    limit: int = Field(default=LIMIT, ge=1, le=1_000_000)
+    """How often the match of a level occurs at most."""
+    lengths: list[int] = Field(default=list(LENGTHS))
+    """Shortest match of each group that has shares of its own."""
+    shares: list[list[float]] | None = None
+    """For each group the share of the head below, and that of each level: filled in from ``weights`` or by
+    ``nw.calibrate``. None: all levels together have 0.03, which costs next to nothing where the corpus does not fit the
+    text. Where shares are learned, they start from these."""
+    corpus: str | None = None
+    """Fingerprint of what is stored, filled in when the head is attached: an index of another corpus is refused."""
+
+    def unbuilt(self) -> NgramConfig:
+        """Without what was fitted to one model and corpus."""
+        return super().unbuilt().model_copy(update={"shares": None, "corpus": None})  # type: ignore[return-value]
+
+    def with_weights(self, weights: MatchWeights) -> NgramConfig:
+        """With the shares and levels of a fit."""
+        levels = {"evidence": list(weights.evidence), "limit": weights.limit, "lengths": list(weights.lengths)}
+        return self.model_copy(update={**levels, "shares": weights.shares, "weights": None})
+
+    def match_weights(self) -> MatchWeights:
+        """The shares by groups and levels; ValueError where they are none."""
+        few = [1 - MOST, *[MOST / len(self.evidence)] * len(self.evidence)]
+        return MatchWeights(
+            evidence=tuple(self.evidence),
+            limit=self.limit,
+            lengths=tuple(self.lengths),
+            shares=self.shares or [few] * len(self.lengths),
+        )
+
+
+@registry.register("ngram")
+class NgramHead(WrapperHead):
+    """The distribution of any head, mixed with what came after the same last tokens in a corpus.
+
+    Formula: with the share ``s_0`` of the head below and ``s_j`` of each level of the match, ``c_j(w)`` of whose
+    ``c_j`` positions the token ``w`` comes after::
+
+        P(w) = s_0 P_below(w) + sum_j s_j c_j(w) / c_j
+
+    The first level is the longest match of the last tokens, the others are the longest ones that occur at least 4, 16
+    and 64 times. The shares are those of the length of the longest match.
 
     Expresses: what stands in a corpus, word for word; no states and no gradient of the corpus are needed. Costs: a
-    bisection of the corpus for each position, on the CPU. It adds no parameter, and all else is as the head below.
+    bisection of the corpus for each position, on the CPU; no parameters, or with ``mix=learned`` 55.
+
+    Source: Liu et al. 2024 (infini-gram), who mix the longest match alone.
 
     Raises:
-        ValueError: The model has fewer tokens than may be stored, or is an encoder-decoder model.
+        ValueError: The model is an encoder-decoder model, or has fewer tokens than may be stored; the index is not
+            there, or is of another tokenizer or corpus.
+
+    Examples:
+        >>> from nextword.heads import parse_head
+        >>> parse_head("ngram:below=mos,index=memory").index
+        'memory'
     """
 
-    reads_past = True
+    Config = NgramConfig
+    adjustable: ClassVar[frozenset[str]] = frozenset({"index", "shares"})
+    label = SOURCE
+    opened_by = ("index",)
 
-    def __init__(self, below: Head, memory: NgramModel) -> None:
-        if below.dimensions.is_encoder_decoder:
+    def __init__(self, config: NgramConfig, dimensions: Dimensions, below: Head | None = None) -> None:
+        if config.weights is not None:
+            if config.index is None:
+                raise ValueError("weights: needs the index that they were fitted with; name it (index=FOLDER)")
+            config = config.with_weights(NgramModel.open(config.index, config.weights).weights)
+        super().__init__(config, dimensions, below)
+        self.modes = tuple(dict.fromkeys((*self.below.modes, "below")))  # type: ignore[misc]
+        self._weighed = config, config.match_weights()
+        self.mixing = LevelShares(self._weighed[1].shares) if config.mix == "learned" else None
+
+    @property
+    def reads_past(self) -> bool:  # type: ignore[override]
+        """Whether there is a corpus to look the last tokens up in."""
+        return self.config.index is not None
+
+    def with_settings(self, changes: Mapping[str, Any]) -> Any:
+        changed = super().with_settings(changes)
+        changed.match_weights()
+        return changed
+
+    def init_from_backbone(self, context_of: ContextOf) -> None:
+        """The head below, and which corpus it is."""
+        super().init_from_backbone(context_of)
+        index = self.store()
+        if index is not None:
+            self.config = self.config.model_copy(update={"corpus": index.fingerprint()})
+
+    def _open(self) -> NgramIndex:
+        if self.dimensions.is_encoder_decoder:
             raise ValueError(
                 "n-gram index: must be asked by a decoder-only model (an encoder-decoder model given); take another"
             )
-        nn.Module.__init__(self)  # what a head makes of its settings the one below has made
-        memory.index.manifest.expect_vocabulary(below.dimensions.vocab_size, memory.index.folder)
-        self.below = below
-        self.memory = memory
-        self.modes, self.adjustable = below.modes, below.adjustable  # type: ignore[misc]
-        self.generate_takes = below.generate_takes  # type: ignore[misc]
-        self.dimensions = below.dimensions
+        try:
+            index = NgramIndex(self.config.index)
+        except ValueError as fault:
+            raise ValueError(f"index: {fault}. Was it moved? config.json names it, under 'head'") from None
+        index.manifest.expect_vocabulary(self.dimensions.vocab_size, index.folder)
+        if self.config.corpus not in (None, index.fingerprint()):
+            raise ValueError(
+                f"index: must hold the corpus that the head was attached with ('{index.folder}' holds another one); "
+                "build that one again, or attach ngram anew"
+            )
+        return index
 
     @property
-    def config(self) -> Any:
-        """Those of the head below."""
-        return self.below.config
-
-    @config.setter
-    def config(self, config: Any) -> None:
-        self.below.config = config
+    def memory(self) -> NgramModel:
+        """The corpus, and how much its matches count where shares are fixed."""
+        if self._weighed[0] is not self.config:
+            self._weighed = self.config, self.config.match_weights()
+        return NgramModel(self.store(), self._weighed[1])
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
+        below: NextToken = self.below(context, mode=None if mode == "below" else mode)
+        if mode == "below" or self.config.index is None:
+            return below
+        memory, found = self.memory, self.found(context)
+        shares = torch.from_numpy(memory.weights.at(found))
+        if self.mixing is not None:
+            shares = shares_at(found, self.mixing(), memory.weights.lengths)
         dtype = at_least_float32(context.states[:0]).dtype
-        return mixed_with_ngrams(self.below(context, mode=mode), self.memory, self._found(context), dtype)
+        return mixture_at(below, memory.index, found, shares, dtype, self.component)
 
-    def _found(self, context: Context) -> Found:
-        assert context.memory is not None
-        past = (context.memory.ids, context.memory.valid, context.row, context.position)
-        return self.memory.find(LastTokens(*(tensor.cpu().numpy() for tensor in past)))
+    def found(self, context: Context) -> Found:
+        """What the corpus has at each position."""
+        past = context.memory
+        assert past is not None
+        begins = past.begins()[context.row, context.position]
+        ids, valid, row, position, first = (
+            one.cpu().numpy() for one in (past.ids, past.valid, context.row, context.position, begins)
+        )
+        return self.memory.find(LastTokens(ids, valid, row, position, first))
 
-    def calibration(self) -> Calibration:
-        return LevelCalibration(lambda context: (self.below(context), self._found(context)), self.memory)
+    def calibration(self) -> Calibration | None:
+        """The shares where they are fixed."""
+        if self.config.index is None or self.mixing is not None:
+            return None
+        return LevelCalibration(self)
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        return {**self.below.stored_texts(), SOURCE: self.memory.index}
+        index = self.store()
+        return self.below.stored_texts() if index is None else {**self.below.stored_texts(), self.component: index}
 
     def facts(self) -> dict[str, Any]:
-        manifest = self.memory.index.manifest
+        index = self.store()
+        if index is None:
+            return self.below.facts()
+        manifest = index.manifest
         return self.below.facts() | {"text_memory": ", ".join(manifest.data), "text_memory_tokens": manifest.tokens}
+
+
+class LevelShares(nn.Module):
+    """Shares that are learned, a row for each group of lengths; they begin as given ones."""
+
+    def __init__(self, shares: list[list[float]]) -> None:
+        super().__init__()
+        self._begin = shares  # still there where a parameter loses its numbers (meta, ``to_empty``)
+        self.logits = nn.Parameter(torch.empty(len(shares), len(shares[0])))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """A share of 0 starts at a millionth, or it would have no gradient."""
+        self.logits.copy_(torch.tensor(self._begin).clamp_min(1e-6).log())
+
+    def forward(self) -> Float[Tensor, "G C"]:
+        """The shares in double precision; each row adds up to one."""
+        return self.logits.cpu().double().softmax(-1)
 
 
 @contextlib.contextmanager
 def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
     """A model that asks a corpus too inside the ``with`` block: to score, to write, to be checked.
 
-    The model is the same object, and has its own head again afterwards. What is saved inside the block would not load.
+    The model is the same object, and has its own head again afterwards. To keep the corpus, attach ``ngram``.
 
     Args:
         model: Of ours, from ``nextword.attach`` or ``nextword.load``.
@@ -98,32 +237,33 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
         ...     nw.score(model, tokenizer, ["The king sat."])
     """
     below = model.next_word_head
-    model.next_word_head = NgramHead(below, memory)
+    config = NgramConfig(index=str(memory.index.folder)).with_weights(memory.weights)
+    head = NgramHead(config, below.dimensions, below).train(below.training)
+    head.expect_tokenizer = below.expect_tokenizer  # type: ignore[method-assign]  # that of the corpus is trusted
+    head.store()
+    model.next_word_head, model.config.head = head, head.config.model_dump()
     try:
         model._refuse_head_cache_without_kv_cache()
         yield model
     finally:
-        model.next_word_head = below
+        model.next_word_head, model.config.head = below, below.config.model_dump()
 
 
 # -- Weights of an n-gram index's matches, after one pass over a text.
-
-Parts = Callable[[Context], tuple[NextToken, Found]]
-"""What is mixed: a head's distribution, and what the corpus has at each position."""
 
 
 class LevelCalibration(Calibration):
     """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``."""
 
-    def __init__(self, parts: Parts, memory: NgramModel) -> None:
-        self._parts, self._memory = parts, memory  # its weights say no more than which levels there are
+    def __init__(self, head: NgramHead) -> None:
+        self._head, self._memory = head, head.memory  # its weights say no more than which levels there are
         self._log_head: list[Float[np.ndarray, "N"]] = []
         self._levels: list[Float[np.ndarray, "N J"]] = []
         self._found: list[Found] = []
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        base, found = self._parts(context)
-        log_probs = base.log_prob(ids)
+        found = self._head.found(context)
+        log_probs: Tensor = self._head.below(context).log_prob(ids)
         for column in range(ids.shape[1]):
             self._log_head.append(log_probs[:, column].cpu().double().numpy())
             self._levels.append(found.probabilities(self._memory.index, ids[:, column].cpu().numpy()))
@@ -141,11 +281,6 @@ class LevelCalibration(Calibration):
             log_probs = np.logaddexp(alone + np.log(shares[:, 0]), np.log((shares[:, 1:] * levels).sum(1)))
         settings, silent = ({"shares": one} for one in (fitted.shares, head_alone(old.evidence, old.lengths)))
         return Optimum(settings, log_probs, alone, silent, [(settings, -float(log_probs.mean()))])
-
-    def apply(self, model: Any, settings: Mapping[str, Any]) -> None:
-        """The head gets a memory with these shares."""
-        weights = self._memory.weights.model_copy(update={"shares": settings["shares"]})
-        model.next_word_head.memory = replace(self._memory, weights=weights)
 
 
 __getattr__ = old_names(__name__)

@@ -45,19 +45,55 @@ class WrapperHeadConfig(HeadConfig):
         return self.model_copy(update={"below": parse_head(self.below).as_published().model_dump()})
 
     def over(self, former: HeadConfig | None) -> WrapperHeadConfig:
-        """With the model's own head below, where none is named."""
+        """With the model's own head below, where none is named; of the same kind, with the one below that."""
         if self.below is not None:
             return self
-        named = former.below if isinstance(former, WrapperHeadConfig) else former
+        named = former.below if isinstance(former, type(self)) else former
         return self.model_copy(update={"below": "softmax" if named is None else head_spec(parse_head(named))})
 
 
-class DelegatingHead(Head):
-    """A head that leaves to the one below it whatever it does not do itself."""
+class WrapperHead(Head):
+    """A head over another one: whatever it does not do itself it leaves to the one below.
 
-    below: Head
+    A concrete one adds ``forward``; where it looks at earlier tokens it sets ``reads_past``, and where it reads a store
+    on the disk beside the model ``opened_by``, with an ``_open`` that opens and checks it.
+
+    Args:
+        config: The head's settings.
+        dimensions: Sizes of the model it sits on.
+        below: The head below; None: made as the settings say.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("joint", "below")
+    """The whole, or the head below alone."""
+    label: ClassVar[str] = ""
+    """What its part of a distribution is called."""
+    opened_by: ClassVar[tuple[str, ...]] = ()
+    """Settings that say which store is opened and how, its folder first; none: it has no store."""
     reads_past: bool = False
     """Whether it looks at earlier tokens itself, whatever the head below does."""
+
+    def __init__(self, config: WrapperHeadConfig, dimensions: Dimensions, below: Head | None = None) -> None:
+        super().__init__(config, dimensions)
+        del self._modules["inputs"]  # those of the head below are read, and saved with it
+        self.below = build_head(parse_head(config.below or "softmax"), dimensions) if below is None else below
+        self._taken_over = below is not None
+        self._opened: tuple[Any, Any] | None = None
+        self._tokenizer: str | None = None
+        self._know_below()
+
+    def _know_below(self) -> None:
+        self.config = self.config.model_copy(update={"below": self.below.config.model_dump()})
+        self.adjustable = type(self).adjustable | self.below.adjustable  # type: ignore[misc]
+
+    @property
+    def component(self) -> str:
+        """What its part of a distribution is called; over a head of its kind, which has a part too, ``knn 2``."""
+        count, head = 1, self.below
+        while isinstance(head, WrapperHead):
+            count += type(head) is type(self)
+            head = head.below
+        return self.label if count == 1 else f"{self.label} {count}"
 
     @property
     def inputs(self) -> Any:  # type: ignore[override]
@@ -86,63 +122,83 @@ class DelegatingHead(Head):
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
         return self.below.source_streams(states)
 
-    def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
-        self.below.validate_backbone(context_of, weights_of)
+    def configure(self, changes: Mapping[str, Any]) -> None:
+        """As of any head; settings that only the head below has are set there."""
+        known = type(self.config).model_fields
+        of_below = {name: value for name, value in changes.items() if name not in known and name in self.adjustable}
+        own = self.with_settings({name: value for name, value in changes.items() if name not in of_below})
+        self.below.configure(of_below)
+        self.config = own
+        self._know_below()
 
-    def open_stored(self) -> None:
-        self.below.open_stored()
-
-    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
-        self.below.expect_tokenizer(fingerprint_of)
+    def take_over(self, former: Head) -> None:
+        """Goes on with the model's own head, or with one below that, where it is the one that is asked for."""
+        while former.config.unbuilt() != self.below.config.unbuilt():
+            if not isinstance(former, WrapperHead):
+                return
+            former = former.below
+        self.below, self._taken_over = former, True
+        self._know_below()
 
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        self.below.init_from_backbone(context_of)
+        """Starts the head below, unless it was at work already."""
+        if not self._taken_over:
+            self.below.init_from_backbone(context_of)
+            self._know_below()
 
     def resized(self, vocab_size: int) -> None:
         self.below.resized(vocab_size)
+        self._know_below()
+
+    def store(self) -> Any:
+        """What lies on the disk beside the model, opened anew whenever settings name another; None: nothing.
+
+        Raises:
+            ValueError: It is not there, or does not go with the model.
+        """
+        asked = tuple(getattr(self.config, name) for name in self.opened_by)
+        if not asked or asked[0] is None:
+            return None
+        if self._opened is None or self._opened[0] != asked:
+            found = self._open()
+            self._expect_own_tokenizer(found)
+            self._opened = asked, found
+        return self._opened[1]
+
+    def _open(self) -> Any:
+        """The store that settings name, with a ``folder`` and the fingerprint of its ``tokenizer``; ValueError."""
+        raise NotImplementedError
+
+    def _expect_own_tokenizer(self, store: Any) -> None:
+        if self._tokenizer is not None and self._tokenizer != store.tokenizer:
+            name = self.opened_by[0]
+            raise ValueError(
+                f"{name}: must be made with the model's tokenizer ('{store.folder}' was made with "
+                f"{store.tokenizer[:12]}, the model's is {self._tokenizer[:12]}); build the {name} with this model's "
+                "tokenizer"
+            )
+
+    def open_stored(self) -> None:
+        self.store()
+        self.below.open_stored()
+
+    def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
+        self.below.validate_backbone(context_of, weights_of)
+        self.store()
+
+    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
+        """Refuses a store that was made with another tokenizer, now and when another store is set."""
+        self.below.expect_tokenizer(fingerprint_of)
+        self._tokenizer = fingerprint_of() or self._tokenizer
+        store = self.store()
+        if store is not None:
+            self._expect_own_tokenizer(store)
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
         return self.below.stored_texts()
 
     def facts(self) -> dict[str, Any]:
         return self.below.facts()
-
-
-class WrapperHead(DelegatingHead):
-    """The part of a head over another one that is the same whatever it adds.
-
-    A concrete one adds ``forward`` and, where it looks at earlier tokens, sets ``reads_past``.
-    """
-
-    modes: ClassVar[tuple[str, ...]] = ("joint", "below")
-    """The whole, or the head below alone."""
-
-    def __init__(self, config: WrapperHeadConfig, dimensions: Dimensions) -> None:
-        super().__init__(config, dimensions)
-        del self._modules["inputs"]  # those of the head below are read, and saved with it
-        self.below = build_head(parse_head(config.below or "softmax"), dimensions)
-        self._taken_over = False
-        self._know_below()
-
-    def _know_below(self) -> None:
-        self.config = self.config.model_copy(update={"below": self.below.config.model_dump()})
-
-    def take_over(self, former: Head) -> None:
-        """Goes on with the model's own head, or with the one below that, where it is the one that is asked for."""
-        own = former.below if isinstance(former, WrapperHead) else former
-        if own.config.unbuilt() == self.below.config.unbuilt():
-            self.below, self._taken_over = own, True
-            self._know_below()
-
-    def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Starts the head below, unless it was at work already."""
-        if not self._taken_over:
-            super().init_from_backbone(context_of)
-            self._know_below()
-
-    def resized(self, vocab_size: int) -> None:
-        super().resized(vocab_size)
-        self._know_below()
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:

@@ -273,7 +273,10 @@ def load(
     except (UnknownNameError, SettingsError) as fault:
         raise type(fault)(f"{path}: {fault}") from None
     except OSError as fault:
-        raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
+        raise ValueError(
+            f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)}); give the path of a "
+            "saved model, or its name on the hub"
+        ) from fault
     except Exception as fault:
         if type(fault).__name__ not in _UNREADABLE and "ignore_mismatched_sizes" not in str(fault):
             raise

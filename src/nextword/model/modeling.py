@@ -128,9 +128,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         Raises:
             ValueError: Unknown setting, or one that cannot change after the head is built.
         """
-        changed = self.next_word_head.with_settings(changes)
-        self.next_word_head.config = changed
-        self.config.head = changed.model_dump()
+        self.next_word_head.configure(changes)
+        self.config.head = self.next_word_head.config.model_dump()
 
     def set_objective(self, objective: Any) -> None:
         """Trains towards another objective from now on.

@@ -1,6 +1,5 @@
-"""Finds stored states that are near a state: a datastore on disk, and how it is searched; n-grams need no states."""
+"""Two stores beside a model: states of a corpus (``datastore``), and a corpus sorted by its last tokens (``ngram``)."""
 
-from nextword.retrieval.search import ExactSearch, FaissSearch, RecentKeys
-from nextword.retrieval.stored_keys import StoredKeys
+from nextword.retrieval.datastore import ExactSearch, FaissSearch, RecentKeys, StoredKeys
 
 __all__ = ["ExactSearch", "FaissSearch", "RecentKeys", "StoredKeys"]

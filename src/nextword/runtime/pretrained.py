@@ -55,7 +55,8 @@ def model_location(path: str | Path) -> str | Path:
             raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
         return folder
     if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
-        raise ValueError(f"{path}: no such {'file' if folder.suffix == GGUF else 'folder'}")
+        what = "file" if folder.suffix == GGUF else "folder"
+        raise ValueError(f"{path}: no such {what}; give the path of a saved model, or its name on the hub")
     return path
 
 

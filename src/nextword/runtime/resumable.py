@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Restored = TypeVar("Restored")
 
+OLD_KEYS = {"places": "positions"}
+"""Settings by the names that earlier versions wrote."""
+
 
 def expect_free_or_own(folder: Path, manifest: Path, kind: str) -> None:
     """Raises ValueError where a folder holds other files than a "training"; ``manifest`` is the file that says so."""
@@ -107,13 +110,21 @@ def differences(
 
     >>> differences({"model": "gpt2", "training": {"steps": 5}}, {"model": "gpt2", "training": {"steps": 6}})
     ['training.steps: 5 there, 6 asked for']
+    >>> differences({"settings": {"places": 5}}, {"settings": {"positions": 5}})  # as an earlier version wrote it
+    []
     """
-    there, now = _flat(before), _flat(json.loads(json.dumps(asked)))
+    there = {_by_name_of_today(key): value for key, value in _flat(before).items()}
+    now = _flat(json.loads(json.dumps(asked)))
     return [
         f"{key}: {_shown(there, key)} there, {_shown(now, key)} asked for"
         for key in sorted({*there, *now})
         if not (key in there and key in now and there[key] == now[key]) and not may_differ(key)
     ]
+
+
+def _by_name_of_today(key: str) -> str:
+    *tables, name = key.split(".")
+    return ".".join([*tables, OLD_KEYS.get(name, name)])
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -58,7 +58,9 @@ class Repeater(FakeWriter):
         super().__init__(lambda ids, mode: torch.zeros(*ids.shape, size), lambda source: source)
         self.arguments: dict[str, object] = {}
 
-    def generate(self, input_ids: Tensor, attention_mask: Tensor, **arguments: object) -> Tensor:
+    def generate(
+        self, input_ids: Tensor, attention_mask: Tensor, logits_processor: object = None, **arguments: object
+    ) -> Tensor:
         self.arguments = arguments
         return super().generate(input_ids, attention_mask)
 

@@ -217,3 +217,20 @@ def test_one_call_says_which_setting_is_wrong():
     opened = opened_model("gpt2", "softmax")
     with pytest.raises(ValueError, match=r"max_new_token: unknown key\. Did you mean 'max_new_tokens'"):
         nw.generate(opened, prompts="the king", max_new_token=4)
+
+
+@pytest.mark.parametrize("given", ["Anna", ["Anna", "Ben"], TextPrompt("Anna")])
+def test_a_text_in_place_of_the_tokenizer_is_said_to_be_one(tmp_path, given):
+    opened = opened_model()
+    opened.model.save_pretrained(tmp_path)
+    opened.tokenizer.save_pretrained(tmp_path)
+    for model in (tmp_path, opened.model, opened):
+        with pytest.raises(ValueError, match=r"tokenizer: must be a tokenizer, not .* \(.*Anna.* given\); .*prompts="):
+            nw.generate(model, given)
+
+
+@pytest.mark.parametrize("folder", ["runs/nowhere", "./nowhere", "nowhere"])
+def test_a_folder_that_is_not_there_is_named_with_what_to_do(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=rf"^{folder}: no [^\n]*; give the path of a saved model, or its name"):
+        nw.generate(folder, prompts="Anna")

@@ -3,14 +3,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.inference.generation.generation_run import reference_columns
-from nextword.inference.generation.prompts import TextPrompt
+from nextword.inference.generation.generation_run import reference_columns as columns_of
+from nextword.inference.generation.prompts import TextPrompt, encode_prompts
 from tests.helpers.writing_models import opened_model, tokenizer
 
 PROMPTS = [
     TextPrompt("The king", references=(" met a dragon", " slept"), id=0),
     TextPrompt("a", references=(" b",), id=1),
 ]
+
+
+def reference_columns(opened, prompts, scored, batch_size):
+    return columns_of(opened, encode_prompts(opened, prompts), scored, batch_size)
 
 
 def test_references_come_with_their_tokens():

@@ -14,13 +14,13 @@ def test_a_decoder_reads_a_start_token_and_the_prompt():
     found = encode_prompts(opened_model(), [TextPrompt("The king"), TextPrompt("")])
     start = tokenizer().bos_token_id
     assert [one.context for one in found] == [[start, *ids("The king")], [start]]
-    assert [one.specials for one in found] == [1, 1]
+    assert [one.start for one in found] == [1, 1]
 
 
 def test_an_encoder_decoder_reads_the_source_or_the_prompt():
     found = encode_prompts(opened_model("t5"), [TextPrompt("The king"), TextPrompt(source="The king")])
     assert found[0].context == found[1].context == tokenizer()("The king")["input_ids"]
-    assert [one.example.source for one in found] == ["The king", "The king"]
+    assert [one.source for one in found] == ["The king", "The king"]
     with pytest.raises(ValueError, match="prompt 0: an encoder-decoder model reads a source and no prompt"):
         encode_prompts(opened_model("t5"), [TextPrompt("The king", source="The queen")])
     with pytest.raises(ValueError, match="prompt 0: the source has no tokens"):
@@ -35,7 +35,7 @@ def test_a_chat_template_is_applied_where_asked():
     finally:
         opened.tokenizer.chat_template = None
     assert found.context == ids("<user>The king:")
-    assert found.specials == 0
+    assert found.start == 0
     with pytest.raises(ValueError, match=r"^chat: tokenizer .* has no chat template"):
         encode_prompts(opened, [TextPrompt("The king")], chat=True)
 

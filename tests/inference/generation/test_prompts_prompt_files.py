@@ -5,6 +5,7 @@ import json
 import pytest
 
 from nextword.inference.generation.prompts import TextPrompt, piped_prompts, read_prompts
+from nextword.inference.scoring.measurement.data_files import read_texts
 
 
 def written(path, *lines):
@@ -22,8 +23,11 @@ def test_each_line_of_a_text_is_a_prompt_an_empty_one_too(tmp_path):
 
 def test_a_whole_text_is_one_prompt(tmp_path):
     path = tmp_path / "p.txt"
-    path.write_text("The king\n\nOnce upon\n")
-    assert read_prompts(path, whole=True) == [TextPrompt("The king\n\nOnce upon")]
+    path.write_bytes(b"The king\n\nOnce upon\r\n")
+    (prompt,) = read_prompts(path, whole=True)
+    assert prompt == TextPrompt("The king\n\nOnce upon\r\n")
+    (scored,) = read_texts([str(path)]).read()
+    assert prompt.prompt == scored.text, "the same file is the same tokens for nextword score"
 
 
 def test_json_lines_have_fields(tmp_path):
@@ -58,7 +62,7 @@ def test_samples_of_an_earlier_run_are_prompts_each_once(tmp_path):
 
 def test_what_is_piped_is_text_or_json_lines():
     assert piped_prompts("The king\nA queen\n") == [TextPrompt("The king", id=0), TextPrompt("A queen", id=1)]
-    assert piped_prompts("The king\nA queen\n", whole=True) == [TextPrompt("The king\nA queen")]
+    assert piped_prompts("The king\nA queen\n", whole=True) == [TextPrompt("The king\nA queen\n")]
     assert piped_prompts('{"prompt": "The king", "id": 7}\n') == [TextPrompt("The king", id=7)]
     with pytest.raises(ValueError, match=r"^standard input, line 2: not JSON"):
         piped_prompts('{"prompt": "The king"}\n{"pro\n')

@@ -12,6 +12,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 import nextword as nw
 from nextword.distribution import FactorizedDistribution
@@ -333,6 +334,26 @@ def test_call_goes_on_from_the_cache(head: str) -> None:
     past = first.past_key_values
     second = generated(model, first.sequences, attention_mask=mask, past_key_values=past, max_new_tokens=8)
     assert_as_recomputed(model, second, {"input_ids": ids})
+
+
+def test_a_sliding_window_keeps_no_more_of_a_long_prompt_than_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ids = headed("mistral", "cache"), prompt(1).repeat(1, 4)
+    window, kept = model.config.text_config.sliding_window, []
+
+    def update(layer: Any, *states: Tensor, **settings: Any) -> Any:
+        returned = own(layer, *states, **settings)
+        kept.append(layer.keys.shape[-2])
+        return returned
+
+    own = DynamicSlidingWindowLayer.update
+    monkeypatch.setattr(DynamicSlidingWindowLayer, "update", update)
+    plain = model.generate(ids, max_new_tokens=LONG).tolist()
+    assert kept
+    kept.clear()
+    decoding = nw.SpeculativeDecoding("prompt", FixedLength(4))
+    assert model.generate(ids, max_new_tokens=LONG, draft=decoding).tolist() == plain
+    assert decoding.verified
+    assert max(kept) <= window - 1 + 5 < ids.shape[1]
 
 
 def test_model_assists_under_the_same_argument() -> None:

@@ -97,6 +97,20 @@ def test_single_precision_stays_single(tmp_path: Path) -> None:
     assert abs(mixed.probs().sum(-1) - 1).max() < 1e-6
 
 
+@torch.no_grad()
+def test_a_token_after_a_thousand_places_adds_up_in_single_precision(tmp_path: Path) -> None:
+    """One place of a long match beside many of a short one, each of which is lost beside the sum so far."""
+    documents = [[5, 6, 1, 2, 3], *([place % 3, 1, 2, 3] for place in range(900))]
+    shares = [[0.001, 0.7, 0.2, 0.099]] * len(LENGTHS)
+    rare_and_frequent = MatchWeights(evidence=EVIDENCE, lengths=LENGTHS, shares=shares)
+    remembered, ids = NgramModel(built(tmp_path / "memory", documents, V), rare_and_frequent), np.array([5, 6, 1, 2])
+    base = SoftmaxDistribution(LinearVocabulary(torch.randn(V, D)), torch.randn(len(ids), D))
+    mixed = mixed_with_ngrams(base, remembered, remembered.find(LastTokens.of_text(ids)))
+    every = torch.arange(V).expand(len(ids), V)
+    assert abs(mixed.probs().double().sum(-1) - 1).max() < 1e-6
+    assert abs(mixed.log_prob(every).double().exp().sum(-1) - 1).max() < 1e-6
+
+
 def test_nothing_found_leaves_the_head_alone(tmp_path: Path) -> None:
     remembered = NgramModel(built(tmp_path / "memory", [[1, 2]], V), weights())
     base = scores(3)

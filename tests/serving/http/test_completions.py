@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import torch
 
 from tests.helpers.running_server import Running, running, small_model
 
@@ -104,6 +105,18 @@ def test_a_server_whose_batches_have_ended_says_so() -> None:
         assert first.status_code == 500
         second = served.complete(PROMPT, max_tokens=2)
         assert (second.status_code, second.json()["error"]["message"]) == (
-            500, "the batches have ended; start the server again",
+            500, "the batches have ended (out of memory); start the server again",
         )  # fmt: skip
         assert served.client.get("/health").status_code == 503
+
+
+def test_a_model_that_diverged_answers_with_an_error() -> None:
+    opened = small_model({"head": "cache", "temperature": 0.1, "weight": None})
+    with torch.no_grad():
+        opened.model.get_input_embeddings().weight.fill_(float("nan"))
+    said = "the weights backbone.transformer.wte.weight are no finite numbers"
+    with running(opened) as broken:
+        for fields in ({"draft": "head"}, {"seed": 1, "temperature": 1}, {}, {}):
+            answer = broken.complete(PROMPT, max_tokens=4, **fields)
+            assert answer.status_code == 500
+            assert said in answer.json()["error"]["message"]

@@ -30,7 +30,7 @@ def build(
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import watching
     from nextword.inference.datastore import BuildSettings, build_datastore
-    from nextword.retrieval.stored_keys import BEGUN, MANIFEST
+    from nextword.retrieval.datastore.stored_keys import BEGUN, MANIFEST
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     quiet_libraries()
@@ -60,7 +60,7 @@ def index(
 ) -> None:
     """Make a FAISS index of a store, for searches that are faster and approximate."""
     from nextword.retrieval import StoredKeys
-    from nextword.retrieval.search import build_index
+    from nextword.retrieval.datastore.search import build_index
 
     made = build_index(StoredKeys(store), factory, euclidean=not dot)
     typer.echo(f"{made.stat().st_size:,} bytes: {made.resolve()}")

@@ -74,7 +74,7 @@ def build(
     from rich.console import Console
 
     from nextword.cli.parts.watch import watching
-    from nextword.inference.scoring.ngram_scores import store_texts
+    from nextword.inference.datastore import store_texts
 
     with interruptible(), watching(Console(), "reading and sorting the texts"):
         made = store_texts(loaded, given, out, this_command())
@@ -108,7 +108,7 @@ def fit(
     expect_inputs_kept({"--out": [out]}, [*data, model, *memory.glob("*")])
     quiet_libraries()
     given, index = _texts(data, settings.field, settings.split), NgramIndex(memory)
-    from nextword.inference.scoring.ngram_scores import fit_to_texts
+    from nextword.inference.datastore import fit_to_texts
     from nextword.inference.scoring.opened_model import open_model
 
     with interruptible(), watching(Console(), "opening the model") as shown:
@@ -156,7 +156,7 @@ def score(
     expect_inputs_kept({"--out": [out]}, [*data, model, weights, *memory.glob("*")])
     quiet_libraries()
     given, remembered = _texts(data, settings.field, settings.split), NgramModel.open(memory, weights)
-    from nextword.inference.scoring.ngram_scores import score_with_ngrams
+    from nextword.inference.datastore import score_with_ngrams
     from nextword.inference.scoring.opened_model import open_model
 
     console = Console()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import JsonValue
 from transformers import set_seed
 
 from nextword.conditioning.auxiliary_encoder import fingerprint
@@ -66,7 +67,7 @@ class Measured(Record):
 
     evaluation: Evaluation
     """The task's measurements."""
-    tuned: dict[str, float | None]
+    tuned: dict[str, JsonValue]
     """Settings of the head that were chosen on validation data."""
 
 
@@ -215,10 +216,10 @@ def _measure(run: Run, setting: Setting, model: NextWordModel) -> Measured:
         if measured.tuned:
             model.configure_head(**measured.tuned)
         return measured
-    tuned: dict[str, float | None] = {}
+    tuned: dict[str, JsonValue] = {}
     if method.is_tuned:
         with setting.stages(run.name, "tuning"):
-            tuned = setting.task.measures.tune(model, setting.start.tokenizer)
+            tuned = {**setting.task.measures.tune(model, setting.start.tokenizer)}
     with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
         evaluation = setting.task.measures.evaluate(model, setting.start.tokenizer, advanced)
     evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})

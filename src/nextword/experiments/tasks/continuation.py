@@ -14,7 +14,6 @@ Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Langu
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -33,7 +32,8 @@ from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.strategies import Decoding, Texts, WritingConfig
 from nextword.inference.scoring.long_text import TokenStream
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
-from nextword.runtime.corpora import PARTS, JsonLine, is_json_lines, json_lines, numbered_lines, part_files, part_of
+from nextword.runtime.corpora import PARTS, JsonLine, is_json_lines, json_lines, numbered_lines, part_files
+from nextword.runtime.corpora.pairs import part_by_hash, part_named, texts_at
 from nextword.settings.config import Seed
 
 if TYPE_CHECKING:
@@ -212,8 +212,11 @@ def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
         files = [(part, file) for part in PARTS for file in _files_of(path, part)]
         if not files:
             raise ValueError(f"{WHERE}: '{path}' has no files of stories. Give {WANTED}.")
+    field = reading.split_field
     named = [
-        (part or _part_named(line, reading), story) for part, one in files for line, story in _stories(one, reading)
+        (part or (None if line is None or field is None else part_named(line, field)), story)
+        for part, one in files
+        for line, story in _stories(one, reading)
     ]
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     told = any(part is not None for part, _ in named)
@@ -251,42 +254,15 @@ def _stories(file: Path, reading: StoriesConfig) -> Iterator[tuple[JsonLine | No
     cut = None if is_json_lines(file) else plain_text_of(file)
     if cut is None:
         for row in json_lines(file, WHERE, skip_empty=True):
-            yield row, _text(row, reading.story_field, "task.story_field")
+            yield row, texts_at(row, (reading.story_field,), "task.story_field")[0]
         return
     text = "".join(line for _, line in numbered_lines(file, WHERE))
     for story in re.split(r"\n\s*\n" if cut == "blocks" else r"\n", text):
         yield None, story.strip("\r\n")
 
 
-def _part_named(line: JsonLine | None, reading: StoriesConfig) -> str | None:
-    if line is None or reading.split_field is None:
-        return None
-    name = _text(line, reading.split_field, "task.split_field")
-    part = part_of(name)
-    if part is None:
-        known = ", ".join(word for words in PARTS.values() for word in words)
-        raise ValueError(f"{line.place}: field '{reading.split_field}' is '{name}'; known parts: {known}.")
-    return part
-
-
-def _text(line: JsonLine, field: str, setting: str) -> str:
-    value = line.content.get(field)
-    if field not in line.content:
-        fields = ", ".join(line.content) or "none"
-        raise ValueError(f"{line.place}: no field '{field}'; its fields are {fields}. Choose with {setting}.")
-    if not isinstance(value, str):
-        given = json.dumps(value)[:40]
-        raise ValueError(f"{line.place}: field '{field}' must be text ({given} given). Choose with {setting}.")
-    return value
-
-
 def _dealt(story: str, reading: StoriesConfig, test_share: float) -> str:
-    # by the text, so that equal stories are in one part
-    digest = hashlib.sha256(f"{reading.seed}/{story}".encode()).digest()
-    drawn = int.from_bytes(digest[:8], "big") / 2**64
-    if drawn < test_share:
-        return "test"
-    return "validation" if drawn < test_share + reading.validation_share else "train"
+    return part_by_hash(story, reading.seed, reading.validation_share, test_share)
 
 
 # -- Stories in tokens: one after the other, or each as a prompt and what people wrote after it.

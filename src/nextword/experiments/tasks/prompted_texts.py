@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from nextword.experiments.tasks.task import Writes
+from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.samples_files import Writer, write_samples
-from nextword.inference.generation.strategies import SeededDecoding, Texts
-from nextword.inference.scoring.opened_model import Progress
-from nextword.inference.scoring.target_likelihood import Inputs, no_inputs
-from nextword.results.records import TopWord
+from nextword.inference.generation.samples_files import decoded, sample_line, target_columns, texts_and_tokens
+from nextword.inference.generation.strategies import Decoding, SeededDecoding, Texts
+from nextword.inference.scoring.opened_model import Progress, batches, progress_within
+from nextword.inference.scoring.target_likelihood import Inputs, no_inputs, target_log_probs
+from nextword.model.generation import unconstrained_generation
+from nextword.model.training_modes import inference_mode_of
+from nextword.results.records import TopWord, write_atomically
 from nextword.runtime.pretrained import token_label
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
     from nextword.model.modeling import NextWordModel
@@ -58,10 +66,73 @@ class PromptedTexts(Writes):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """The log-probabilities of what people wrote are the same in each file of a kind of prompts."""
-        writer = Writer(model, self._batch_size, self._inputs(model, tokenizer), {**self._search, **arguments})
-        prompts = self._prompts(tokenizer)
-        write_samples(writer, tokenizer, prompts, files, self._score_batch, progress, self._longest)
+        """Each file starts from its seed anew.
+
+        The log-probabilities of what people wrote are the same in each file of a kind of prompts. Where a model may end
+        a text, special tokens are no part of texts and references.
+
+        Raises:
+            ValueError: Texts are to be of one length and are not, because ``arguments`` ask for another.
+        """
+        generator = Generator(model, {**self._search, **arguments}, self._inputs(model, tokenizer))
+        prompts, left_out = self._prompts(tokenizer), self._left_out(tokenizer)
+        with inference_mode_of(model):
+            scored = {
+                kind: target_log_probs(model, prompts[kind], self._score_batch, generator.inputs)
+                for kind in dict.fromkeys(drawn.way.prompts for drawn in files.values())
+            }
+            for number, (path, drawn) in enumerate(files.items()):
+                contexts = prompts[drawn.way.prompts]
+                share = progress_within(progress, number / len(files), (number + 1) / len(files))
+                torch.manual_seed(drawn.seed)
+                texts = self._texts(generator, contexts, drawn.way.decoding, share)
+                rows = zip(contexts, texts, scored[drawn.way.prompts], strict=True)
+                lines = [_line(tokenizer, prompt, text, row, left_out) for prompt, text, row in rows]
+                write_atomically(path, "".join(lines))
+
+    def _texts(
+        self, generator: Generator, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress
+    ) -> list[list[int]]:
+        ends = self._longest is not None
+        length = len(prompts[0].target) if self._longest is None else self._longest
+        with as_decoding_says(generator.model, decoding, length, ends=ends):
+            parts = batches(prompts, self._batch_size, progress)
+            texts = [text for part in parts for text in generator.write(part)]
+        if not ends and len(texts[0]) != length:
+            raise ValueError(f"decoding '{decoding.title}' wrote {len(texts[0])} tokens instead of {length}")
+        return texts
+
+    def _left_out(self, tokenizer: PreTrainedTokenizerBase) -> Set[int]:
+        if self._longest is None:
+            return frozenset()
+        # an unknown word is a word, unless its token also ends texts, as in GPT-2
+        return set(tokenizer.all_special_ids) - ({tokenizer.unk_token_id} - {tokenizer.eos_token_id})
+
+
+def _line(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, ids: Sequence[int], log_probs: Tensor, left_out: Set[int]
+) -> str:
+    text, reference = ([token for token in some if token not in left_out] for some in (ids, prompt.target))
+    if prompt.references:
+        people = texts_and_tokens(tokenizer, prompt.references)
+    else:
+        people = {"references": [decoded(tokenizer, reference)], "reference_token_ids": [reference]}
+    columns = {**people, **target_columns(prompt, log_probs), **prompt.columns}
+    line = sample_line(tokenizer, prompt, decoded(tokenizer, text), text, columns)
+    return json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def as_decoding_says(
+    model: NextWordModel, decoding: Decoding, length: int, *, ends: bool
+) -> AbstractContextManager[None]:
+    """Within this block a model writes as a decoding says, without any constraint that its own settings ask for.
+
+    Where it ``ends`` a text by the end token, this has at most ``length`` tokens; otherwise every text has exactly so
+    many.
+    """
+    # a decoder of its own begins with one token; max_new_tokens would give one more where a model has a default
+    longest = {"max_length": length + 1} if model.config.is_encoder_decoder else {"max_new_tokens": length}
+    return unconstrained_generation(model, stops=ends, **longest, **decoding.arguments())
 
 
 # -- The most probable tokens at one position, for the example predictions of a report.

@@ -10,6 +10,7 @@ or plain text, of each paragraph of which one sentence is taken out, as in the p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,14 @@ from pydantic import Field
 
 from nextword.experiments.tasks.pair_measures import PairLikelihood, copying_metrics, example_predictions
 from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs
+from nextword.experiments.tasks.prompted_texts import as_decoding_says
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.experiments.tasks.window_likelihood import likelihood_values
-from nextword.inference.generation.samples_files import Writer
+from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.strategies import Decoding
-from nextword.inference.scoring.opened_model import Progress, progress_within
+from nextword.inference.scoring.opened_model import Progress, batches, progress_within
+from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation
 from nextword.runtime.corpora.pairs import gap_texts, leaks, read_pairs
@@ -106,17 +109,18 @@ class LikelihoodAndCopying(PairLikelihood):
         frequent = self._frequent_words()
         with inference_mode_of(model):
             total = self._likelihood(model, tokens, progress_within(progress, 0, LIKELIHOOD_SHARE))
-            outputs = Writer(model, config.batch_size).write(
-                tokens[: config.generation.pairs],
-                Decoding(beams=config.generation.beams),
-                length=config.generation.max_new_tokens or config.max_target_tokens,
-                ends=True,
-                progress=progress_within(progress, LIKELIHOOD_SHARE, 1),
-            )
             examples = example_predictions(model, encoded, tokenizer, frequent)
+        outputs = self._outputs(model, tokens[: config.generation.pairs], progress)
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
         sources = (encoder.visible_text(pair.source) for pair in encoded)
         references = (pair.target.text for pair in encoded)
         copied = list(zip(sources, references, texts, strict=False))
         metrics = likelihood_values(total, "target token", "targets") | copying_metrics(copied, frequent)
         return Evaluation(metrics=metrics, examples=examples)
+
+    def _outputs(self, model: NextWordModel, pairs: Sequence[TokenPair], progress: Progress | None) -> list[list[int]]:
+        generation = self._config.generation
+        length = generation.max_new_tokens or self._config.max_target_tokens
+        parts = batches(pairs, self._config.batch_size, progress_within(progress, LIKELIHOOD_SHARE, 1))
+        with inference_mode_of(model), as_decoding_says(model, Decoding(beams=generation.beams), length, ends=True):
+            return [text for part in parts for text in Generator(model).write(part)]

@@ -1,17 +1,20 @@
-"""Makes and keeps datastores: what ``retrieval`` finds states in."""
+"""Stores beside a model, made and kept by asking it: what ``retrieval`` finds states in, and its n-gram index."""
 
-from nextword.inference.datastore.build import BuildSettings, build_datastore
+from nextword.inference.datastore.build import BuildSettings, build_datastore, store_texts
 from nextword.inference.datastore.growing import expect_growing, grow, grow_by_tokens, remember_recent, remembering
-from nextword.inference.datastore.tuning import tuned_retrieval, tuned_weight
+from nextword.inference.datastore.tuning import fit_to_texts, score_with_ngrams, tuned_retrieval, tuned_weight
 
 __all__ = [
     "BuildSettings",
     "build_datastore",
     "expect_growing",
+    "fit_to_texts",
     "grow",
     "grow_by_tokens",
     "remember_recent",
     "remembering",
+    "score_with_ngrams",
+    "store_texts",
     "tuned_retrieval",
     "tuned_weight",
 ]

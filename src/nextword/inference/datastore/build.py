@@ -1,4 +1,4 @@
-"""Builds a datastore: by shards, in several processes, on from where it was killed."""
+"""Builds stores of texts: a datastore by shards, in several processes, resumed where it was killed; an n-gram index."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from nextword.conditioning.auxiliary_encoder import comparable_fingerprint
 from nextword.functional.frequency.counts import tokenizer_fingerprint
 from nextword.functional.padding import padded
 from nextword.inference.scoring.long_text import windows_after
+from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, open_model
-from nextword.inference.scoring.text_tokens import start_id, token_ids
+from nextword.inference.scoring.text_tokens import start_id, token_ids, whole_ids
 from nextword.model.training_modes import inference_mode_of
-from nextword.retrieval.stored_keys import (
+from nextword.retrieval.datastore.stored_keys import (
     BEGUN,
     MANIFEST,
     PROBE,
@@ -30,6 +31,7 @@ from nextword.retrieval.stored_keys import (
     write_array,
     write_shard,
 )
+from nextword.retrieval.ngram import Document, NgramManifest, build_ngram_index
 from nextword.runtime.corpora import Corpus, open_corpus, readable
 from nextword.runtime.files import disk_full_explained
 from nextword.runtime.resumable import begin, locked
@@ -306,3 +308,21 @@ def states_of(
             if told is not None:
                 told(done)
     return found
+
+
+# -- An n-gram index of texts, which needs a tokenizer and no model.
+
+
+def store_texts(
+    tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword ngram build"
+) -> NgramManifest:
+    """Stores texts as the documents of an n-gram index, in the folder ``out``, for models with this tokenizer.
+
+    Raises:
+        ValueError: No text has two tokens, or the folder holds another memory.
+        DiskFullError: There is no room.
+    """
+    documents = (Document(str(one.id), whole_ids(tokenizer, one.text)) for one in given.examples)
+    size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    return build_ngram_index(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)

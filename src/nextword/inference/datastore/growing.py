@@ -6,7 +6,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +17,6 @@ from nextword.inference.scoring.long_text import windows_after
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.inference.scoring.text_tokens import start_id, token_ids
 from nextword.retrieval import RecentKeys
-
-if TYPE_CHECKING:
-    pass
 
 
 def remember_recent(model: AnyModel, most: int) -> None:

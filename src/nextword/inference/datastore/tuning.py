@@ -1,19 +1,30 @@
-"""Weight and temperature of what is retrieved, tuned on validation text."""
+"""How much of what a store gives is mixed in, chosen on held-out text; and what an n-gram index brings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from nextword.heads.calibration import CopyCalibration
 from nextword.heads.knn import KnnConfig
-from nextword.inference.scoring.calibrate import asking, read
-from nextword.inference.scoring.example_encoding import Example
+from nextword.heads.ngram import with_ngrams
+from nextword.inference.scoring.calibrate import asking, calibrate_on_texts, read
+from nextword.inference.scoring.example_encoding import Example, example_tokens
+from nextword.inference.scoring.measurement.all_models import score_models
+from nextword.inference.scoring.measurement.data_files import GivenTexts
+from nextword.inference.scoring.measurement.model_passes import Watch
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.inference.scoring.measurement.scored_texts import limited
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
+from nextword.retrieval.ngram import MatchWeights, NgramIndex, NgramModel, expect_held_out, head_alone
 
 if TYPE_CHECKING:
-    pass
+    from nextword.results.records import ScoreResults
+
+
+# -- A datastore: weight and temperature of what is retrieved.
 
 
 def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
@@ -64,3 +75,71 @@ def _read(opened: OpenedModel, texts: Sequence[str], window: int) -> CopyCalibra
     examples = [Example(text, id=f"text {number}") for number, text in enumerate(texts, 1) if text]
     asked = asking(opened, examples, ScoreSettings(window=window, stride=window))
     return cast(CopyCalibration, read(opened.model, asked, opened.name).calibration)
+
+
+# -- An n-gram index: how much a match counts, and texts scored with it and without.
+
+
+def _expect_not_stored(opened: OpenedModel, index: NgramIndex, examples: Iterable[Example]) -> None:
+    for example in examples:
+        expect_held_out(index, str(example.id), example_tokens(opened, example).target.ids)
+
+
+def fit_to_texts(
+    opened: OpenedModel,
+    index: NgramIndex,
+    given: GivenTexts,
+    settings: ScoreSettings,
+    *,
+    stored: bool = False,
+    progress: Progress | None = None,
+) -> MatchWeights:
+    """The weights of a memory's matches that make texts most likely, mixed with a model; the model reads them once.
+
+    Where the gain's 95 % interval does not exclude 0, the head keeps the whole share. The texts are held out: neither
+    what is stored nor what is to be scored.
+
+    Raises:
+        ValueError: A text is in the memory and may not (``stored``), or the memory was made with another tokenizer.
+    """
+    index.manifest.expect_tokenizer(opened.tokenizer, index.folder)
+    examples = list(given.examples)
+    if settings.limit is not None:
+        examples, _ = limited(opened, examples, settings.limit)
+    if not stored:
+        _expect_not_stored(opened, index, examples)
+    with with_ngrams(opened.model, NgramModel(index, MatchWeights(shares=head_alone()))) as model:
+        results = calibrate_on_texts(opened, examples, settings, progress=progress, data=list(given.data))
+        fitted: MatchWeights = model.next_word_head.memory.weights
+    about = {"tokenizer": index.manifest.tokenizer, "model": opened.name, "data": results.data}
+    measured = {name: getattr(results, name) for name in ("tokens", "gain", "low", "high")}
+    return fitted.model_copy(update=about | measured)
+
+
+def score_with_ngrams(
+    opened: OpenedModel,
+    memory: NgramModel,
+    given: GivenTexts,
+    settings: ScoreSettings,
+    *,
+    stored: bool = False,
+    progress: Watch | None = None,
+    command: str = "",
+) -> ScoreResults:
+    """How likely texts are to a model, and to the same model with an n-gram index, compared on the same tokens.
+
+    The texts are neither stored nor those that the weights were fitted to.
+
+    Raises:
+        ValueError: A text is in the memory and may not (``stored``), or the memory was made with another tokenizer.
+    """
+    memory.index.manifest.expect_tokenizer(opened.tokenizer, memory.index.folder)
+    if not stored:
+        _expect_not_stored(opened, memory.index, given.examples)
+    with contextlib.ExitStack() as stack:
+
+        def with_memory() -> OpenedModel:
+            stack.enter_context(with_ngrams(opened.model, memory))
+            return replace(opened, name=f"{opened.name}+text")
+
+        return score_models([lambda: opened, with_memory], given, settings, progress=progress, command=command)

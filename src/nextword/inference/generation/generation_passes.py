@@ -178,10 +178,18 @@ def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> 
     return lengths
 
 
-def end_ids(config: Any) -> tuple[int, ...]:
+def end_ids(config: Any) -> list[int]:
     """Tokens that end a text."""
-    end = config.eos_token_id
-    return () if end is None else tuple(end) if isinstance(end, list | tuple) else (int(end),)
+    return _listed(config.eos_token_id)
+
+
+def stop_strings(config: Any) -> list[str]:
+    """Texts that do."""
+    return _listed(config.stop_strings)
+
+
+def _listed(value: Any) -> list[Any]:
+    return [] if value is None else [value] if isinstance(value, str | int) else list(value)
 
 
 def pass_path(out: Path, one: GenerationPass, count: int) -> Path:

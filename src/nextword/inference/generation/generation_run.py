@@ -5,30 +5,41 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
-from nextword.inference.datastore import expect_growing
-from nextword.inference.generation.batched_generation import (
-    BatchedGeneration,
-    GeneratedText,
-    rows_of,
-)
+from nextword.inference.datastore import expect_growing, remembering
 from nextword.inference.generation.generation_passes import (
     ASSISTANT,
     GenerationPass,
     GenerationSettings,
     generation_passes,
     pass_path,
+    stop_strings,
 )
-from nextword.inference.generation.prompts import TextPrompt, encode_prompts, expect_room
-from nextword.inference.generation.samples_files import DIGITS
-from nextword.inference.scoring.example_encoding import EncodedExample, auxiliary_inputs, encode_example
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
+from nextword.inference.generation.generator import (
+    GeneratedText,
+    Generator,
+    PromptRow,
+    SourceColumns,
+    StopStrings,
+    length_batches,
+    rows_of,
+    source_columns,
+)
+from nextword.inference.generation.prompts import Prompt, TextPrompt, encode_prompts, expect_room
+from nextword.inference.generation.row_sampling import batch_seed, rowwise_loop, uniform_numbers
+from nextword.inference.generation.samples_files import sample_line, target_columns, texts_and_tokens
+from nextword.inference.scoring.example_encoding import auxiliary_inputs, encode_example
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress, expect_tokenizer
 from nextword.inference.scoring.target_likelihood import target_log_probs
 from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
@@ -53,7 +64,7 @@ class GenerationRun:
     opened: OpenedModel
     prompts: Sequence[TextPrompt]
     settings: GenerationSettings
-    encoded: Sequence[EncodedExample]
+    encoded: Sequence[Prompt]
     passes: Sequence[GenerationPass]
 
     @classmethod
@@ -81,11 +92,65 @@ class GenerationRun:
         expect_room(opened, encoded, passes[0].new_tokens)
         return cls(opened, prompts, settings, encoded, passes)
 
-    def writer(self, streamer: Any = None) -> BatchedGeneration:
-        """What writes the rows of a pass."""
+    def batches(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[list[PromptRow]]:
+        """The batches in which the rows of a pass are written, the same each time."""
+        if self.settings.remember:  # each may retrieve from all before it
+            return [[row] for row in rows]
+        return length_batches(rows, 1 if one.is_single else self.settings.batch_size)
+
+    def written(
+        self,
+        one: GenerationPass,
+        batches: Sequence[Sequence[PromptRow]],
+        said: Iterable[Sequence[int]] = (),
+        streamer: Any = None,
+    ) -> abc.Generator[list[GeneratedText]]:
+        """The texts of each batch of a pass, in its order. What torch draws elsewhere is not changed.
+
+        Where texts are remembered, finished prompts and texts of the same pass were ``said`` before, in tokens. A
+        ``streamer`` is handed every token of a single row as it is chosen.
+
+        Raises:
+            ValueError: ``generate`` refuses its arguments.
+        """
+        model, settings, most = self.opened.model, self.settings, self.settings.remember
+        strings = [*settings.stop, *stop_strings(model.generation_config)]
+        stops = StopStrings(self.opened.tokenizer, strings) if strings else None
+        generator = Generator(model, one.arguments, auxiliary_inputs(self.opened), stops)
+        growing: contextlib.AbstractContextManager[Callable[[Sequence[int]], int]] = (
+            remembering(self.opened, most) if most else contextlib.nullcontext(len)
+        )
+        with inference_mode_of(model), growing as grow:
+            for ids in said:
+                grow(ids)
+            for rows in batches:
+                loop = self._loop(one, rows, streamer) if one.is_rowwise else None
+                with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+                    torch.manual_seed(batch_seed([row.key for row in rows]))
+                    written = generator.write([row.prompt for row in rows], loop)
+                texts = self._told(rows, written)
+                yield texts
+                for text in texts:
+                    grow(text.said)
+
+    def _loop(self, one: GenerationPass, rows: Sequence[PromptRow], streamer: Any) -> Any:
+        drawn = None if one.seed is None else uniform_numbers([row.key for row in rows], one.new_tokens)
+        return rowwise_loop(drawn, self._drafting, streamer)
+
+    @cached_property
+    def _drafting(self) -> SpeculativeDecoding | None:
+        # kept, because it learns how many tokens to draft
         draft = self.settings.draft
-        drafting = SpeculativeDecoding(draft) if draft is not None and draft in drafters else None
-        return BatchedGeneration(self.opened, self.settings, streamer, drafting)
+        return SpeculativeDecoding(draft) if draft is not None and draft in drafters else None
+
+    def _told(self, rows: Sequence[PromptRow], written: Sequence[list[int]]) -> list[GeneratedText]:
+        texts = [str(self.opened.tokenizer.decode(ids, skip_special_tokens=True)) for ids in written]
+        sources: Sequence[SourceColumns | None] = [None] * len(rows)
+        if self.settings.sources:
+            targets = [replace(row.prompt, target=ids) for row, ids in zip(rows, written, strict=True)]
+            inputs = auxiliary_inputs(self.opened)(targets)
+            sources = source_columns(self.opened, targets, inputs, self.settings.positions)
+        return [GeneratedText(*columns) for columns in zip(rows, written, texts, sources, strict=True)]
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
         """What makes the texts of a pass what they are, as plain values."""
@@ -147,10 +212,12 @@ def generate(
     """
     given = [prompts] if isinstance(prompts, str | TextPrompt) else list(prompts)
     asked = [TextPrompt(one, id=number) if isinstance(one, str) else one for number, one in enumerate(given)]
+    if not callable(tokenizer):  # a text in its place, or several
+        expect_tokenizer(None if tokenizer is None else str(tokenizer))
     opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
     run = GenerationRun.planned(opened, asked, validated(GenerationSettings, settings))
-    references = reference_columns(opened, asked, False, run.settings.batch_size)
-    return [_sample_line(text, one, references) for one, text in in_order(run)]
+    references = reference_columns(opened, run.encoded, False, run.settings.batch_size)
+    return [_line(run, text, one, references) for one, text in in_order(run)]
 
 
 def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
@@ -163,9 +230,8 @@ def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[
 
     A ``streamer`` of transformers is handed each token of the only row, and not the prompt.
     """
-    writer = run.writer(streamer)
     for one in run.passes:
-        for texts in writer.written(writer.batches(rows_of(run.encoded, one), one), one):
+        for texts in run.written(one, run.batches(rows_of(run.encoded, one), one), streamer=streamer):
             for text in texts:
                 yield one, text
 
@@ -199,50 +265,44 @@ def write_samples_files(
         tell(finished / every)
         if all(file.is_finished for file in files):
             return paths
-        columns = reference_columns(run.opened, run.prompts, scored, run.settings.batch_size)
-        writer = run.writer()
+        columns = reference_columns(run.opened, run.encoded, scored, run.settings.batch_size)
         for file, part, one in zip(files, rows, run.passes, strict=True):
             if file.is_finished:
                 continue
             done = file.done
             # whole batches: what is drawn for a batch together comes out the same
-            batches = [some for some in writer.batches(part, one) if any(row.number not in done for row in some)]
+            batches = [some for some in run.batches(part, one) if any(row.number not in done for row in some)]
             said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in done]
-            with contextlib.closing(writer.written(batches, one, said)) as written:
+            with contextlib.closing(run.written(one, batches, said)) as written:
                 for texts in written:
                     finished += sum(text.row.number not in done for text in texts)
-                    file.append((text.row.number, _sample_line(text, one, columns)) for text in texts)
+                    file.append((text.row.number, _line(run, text, one, columns)) for text in texts)
                     tell(finished / every)
             file.finish()
     return paths
 
 
-# -- What a written text is as a line of a samples file (docs/file-formats.md).
-
-
-def _sample_line(
-    text: GeneratedText, one: GenerationPass, references: Mapping[str | int, Mapping[str, Any]]
+def _line(
+    run: GenerationRun,
+    text: GeneratedText,
+    one: GenerationPass,
+    references: Mapping[str | int, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    # of several texts after one prompt, each but the first has its number in the id
-    row, example = text.row, text.row.prompt.example
-    beside = {"source": example.source, "auxiliary": example.auxiliary}
-    return {
-        "id": f"{example.id}#{row.sample}" if row.sample else example.id,
-        "prompt": example.prompt if example.source is None else example.source,
-        **{name: value for name, value in beside.items() if value is not None},
-        "prompt_token_ids": row.prompt.context[row.prompt.specials :],
-        "text": text.text,
-        "token_ids": text.token_ids,
+    prompt, sample = text.row.prompt, text.row.sample
+    columns = {
         "decoding": one.title,
         "seed": one.seed,
-        "sample": row.sample,
+        "sample": sample,
         **({} if text.sources is None else text.sources.columns()),
-        **references.get(example.id, {}),
+        **references.get(prompt.number, {}),
     }
+    line = sample_line(run.opened.tokenizer, prompt, text.text, text.token_ids, columns)
+    # of several texts after one prompt, each but the first has its number in the id
+    return {**line, "id": f"{prompt.number}#{sample}"} if sample else line
 
 
 def reference_columns(
-    opened: OpenedModel, prompts: Sequence[TextPrompt], scored: bool, batch_size: int
+    opened: OpenedModel, prompts: Sequence[Prompt], scored: bool, batch_size: int
 ) -> dict[str | int, dict[str, Any]]:
     """By the prompt's id: the references as they came, and in tokens of the model; empty where there are none.
 
@@ -251,32 +311,21 @@ def reference_columns(
     Raises:
         ValueError: References are to be scored and some prompt has none, or some prompts have some and others none.
     """
-    missing = [prompt.id for prompt in prompts if not prompt.references]
+    missing = [prompt.number for prompt in prompts if not prompt.references]
     if len(missing) == len(prompts) and not scored:
         return {}
     if missing:
         raise ValueError(
             f"prompt {missing[0]}: has no reference, and others or {named('score_references')} need one; give one"
         )
-    ids = opened.tokenizer
-    columns: dict[str | int, dict[str, Any]] = {
-        prompt.id: {
-            "references": list(prompt.references),
-            "reference_token_ids": [ids(one, add_special_tokens=False)["input_ids"] for one in prompt.references],
-        }
-        for prompt in prompts
-    }
+    columns = {prompt.number: texts_and_tokens(opened.tokenizer, prompt.references) for prompt in prompts}
     if not scored:
         return columns
-    examples = [encode_example(opened, prompt.example(prompt.references[0])) for prompt in prompts]
+    examples = [encode_example(opened, replace(prompt.example, text=prompt.references[0])) for prompt in prompts]
     with inference_mode_of(opened.model):
         values = target_log_probs(opened.model, examples, batch_size, auxiliary_inputs(opened))
     for prompt, example, row in zip(prompts, examples, values, strict=True):
-        columns[prompt.id] |= {
-            "target_token_ids": example.target,
-            "target_bytes": example.target_bytes,
-            "log_probs": [round(value, DIGITS) for value in row.tolist()],
-        }
+        columns[prompt.number] |= target_columns(example, row)
     return columns
 
 

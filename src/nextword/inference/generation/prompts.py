@@ -15,7 +15,7 @@ from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import Words
 from nextword.evaluation.samples import plain_text_of, read_samples
 from nextword.inference.generation.strategies import ContinuationConfig
-from nextword.inference.scoring.example_encoding import EncodedExample, Example
+from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.long_text import looks_beyond_windows
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.target_likelihood import TokenPair
@@ -28,23 +28,32 @@ from nextword.settings.setting_names import either, named
 
 @dataclass(frozen=True)
 class Prompt(TokenPair):
-    """A context that is written on from; its target is what people wrote there.
+    """What a model reads before it writes, in tokens; its target is what people wrote there.
 
     Attributes:
-        number: Its position among the prompts, from 0.
+        number: Its position among the prompts, from 0, or the id that it was given.
         start: Tokens at the beginning of the context that belong to no text, such as a start token; samples files leave
             them out.
         source: The text that what is written is to follow, shown as the prompt; None: the context itself is the prompt.
         references: All that people wrote there, as whole texts, where the target is cut off or one of several; empty:
             the target is all.
         columns: Further columns of its line in a samples file, such as a table; one of the same name is replaced by it.
+        text: The text that is continued; None: what the tokens of the context say.
+        auxiliary: What the encoder of a conditioned model reads.
     """
 
-    number: int
+    number: int | str
     start: int = 0
     source: str | None = None
     references: tuple[str, ...] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
+    text: str | None = None
+    auxiliary: str | None = None
+
+    @property
+    def example(self) -> Example:
+        """The same as text, with nothing behind it."""
+        return Example("", self.text or "", self.source, self.auxiliary, self.number)
 
 
 def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: ContinuationConfig) -> list[Prompt]:
@@ -98,10 +107,6 @@ class TextPrompt:
         for text in (self.prompt, self.source, self.auxiliary):
             expect_whole_characters(text or "", f"prompt {self.id}")
 
-    def example(self, text: str) -> Example:
-        """The prompt with a text after it."""
-        return Example(text, self.prompt, self.source, self.auxiliary, self.id)
-
 
 def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
     """The prompts of a file.
@@ -112,7 +117,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
     Args:
         path: A ``.jsonl`` file, or plain text.
-        whole: Whether plain text is one prompt, its last line end left out.
+        whole: Whether plain text is one prompt, with its last line end, as ``nextword score`` reads it.
         fields: Names that the file uses for fields, for instance ``{"prompt": "question"}``.
 
     Raises:
@@ -124,7 +129,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
         text = "".join(line for _, line in numbered_lines(path))
         if not text.strip():
             raise ValueError(f"{path} is empty: it needs the text of a prompt")
-        return [TextPrompt(text.removesuffix("\n").removesuffix("\r"))]
+        return [TextPrompt(text)]
     prompts = []
     for number, sample in enumerate(read_samples(path, Words(), fields, plain_text="lines")):
         if is_text:
@@ -170,7 +175,7 @@ def _of_sample(sample: Sample, number: int) -> TextPrompt:
 # -- Prompts as token ids, checked against what the model reads and how much of it.
 
 
-def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[EncodedExample]:
+def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[Prompt]:
     """The prompts in tokens of a model, with nothing written yet.
 
     A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source, or the prompt
@@ -198,18 +203,21 @@ def _as_read(opened: OpenedModel, prompt: TextPrompt) -> TextPrompt:
     return prompt
 
 
-def _encode(opened: OpenedModel, prompt: TextPrompt, chat: bool) -> EncodedExample:
+def _encode(opened: OpenedModel, prompt: TextPrompt, chat: bool) -> Prompt:
     tokenizer: Any = opened.tokenizer
-    specials = 0
+    start = 0
     if chat:
         context = _chat_ids(tokenizer, prompt.source if prompt.source is not None else prompt.prompt)
     elif opened.has_encoder:
         context = list(tokenizer(prompt.source)["input_ids"])
     else:
-        context, specials = encode_prompt(tokenizer, prompt.prompt), 1
+        context, start = encode_prompt(tokenizer, prompt.prompt), 1
     if not context:
         raise ValueError(f"prompt {prompt.id}: the source has no tokens; give a text")
-    return EncodedExample(context, [], 0, prompt.example(""), [], specials)
+    return Prompt(
+        context, [], 0, prompt.id, start, prompt.source, prompt.references, text=prompt.prompt,
+        auxiliary=prompt.auxiliary,
+    )  # fmt: skip
 
 
 def _chat_ids(tokenizer: Any, said: str) -> list[int]:
@@ -220,7 +228,7 @@ def _chat_ids(tokenizer: Any, said: str) -> list[int]:
     return list(made["input_ids"])
 
 
-def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int) -> None:
+def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> None:
     """Raises ValueError where a prompt and the new tokens, or a source, are more than the model has positions for."""
     if not opened.has_encoder:
         for one in encoded:
@@ -231,7 +239,7 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
                 if looks_beyond_windows(opened.model):
                     advice += ", or let nextword.inference.scoring.long_text.remember read its beginning"
                 raise ValueError(
-                    f"prompt {one.example.id}: its {length} tokens and {new} new ones are more than the {limit} that "
+                    f"prompt {one.number}: its {length} tokens and {new} new ones are more than the {limit} that "
                     f"the model has positions for; {advice}"
                 )
         return
@@ -240,7 +248,7 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
     for one in encoded:
         if limit is not None and len(one.context) > limit:
             raise ValueError(
-                f"prompt {one.example.id}: its {len(one.context)} tokens are more than the {limit} that the encoder "
+                f"prompt {one.number}: its {len(one.context)} tokens are more than the {limit} that the encoder "
                 "has positions for; shorten it"
             )
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)

@@ -20,6 +20,8 @@ from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from nextword.functional.probability import drawn_at
+from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
@@ -110,6 +112,15 @@ class RowwiseLoop:
         return model._sample(
             input_ids, logits_processor, stopping_criteria, generation_config, streamer=self.streamer, **model_kwargs
         )
+
+
+def rowwise_loop(
+    uniform: Float[Tensor, "B T"] | None, drafting: SpeculativeDecoding | None = None, streamer: Any = None
+) -> RowwiseLoop | SpeculativeLoop:
+    """The loop in which rows are drawn by numbers of their own, token by token or several a pass by ``drafting``."""
+    if drafting is None:
+        return RowwiseLoop(uniform, streamer)
+    return SpeculativeLoop(drafting, uniform, streamer)
 
 
 def batch_seed(keys: Sequence[int]) -> int:

@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers.generation.streamers import BaseStreamer
 
 from nextword.distribution import NextToken
-from nextword.inference.generation.batched_generation import GeneratedText
 from nextword.inference.generation.generation_passes import effective_config, end_ids
 from nextword.inference.generation.generation_run import GenerationRun, generated_texts
-from nextword.inference.scoring.example_encoding import EncodedExample
+from nextword.inference.generation.generator import GeneratedText
+from nextword.inference.generation.prompts import Prompt
 from nextword.inference.scoring.opened_model import OpenedModel
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
     prompt = text.row.prompt
     pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
     written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
-    return written if opened.has_encoder else f"{prompt.example.prompt}{written}"
+    return written if opened.has_encoder else f"{prompt.text}{written}"
 
 
-def _before(opened: OpenedModel, prompt: EncodedExample) -> list[int]:
+def _before(opened: OpenedModel, prompt: Prompt) -> list[int]:
     # tokens that the text goes on after
     return [] if opened.has_encoder else list(prompt.context)
 

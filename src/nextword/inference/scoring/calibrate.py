@@ -50,10 +50,10 @@ def calibrate(
     """Chooses the settings of a head under which held-out texts are most likely, in one pass and without training.
 
     For ``cache``: temperature and weight, or one normaliser for softmax and cache; for ``knn`` the same with
-    ``mix=fixed``, and the temperature with ``mix=joint``; for a model inside ``with_ngrams``, the weights of its text
-    memory. Where the 95 % interval of the gain does not exclude 0, nothing helps: the weight is 0 then, and the model
-    as likely to say anything as without the head. (``mix=joint`` has no such setting; it gets the best temperature, and
-    ``helps`` is False.)
+    ``mix=fixed``, and the temperature with ``mix=joint``; for ``ngram``, the shares of its matches. Where the 95 %
+    interval of the gain does not exclude 0, nothing helps: the weight is 0 then, and the model as likely to say
+    anything as without the head. (``mix=joint`` has no such setting; it gets the best temperature, and ``helps`` is
+    False.)
 
     Args:
         model: A model with such a head, or the folder of one; how it is set does not matter.

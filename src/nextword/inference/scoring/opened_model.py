@@ -67,8 +67,9 @@ class OpenedModel:
             name: What tables call it.
 
         Raises:
-            ValueError: A tokenizer is missing, or the folder holds no model.
+            ValueError: A tokenizer is missing or is none, or the folder holds no model.
         """
+        expect_tokenizer(tokenizer)
         if isinstance(model, str | Path):
             model = open_model(model)
         if isinstance(model, OpenedModel):
@@ -108,6 +109,15 @@ class OpenedModel:
     def longest(self) -> int | None:
         """Tokens that the decoder can see at once, beside the positions of a prefix; None where nothing limits them."""
         return longest_of(self.model)
+
+
+def expect_tokenizer(tokenizer: object) -> None:
+    """Raises ValueError for a text that was handed over as a tokenizer, which comes before it."""
+    if isinstance(tokenizer, str | Path):
+        raise ValueError(
+            f"tokenizer: must be a tokenizer, not a text ({str(tokenizer)[:40]!r} given); give a text by name, "
+            "with text=, texts= or prompts=, and leave the tokenizer of a model's folder out"
+        )
 
 
 def longest_of(model: NextWordModel) -> int | None:

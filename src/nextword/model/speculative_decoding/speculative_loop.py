@@ -130,9 +130,10 @@ class SpeculativeRun:
         model, rows, length = self._model, self._rows, self._decoding.length
         arguments = self._inputs.arguments
         arguments["ask"] = self._choice
-        if hasattr(self.cache, "activate_past_recording"):  # windows and convolutions keep what a crop needs
-            self.cache.activate_past_recording()
         outputs = model._prefill(rows.prompts, self._rules.config, arguments, is_first_iteration=True)
+        # windows and convolutions keep what a crop needs; nothing of the prompt is taken back, which may be long
+        if hasattr(self.cache, "activate_past_recording"):
+            self.cache.activate_past_recording()
         drafts: list[Draft | None] = [None] * len(rows.finished)
         width = 0
         self._choice.begin(rows.written, 1)

@@ -123,7 +123,10 @@ class TokenChoice:
         return int(self._chosen(self._rules(context, scores), [number]))
 
     def _scored(self, distribution: NextToken) -> Float[Tensor, "M V"]:
-        return self._head.logits(distribution).to(torch.float32)
+        scores = self._head.logits(distribution).to(torch.float32)
+        if bool(scores.amax(-1).isnan().any()):
+            raise FloatingPointError("the scores of the next token are nan")
+        return scores
 
     def _chosen(self, scores: Float[Tensor, "M V"], at: Sequence[tuple[int, int]]) -> Tensor:
         uniform = self._uniform(at)

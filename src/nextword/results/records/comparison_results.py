@@ -116,7 +116,7 @@ class Evaluation(Record):
     """Singular values of the log-probability matrix, relative to the largest, in falling order; None: not taken."""
     examples: list[ExamplePrediction] = Field(default=[])
     """A few predictions to read."""
-    tuned: dict[str, float | None] = Field(default={})
+    tuned: dict[str, JsonValue] = Field(default={})
     """Evaluation-time settings chosen on validation data, for example the cache's temperature and weight."""
     undefined: dict[str, str] = Field(default={})
     """What was asked for and has no finite value, with the reason: ``{"perplexity": "inf"}``."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from nextword.retrieval.ngram.ngram_index import ABOVE, BELOW, LastTokens, NgramIndex
 from nextword.runtime.files import Record
@@ -215,11 +217,21 @@ class MatchWeights(Record):
 
     def at(self, found: Found) -> Float[np.ndarray, "N C"]:
         """Shares of the head (first) and of each level at every position; each row adds up to one."""
-        chosen = np.array(self.shares)[np.maximum(group_of(found.length, self.lengths), 0)]
-        chosen = chosen / chosen.sum(1, keepdims=True)
-        levels = np.where(found.counts > 0, chosen[:, 1:], 0.0)
-        lacking = np.where(found.counts > 0, 0.0, chosen[:, 1:]).sum(1)
-        return np.concatenate([(chosen[:, 0] + lacking)[:, None], levels], 1)
+        table = torch.tensor(self.shares, dtype=torch.float64)
+        return np.asarray(shares_at(found, table, self.lengths))
+
+
+def shares_at(found: Found, shares: Float[Tensor, "G C"], lengths: Sequence[int]) -> Float[Tensor, "N C"]:
+    """The shares of each position's group of lengths, where what a level lacks is the head's (first).
+
+    Each row adds up to one. Gradients reach the shares.
+    """
+    chosen = shares[torch.from_numpy(np.maximum(group_of(found.length, lengths), 0))]
+    chosen = chosen / chosen.sum(1, keepdim=True)
+    there = torch.from_numpy(found.counts > 0)
+    lacking = chosen[:, 1:].masked_fill(there, 0.0).sum(1)
+    levels = chosen[:, 1:].masked_fill(~there, 0.0)
+    return torch.cat([(chosen[:, 0] + lacking)[:, None], levels], 1)
 
 
 def head_alone(evidence: Sequence[int] = EVIDENCE, lengths: Sequence[int] = LENGTHS) -> list[list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,9 @@ BELOW = -1
 
 ABOVE = 1 << 40
 """In a query: sorts after every token, and is none."""
+
+_SAMPLES, _SAMPLE = 64, 1024
+"""Stretches, and tokens of each, by which a corpus is known again."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,18 @@ class NgramIndex:
 
     def __len__(self) -> int:
         return len(self._order)  # places that have a token after them
+
+    @property
+    def tokenizer(self) -> str:
+        """Fingerprint of the tokenizer that its tokens were made with."""
+        return self.manifest.tokenizer
+
+    def fingerprint(self) -> str:
+        """The same for every index of one corpus, wherever it lies: of sizes, tokenizer and some of the tokens."""
+        digest = hashlib.sha256(self.manifest.model_dump_json(exclude={"data"}).encode())
+        for begin in np.linspace(0, max(0, len(self._stream) - _SAMPLE), _SAMPLES, dtype=np.int64):
+            digest.update(self._stream[begin : begin + _SAMPLE].astype("<u4").tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def names(self) -> list[str]:

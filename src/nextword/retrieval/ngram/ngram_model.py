@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from nextword.distribution import NextToken, PointerMixture, Retrieved
 from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, ranks_of
@@ -74,7 +75,8 @@ class NgramModel:
         if last < 0:
             return []
         found = self.find(LastTokens.of_text(np.asarray(context), np.array([last])))
-        _, rank, mass = _masses(found, self.weights)
+        _, rank, masses = _masses(found, torch.from_numpy(self.weights.at(found)))
+        mass = masses.numpy()
         held = self.index.next_tokens(rank) == token
         best = np.argsort(-mass[held], kind="stable")[:most]
         places = self.index.next_positions(rank[held][best])
@@ -89,31 +91,46 @@ def mixed_with_ngrams(
     Raises:
         ValueError: The head has fewer tokens than may be stored.
     """
-    memory.index.manifest.expect_vocabulary(base.vocab_size, memory.index.folder)
-    row, rank, mass = _masses(found, memory.weights)
+    return mixture_at(base, memory.index, found, torch.from_numpy(memory.weights.at(found)), dtype)
+
+
+def mixture_at(
+    base: NextToken,
+    index: NgramIndex,
+    found: Found,
+    shares: Float[Tensor, "N C"],
+    dtype: torch.dtype = torch.float32,
+    name: str = SOURCE,
+) -> PointerMixture:
+    """The same with the share of the head (first) and of each level at every position, in double precision.
+
+    Gradients reach the shares.
+    """
+    index.manifest.expect_vocabulary(base.vocab_size, index.folder)
+    row, rank, mass = _masses(found, shares)
     counts = np.bincount(row, minlength=len(base))
     column = np.arange(len(row)) - (counts.cumsum() - counts)[row]
     shape = (len(base), max(int(counts.max(initial=0)), 1))
     ids, stands = np.zeros(shape, dtype=np.int64), np.zeros((*shape, 2), dtype=np.int64)
-    log_mass = np.full(shape, -np.inf)
-    ids[row, column], log_mass[row, column] = memory.index.next_tokens(rank), np.log(mass)
-    stands[row, column] = np.stack(memory.index.next_offsets(rank), 1)
-    log_head = np.log(memory.weights.at(found)[:, 0])
-    log_rest = np.log(np.maximum(np.bincount(row, weights=mass, minlength=len(base)), np.finfo(float).tiny))
-    scores, gate, rest = (torch.from_numpy(one).to(base.device, dtype) for one in (log_mass, log_head, log_rest))
-    where = [torch.from_numpy(one).to(base.device) for one in (ids, np.isfinite(log_mass), stands)]
-    return PointerMixture(base, Retrieved.of(where[0], scores, *where[1:]), gate, rest, SOURCE)
+    ids[row, column] = index.next_tokens(rank)
+    stands[row, column] = np.stack(index.next_offsets(rank), 1)
+    at = torch.from_numpy(row), torch.from_numpy(column)
+    log_mass = torch.full(shape, -torch.inf, dtype=mass.dtype).index_put(at, mass.log())
+    log_rest = shares[:, 1:].sum(1).clamp_min(torch.finfo(shares.dtype).tiny).log()
+    scores, gate, rest = (one.to(base.device, dtype) for one in (log_mass, shares[:, 0].log(), log_rest))
+    where = [one.to(base.device) for one in (torch.from_numpy(ids), log_mass > -torch.inf, torch.from_numpy(stands))]
+    return PointerMixture(base, Retrieved.of(where[0], scores, *where[1:]), gate, rest, name)
 
 
 def _masses(
-    found: Found, weights: MatchWeights
-) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "S"], Float[np.ndarray, "S"]]:
+    found: Found, shares: Float[Tensor, "N C"]
+) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "S"], Float[Tensor, "S"]]:
     """Every place that a level of a position has: the position, its rank in the corpus's order, and its mass."""
     row, rank = ranks_of(*found.widest())
-    each = weights.at(found)[:, 1:] / np.maximum(found.counts, 1)
-    mass = np.zeros(len(row))
+    each = shares[:, 1:] / torch.from_numpy(np.maximum(found.counts, 1))
+    mass = shares.new_zeros(len(row))
     for level in range(each.shape[1]):
         inside = (rank >= found.low[row, level]) & (rank < found.high[row, level])
-        mass += np.where(inside, each[row, level], 0.0)
-    seen = mass > 0
+        mass = mass + torch.where(torch.from_numpy(inside), each[:, level][row], 0.0)
+    seen = (mass > 0).numpy()
     return row[seen], rank[seen], mass[seen]

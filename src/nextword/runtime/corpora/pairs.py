@@ -194,7 +194,9 @@ def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
     split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
-    return dealt(((_part_by_hash(pair, reading), pair) for pair in pairs), source, split)
+    held_out = reading.validation_share, reading.test_share
+    hashed = ((part_by_hash(getattr(pair, reading.hashed), reading.seed, *held_out), pair) for pair in pairs)
+    return dealt(hashed, source, split)
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
@@ -229,20 +231,22 @@ def _from_file(path: Path, reading: PairReading, where: str) -> PairParts:
     if field is None:
         unsplit = (_pair(row, form, reading) for form, row in all_rows)
         return split_by_hash(unsplit, reading, path.name, "one file")
-    pairs = ((_part_named(row, field), _pair(row, form, reading)) for form, row in all_rows)
+    pairs = ((part_named(row, field), _pair(row, form, reading)) for form, row in all_rows)
     return dealt(pairs, path.name, f"one file by its field '{field}'")
 
 
-def _part_by_hash(pair: Pair, reading: PairReading) -> str:
-    digest = hashlib.sha256(f"{reading.seed}/{getattr(pair, reading.hashed)}".encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
-    if place < reading.test_share:
+def part_by_hash(text: str, seed: int, validation_share: float, test_share: float) -> str:
+    """The part of what comes unsplit: by its text, so that equal ones are in one part."""
+    digest = hashlib.sha256(f"{seed}/{text}".encode()).digest()
+    drawn = int.from_bytes(digest[:8], "big") / 2**64
+    if drawn < test_share:
         return "test"
-    return "validation" if place < reading.test_share + reading.validation_share else "train"
+    return "validation" if drawn < test_share + validation_share else "train"
 
 
-def _part_named(row: JsonLine, field: str) -> str:
-    name = _texts(row, (field,), "task.split_field")[0]
+def part_named(row: JsonLine, field: str) -> str:
+    """The part that a field of a row names; ValueError where that is none."""
+    name = texts_at(row, (field,), "task.split_field")[0]
     part = part_of(name)
     if part is not None:
         return part
@@ -251,12 +255,13 @@ def _part_named(row: JsonLine, field: str) -> str:
 
 
 def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
-    source = " ".join(_texts(row, (form.source,), reading.source.setting))
-    target, *others = _texts(row, form.targets, reading.target.setting, form.in_sentences)
+    source = " ".join(texts_at(row, (form.source,), reading.source.setting))
+    target, *others = texts_at(row, form.targets, reading.target.setting, form.in_sentences)
     return Pair(source, target, tuple(text for text in others if text.strip()))
 
 
-def _texts(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
+def texts_at(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
+    """The texts at some paths of a row; ValueError where there are none, or something that is no text."""
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"

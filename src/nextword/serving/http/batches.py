@@ -8,11 +8,15 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import ContinuousBatchingConfig
+from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessorList
 
+from nextword.inference.generation.generation_passes import end_ids
+from nextword.inference.generation.generator import ExpectNumbers
+from nextword.inference.generation.strategies import Decoding
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.runtime.devices import weight_of
-from nextword.serving.http.requests import Sampling
 from nextword.serving.http.serve_settings import ServeSettings
 
 _PAGE = 256
@@ -41,9 +45,11 @@ class SharedBatches:
             per_request_processors=True,
         )
         self._manager: Any = model.init_continuous_batching(how, room)
+        self._manager.logit_processor = _NumbersFirst(self._manager.logit_processor, model)
         self._manager.start()
+        self._problem = "nobody was told why"
         self._read = len(model.get_input_embeddings().weight)
-        self._ends = how.eos_token_id
+        self._ends = end_ids(how) or -1
         self._vocabulary = len(weight_of(model.get_output_embeddings()))
 
     @property
@@ -82,8 +88,10 @@ class SharedBatches:
         expect_known_ids("prompt", torch.tensor(ids), self._read)
         return left
 
-    def begin(self, ids: Sequence[int], how: Sampling, name: str, tell: Callable[[Any], None]) -> Callable[[], None]:
-        """Begins to write after the prompt ``ids``.
+    def begin(
+        self, ids: Sequence[int], how: Decoding, most: int, name: str, tell: Callable[[Any], None]
+    ) -> Callable[[], None]:
+        """Begins to write after the prompt ``ids``, at most so many tokens.
 
         ``tell`` is called in the running loop with what is written, whenever it has grown.
 
@@ -91,20 +99,42 @@ class SharedBatches:
             What gives the request up.
 
         Raises:
-            RuntimeError: Nothing is written any more.
+            RuntimeError: Nothing is written any more; says why.
         """
-        top_k = how.top_k if how.do_sample else 1  # the likeliest token alone is greedy search
-        self._manager.register_result_handler(name, tell)
+        top_k = how.top_k or self._vocabulary if how.is_sampled else 1  # the likeliest token alone is greedy search
+
+        def told(output: Any) -> None:
+            self._problem = output.error or self._problem
+            tell(output)
+
+        self._manager.register_result_handler(name, told)
         added = self._manager.add_request(
             list(ids),
             request_id=name,
             streaming=True,
-            max_new_tokens=how.max_new_tokens,
-            eos_token_id=-1 if self._ends is None else self._ends,
-            temperature=float(how.temperature),
-            top_k=top_k if 0 < top_k < self._vocabulary else self._vocabulary,
-            top_p=float(how.top_p),
+            max_new_tokens=most,
+            eos_token_id=self._ends,
+            temperature=how.temperature,
+            top_k=min(top_k, self._vocabulary),
+            top_p=1.0 if how.top_p is None else how.top_p,
         )
         if added is None:
-            raise RuntimeError("the batches have ended; start the server again")
+            raise RuntimeError(f"the batches have ended ({self._problem}); start the server again")
         return partial(self._manager.cancel_request, name)
+
+
+class _NumbersFirst(ContinuousBatchingLogitsProcessorList):
+    # the processors of a manager; scores of the first pass that are no numbers end the batches with a reason
+
+    def __init__(self, made: ContinuousBatchingLogitsProcessorList, model: Any) -> None:
+        vars(self).update(vars(made))
+        self._made: Any = made
+        self._numbers: ExpectNumbers | None = ExpectNumbers(model)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, logits_processor_args: Tensor) -> Tensor:
+        # nothing can be looked at while a graph is captured
+        if self._numbers is not None and not (scores.is_cuda and torch.cuda.is_current_stream_capturing()):
+            self._numbers(input_ids, scores)
+            self._numbers = None
+        processed: Tensor = self._made(input_ids, scores, logits_processor_args)
+        return processed

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from nextword.inference.generation.generation_passes import end_ids, stop_strings
+from nextword.inference.generation.generator import NoNumbersError, SourceColumns
 from nextword.inference.generation.row_sampling import text_keys
 from nextword.inference.scoring.token_facts import TokenFacts
 from nextword.runtime.pretrained import token_bytes, token_label
@@ -70,7 +72,7 @@ class Completions:
         rows = request.rows(self._tokenizer)
         if len(rows) * request.n > _MOST:
             raise ValueError(f"prompt: must ask for at most {_MOST:,} answers ({len(rows) * request.n:,} asked for)")
-        stops = [*request.stop, *_as_list(self._config.stop_strings)]
+        stops = [*request.stop, *stop_strings(self._config)]
         prompts = [row for row in rows for _ in range(request.n)]
         answers = [
             WrittenAnswer(self._tokenizer, prompt, stops, index, echoes=request.echoes)
@@ -105,7 +107,7 @@ class Completions:
         """Each of the answers, again whenever it has grown; what nobody waits for any more is given up."""
         rooms = [self._batches.room_behind(answer.prompt, least=min(1, request.most)) for answer in answers]
         outputs: asyncio.Queue[tuple[WrittenAnswer, Any]] = asyncio.Queue()
-        ends = _as_list(self._config.eos_token_id)
+        ends = end_ids(self._config)
         unfinished: dict[int, Callable[[], None]] = {}
         try:
             for answer, room, key in zip(answers, rooms, self._keys(answers, request), strict=True):
@@ -119,7 +121,7 @@ class Completions:
                 if answer.index not in unfinished:
                     continue
                 if output.error is not None:
-                    raise output.error if isinstance(output.error, ValueError) else RuntimeError(output.error)
+                    raise _as_ours(output.error)
                 answer.read(output.generated_tokens, ends, is_all=output.is_finished())
                 if output.is_finished() and request.draft:
                     answer.drafted = output.accepted, output.refused
@@ -135,7 +137,7 @@ class Completions:
 
     def _keys(self, answers: Sequence[WrittenAnswer], request: AnswerRequest) -> list[int | None]:
         """What each answer's tokens are drawn by; None: nothing of its own."""
-        if request.seed is None or not request.sampling(self._config, 0).do_sample:
+        if request.seed is None or not request.decoding(self._config).is_sampled:
             return [None] * len(answers)
         prompts = answers[:: request.n]
         return [*text_keys(request.seed, [(answer.prompt, None) for answer in prompts], request.n)]
@@ -145,17 +147,17 @@ class Completions:
         outputs: asyncio.Queue[tuple[WrittenAnswer, Any]],
     ) -> Callable[[], None]:  # fmt: skip
         """Has an answer written, in the shared batches or apart; what gives it up."""
-        how = request.sampling(self._config, room)
+        how, most = request.decoding(self._config), min(request.most, room)
 
         def tell(output: Any) -> None:
             outputs.put_nowait((answer, output))
 
         if request.draft is None and key is None:
-            return self._batches.begin(answer.prompt, how, f"{name}-{answer.index}", tell)
+            return self._batches.begin(answer.prompt, how, most, f"{name}-{answer.index}", tell)
         if self._singles is None:
             field = "seed" if request.draft is None else "draft"
             raise ValueError(f"{field}: must be left out where the server remembers texts (--remember)")
-        return self._singles.begin(answer.prompt, how, request.draft, key, tell)
+        return self._singles.begin(answer.prompt, how, most, request.draft, key, tell)
 
     async def _events(
         self,
@@ -218,8 +220,9 @@ def _usage(rows: Sequence[Sequence[int]], answers: Sequence[WrittenAnswer]) -> d
     return usage
 
 
-def _as_list(value: Any) -> list[Any]:
-    return [] if value is None else [value] if isinstance(value, str | int) else list(value)
+def _as_ours(error: Any) -> Exception:
+    # what is wrong with a request is a ValueError, what is wrong with the model is not
+    return error if isinstance(error, ValueError) and not isinstance(error, NoNumbersError) else RuntimeError(error)
 
 
 def _event(content: dict[str, Any]) -> str:
@@ -390,21 +393,13 @@ def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, fir
 
 
 def _told(facts: TokenFacts, row: int) -> dict[str, Any]:
-    positions = {
-        name: [
-            [at, round(share, 4)]
-            for at, share in zip(of.at[row].tolist(), of.share[row].tolist(), strict=True)
-            if at >= 0
-        ]
-        for name, of in facts.positions.items()
-        if of.documents is None
-    }
+    sources = SourceColumns.of(facts, slice(row, row + 1), 4)
     return {
         "log_prob": json_number(float(facts.log_prob[row])),
         "rank": int(facts.rank[row]),
         "entropy": float(facts.entropy[row]),
-        "shares": {name: round(float(share[row]), 4) for name, share in facts.shares.items()},
-        "positions": positions,
+        "shares": {name: share for name, (share,) in sources.shares.items()},
+        "positions": {name: strongest for name, (strongest,) in sources.positions.items()},
     }
 
 

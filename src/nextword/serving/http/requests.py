@@ -6,12 +6,12 @@ import contextlib
 import inspect
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from nextword.inference.generation.strategies import Decoding
 from nextword.serving.http.answer_forms import CHAT, TEXT, AnswerForm
 from nextword.settings.config import LARGEST, expect_whole_characters_in, validated
 
@@ -63,17 +63,6 @@ class RequestPart(BaseModel):
     def _without_nulls(cls, values: Any) -> Any:
         is_table = isinstance(values, Mapping)
         return {name: value for name, value in values.items() if value is not None} if is_table else values
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the tokens of an answer are chosen, under the names of ``generate``; ``top_k`` 0: drawn from all."""
-
-    do_sample: bool
-    max_new_tokens: int
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
 
 
 class StreamOptions(RequestPart):
@@ -157,16 +146,14 @@ class AnswerRequest(RequestPart):
         """The tokens of each prompt; ValueError where one has none."""
         raise NotImplementedError
 
-    def sampling(self, base: Any, room: int) -> Sampling:
-        """How tokens are chosen, where the model's own generation config is ``base`` and there is room for so many."""
+    def decoding(self, base: Any) -> Decoding:
+        """How tokens are chosen, where the model's own generation config is ``base``."""
         draws = bool(base.do_sample) if self.temperature is None else self.temperature >= _COLDEST
         if not draws:
-            return Sampling(False, min(self.most, room))
+            return Decoding()
         temperature = base.temperature if self.temperature is None else self.temperature
         top_p = base.top_p if self.top_p is None else self.top_p
-        return Sampling(
-            True, min(self.most, room), temperature or 1.0, self.top_k or 0, 1.0 if top_p is None else top_p
-        )
+        return Decoding(sample=True, top_k=self.top_k, top_p=top_p, temperature=temperature or 1.0)
 
 
 # -- What a request to ``/v1/chat/completions`` may hold, and the text that the tokenizer's chat template makes of it.

@@ -9,19 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from transformers import StoppingCriteria, StoppingCriteriaList
 
 from nextword.heads import head_spec
-from nextword.inference.generation.row_sampling import RowwiseLoop, uniform_numbers
+from nextword.inference.generation.generation_passes import effective_config
+from nextword.inference.generation.generator import Generator
+from nextword.inference.generation.row_sampling import RowwiseLoop, rowwise_loop, uniform_numbers
+from nextword.inference.generation.strategies import Decoding
+from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from nextword.model.training_modes import inference_mode_of
-from nextword.serving.http.requests import Sampling
 
 
 @dataclass
@@ -63,12 +65,13 @@ class SingleTexts:
     def begin(
         self,
         ids: Sequence[int],
-        how: Sampling,
+        how: Decoding,
+        most: int,
         draft: str | None,
         key: int | None,
         tell: Callable[[WrittenSoFar], None],
     ) -> Callable[[], None]:
-        """Begins to write, after the requests before it.
+        """Begins to write at most so many tokens, after the requests before it.
 
         Tokens are drawn by ``key``, as ``nextword.inference.generation.row_sampling`` has it, without by torch's
         generator. ``tell`` is called in the running loop with what is written, whenever it has grown.
@@ -82,16 +85,17 @@ class SingleTexts:
         drafting = None if draft is None else self._draftings.setdefault(draft, SpeculativeDecoding(draft))
         if drafting is not None:
             drafting.drafter.expect_fit(self._model)
-        if key is not None and self._model.head_draw(how) is not None:
+        arguments = {**how.arguments(), "max_new_tokens": most, "max_length": None, "stop_strings": None}
+        if key is not None and self._model.head_draw(effective_config(self._model, arguments)) is not None:
             raise ValueError(
                 f"seed: must be left out with head '{head_spec(self._model.next_word_head.config)}', which draws a "
                 "class before each token from numbers that all requests share"
             )
-        uniform = None if key is None else uniform_numbers([key], how.max_new_tokens)
+        uniform = None if key is None else uniform_numbers([key], most)
         request = _Request(asyncio.get_running_loop(), tell)
-        loop = RowwiseLoop(uniform, request) if drafting is None else SpeculativeLoop(drafting, uniform, request)
+        loop = rowwise_loop(uniform, drafting, request)
         self._begun.add(request)
-        self._worker.submit(self._write, list(ids), how, loop, request)
+        self._worker.submit(self._write, list(ids), Generator(self._model, arguments), loop, request)
         return partial(self._give_up, request)
 
     def _give_up(self, request: _Request) -> None:
@@ -104,22 +108,26 @@ class SingleTexts:
             self._give_up(request)
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _write(self, ids: list[int], how: Sampling, loop: RowwiseLoop | SpeculativeLoop, request: _Request) -> None:
+    def _write(
+        self, ids: list[int], generator: Generator, loop: RowwiseLoop | SpeculativeLoop, request: _Request
+    ) -> None:
         if request.given_up:
             return
         try:
             with inference_mode_of(self._model):
-                prompt = torch.tensor([ids], device=self._model.device)
-                self._model.generate(
-                    prompt, attention_mask=torch.ones_like(prompt), custom_generate=loop, **asdict(how),
-                    stopping_criteria=StoppingCriteriaList([_GivenUp(request)]), stop_strings=None, max_length=None,
-                )  # fmt: skip
+                generator.write([TokenPair(ids, [], 0)], loop)
             verified = loop.decoding.verified if isinstance(loop, SpeculativeLoop) else []
             request.finish(
                 accepted=sum(one.accepted for one in verified), drafted=sum(len(one.tokens) for one in verified)
             )
+        except _GivenUpError:
+            pass
         except Exception as problem:  # whoever asked is told
             request.fail(problem)
+
+
+class _GivenUpError(Exception):
+    """Ends a text that nobody waits for."""
 
 
 class _Request:
@@ -131,6 +139,8 @@ class _Request:
         self.given_up = False
 
     def put(self, words: torch.Tensor) -> None:
+        if self.given_up:
+            raise _GivenUpError
         self._words += words.tolist()
         self._say(WrittenSoFar(list(self._words)))
 
@@ -145,13 +155,3 @@ class _Request:
     def _say(self, so_far: WrittenSoFar) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._tell, so_far)
-
-
-class _GivenUp(StoppingCriteria):
-    """Ends a text that nobody waits for."""
-
-    def __init__(self, request: _Request) -> None:
-        self._request = request
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
-        return torch.full((len(input_ids),), self._request.given_up, device=input_ids.device)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from nextword.inference.datastore import remembering
-from nextword.inference.generation.batched_generation import length_batches, rows_of
 from nextword.inference.generation.generation_passes import GenerationSettings
 from nextword.inference.generation.generation_run import GenerationRun, generated_texts
+from nextword.inference.generation.generator import length_batches, rows_of
 from nextword.inference.generation.prompts import TextPrompt
 from tests.helpers.counted import counts_file
 from tests.helpers.writing_models import LOUD_CACHE, opened_model, tokenizer
@@ -253,3 +253,38 @@ def test_what_is_finished_can_be_retrieved_by_what_follows():
 def test_what_cannot_grow_is_refused_before_anything_is_written(family, head, said):
     with pytest.raises(ValueError, match=said):
         texts(opened_model(family, head), SOURCES if family == "t5" else PROMPTS, remember=9)
+
+
+@pytest.mark.parametrize(
+    ("head", "settings"),
+    [
+        ("softmax", {"decodings": ["greedy"]}),
+        ("cache", {"decodings": ["top-k:3"]}),
+        (F2, {"decodings": ["sample"]}),
+        ("softmax", {"decodings": ["beam:2"]}),
+        ("cache", {"decodings": ["greedy"], "draft": "head"}),
+        ("softmax", {"decodings": ["sample"], "draft": "prompt"}),
+        ("softmax", {"decodings": ["greedy"], "arguments": {"prompt_lookup_num_tokens": 3}}),
+    ],
+)
+def test_a_model_that_diverged_writes_nothing(head, settings):
+    opened = opened_model(head=head)
+    with torch.no_grad():
+        opened.model.get_input_embeddings().weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match=r"scores .* are nan: the weights .*wte.* are no finite numbers"):
+        texts(opened, **settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"draft": "prompt"}])
+def test_scores_that_overflow_later_are_said_to_do_so(settings):
+    opened, calls = opened_model(), []
+
+    def overflow(head, inputs, distribution):
+        calls.append(1)
+        states = distribution.states if len(calls) < 3 else distribution.states * nan
+        return type(distribution)(distribution.vocabulary, states)
+
+    nan = float("nan")
+    opened.model.next_word_head.register_forward_hook(overflow)
+    with pytest.raises(ValueError, match=r"are nan: all weights are finite, so it overflows; try dtype.float32"):
+        texts(opened, decodings=["greedy"], arguments={"eos_token_id": None}, **settings)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import nextword as nw
+from nextword.inference.datastore import fit_to_texts, score_with_ngrams, store_texts
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.ngram_scores import fit_to_texts, score_with_ngrams, store_texts
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.retrieval.ngram import NgramIndex, NgramModel
 from tests.helpers.stored_texts import scanned_mixture

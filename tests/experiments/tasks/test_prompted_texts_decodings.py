@@ -5,8 +5,12 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
 import nextword as nw
-from nextword.inference.generation.samples_files import Writer
-from nextword.inference.generation.strategies import Decoding
+from nextword.experiments.tasks.prompted_texts import PromptedTexts, as_decoding_says
+from nextword.experiments.tasks.tokenizers import word_tokenizer
+from nextword.inference.generation.generator import Generator
+from nextword.inference.generation.prompts import Prompt
+from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding, Texts
+from nextword.inference.scoring.opened_model import batches
 from nextword.inference.scoring.target_likelihood import TokenPair
 
 END = 11
@@ -33,6 +37,11 @@ def encoder_decoder():
     return nw.attach(T5ForConditionalGeneration(config).eval(), "pg").eval()
 
 
+def write(model, batch_size, pairs, length, ends=False):
+    with as_decoding_says(model, Decoding(), length, ends=ends):
+        return [text for part in batches(pairs, batch_size) for text in Generator(model).write(part)]
+
+
 def greedy(model, pair: TokenPair, length: int, ends: bool) -> list[int]:
     """Token by token, without a cache and in a row of its own."""
     found: list[int] = []
@@ -53,24 +62,26 @@ def greedy(model, pair: TokenPair, length: int, ends: bool) -> list[int]:
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_greedy_by_hand(kind, ends, batch_size, request):
-    model, shares = request.getfixturevalue(kind), []
-    texts = Writer(model, batch_size).write(PAIRS, Decoding(), 9, ends=ends, progress=shares.append)
+    model = request.getfixturevalue(kind)
+    texts = write(model, batch_size, PAIRS, 9, ends)
     with torch.no_grad():
         assert texts == [greedy(model, pair, 9, ends) for pair in PAIRS]
     assert ends or {len(text) for text in texts} == {9}
-    assert shares[-1] == 1.0
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder_decoder"])
 def test_the_end_token_ends_a_text_where_it_may(kind, request, monkeypatch):
     model = request.getfixturevalue(kind)
-    (whole,) = Writer(model, 1).write(PAIRS[:1], Decoding(), 9)
+    (whole,) = write(model, 1, PAIRS[:1], 9)
     # what is written third ends a text now
     monkeypatch.setattr(model.generation_config, "eos_token_id", whole[2])
-    assert Writer(model, 3).write(PAIRS, Decoding(), 9, ends=True)[0] == whole[: whole.index(whole[2])]
-    assert Writer(model, 1).write(PAIRS[:1], Decoding(), 9) == [whole]
+    assert write(model, 3, PAIRS, 9, ends=True)[0] == whole[: whole.index(whole[2])]
+    assert write(model, 1, PAIRS[:1], 9) == [whole]
 
 
-def test_texts_of_another_length_are_refused(decoder):
+def test_texts_of_another_length_are_refused(decoder, tmp_path):
+    way = PromptedDecoding(Decoding())
+    writes = PromptedTexts(Texts((way,), (), None, 0), lambda words: {"": [Prompt([3, 4], [5] * 9, 9, 0)]}, 1, 1)
+    files = {tmp_path / "greedy.jsonl": SeededDecoding(way, 0)}
     with pytest.raises(ValueError, match="decoding 'greedy' wrote 3 tokens instead of 9"):
-        Writer(decoder, 1, arguments={"max_new_tokens": 3}).write(PAIRS[:1], Decoding(), 9)
+        writes.write(decoder, word_tokenizer(["a"]), files, {"max_new_tokens": 3})

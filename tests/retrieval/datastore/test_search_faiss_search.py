@@ -12,7 +12,7 @@ import torch
 
 import nextword as nw
 from nextword.retrieval import ExactSearch, FaissSearch, StoredKeys
-from nextword.retrieval.search import build_index
+from nextword.retrieval.datastore.search import build_index
 from nextword.runtime.files import DiskFullError
 from tests.helpers.full_disk import largest_file, small_disk
 from tests.helpers.small_datastores import small_store

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.retrieval.stored_keys import StoredKeys
+from nextword.retrieval.datastore.stored_keys import StoredKeys
 from nextword.runtime.files import replacing
 from nextword.runtime.optional_libraries import install, missing
 

@@ -42,6 +42,11 @@ class StoredKeys:
         return int(self._firsts[-1])
 
     @property
+    def tokenizer(self) -> str:
+        """Fingerprint of the tokenizer that its tokens were made with."""
+        return self.manifest.origin.tokenizer
+
+    @property
     def width(self) -> int:
         """Of a key."""
         return self.manifest.origin.width

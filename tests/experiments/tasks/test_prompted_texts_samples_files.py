@@ -11,15 +11,16 @@ from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 import nextword as nw
 from nextword.evaluation import evaluate
 from nextword.experiments.tasks.lm import LanguageModelling, LmConfig
+from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.samples_files import Writer, write_samples
-from nextword.inference.generation.strategies import METRICS, WINS, Decoding, PromptedDecoding, SeededDecoding
+from nextword.inference.generation.strategies import METRICS, WINS, Decoding, PromptedDecoding, SeededDecoding, Texts
 from nextword.settings.config import validated
 from tests.helpers.writing_models import opened_model
 
 TEXT = "옛날 옛적에 a king 살았다, and his 말 was 뷁. " * 60
 GREEDY, SAMPLE = Decoding(), Decoding(sample=True)
+TEXTS = Texts((PromptedDecoding(GREEDY),), (), None, 0)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +181,7 @@ def test_a_text_that_may_end_and_its_reference_have_no_special_tokens(family, tm
     def lines_of(name, longest):
         path = tmp_path / name
         files = {path: SeededDecoding(PromptedDecoding(GREEDY), 0)}
-        write_samples(Writer(model, 2), words, {"": prompts}, files, score_batch=2, longest=longest)
+        PromptedTexts(TEXTS, lambda words: {"": prompts}, 2, 2, longest=longest).write(model, words, files, {})
         return lines(path)
 
     before = lines_of("a", 9)
@@ -207,7 +208,7 @@ def test_an_unknown_word_is_a_word_unless_it_ends_texts(tmp_path):
     def references(name):
         files = {tmp_path / name: SeededDecoding(PromptedDecoding(GREEDY), 0)}
         prompt = Prompt(words("a b")["input_ids"], target, 3, 0)
-        write_samples(Writer(model, 1), words, {"": [prompt]}, files, score_batch=1, longest=3)
+        PromptedTexts(TEXTS, lambda words: {"": [prompt]}, 1, 1, longest=3).write(model, words, files, {})
         return lines(tmp_path / name)[0]["reference_token_ids"]
 
     assert references("word") == [target[:1]]

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from nextword.retrieval import ExactSearch, StoredKeys
-from nextword.retrieval.stored_keys import MANIFEST, StoreManifest, StoreOrigin
+from nextword.retrieval.datastore.stored_keys import MANIFEST, StoreManifest, StoreOrigin
 
 KEYS, WIDTH = 500_000, 256
 ROOM = 100 << 20

@@ -1,0 +1,295 @@
+"""What a model writes after prompts in tokens, a batch at a time; tasks, the command and the server all ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedTokenizerBase,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    StopStringCriteria,
+)
+
+from nextword.functional.padding import padded
+from nextword.inference.generation.generation_passes import GenerationPass, effective_config, end_ids
+from nextword.inference.generation.prompts import Prompt
+from nextword.inference.generation.row_sampling import text_keys
+from nextword.inference.generation.samples_files import DIGITS
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.target_likelihood import (
+    Inputs,
+    TokenPair,
+    distribution_at_targets,
+    fill_id,
+    no_inputs,
+)
+from nextword.inference.scoring.token_facts import TokenFacts, token_facts
+from nextword.model.forward.output_layer import weights_at_fault
+from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
+from nextword.settings.setting_names import named
+
+if TYPE_CHECKING:
+    from nextword.model.modeling import NextWordModel
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Writes after prompts with one model in one way.
+
+    Attributes:
+        model: An attached model, as in evaluation.
+        arguments: Of ``generate``; all else is as the model's own ``generation_config`` says.
+        inputs: What the model reads beside the prompts of a batch.
+        stops: Strings that end a text; None: none do.
+    """
+
+    model: NextWordModel
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Inputs = no_inputs
+    stops: StopStrings | None = None
+
+    def write(self, prompts: Sequence[TokenPair], loop: Any = None) -> list[list[int]]:
+        """What the model writes after each context, or from each source, without the token that ends a text.
+
+        Args:
+            prompts: One batch.
+            loop: Takes the place of ``generate``'s own, as its ``custom_generate``; without, what is drawn comes from
+                torch's generator.
+
+        Raises:
+            ValueError: ``generate`` refuses its arguments.
+            NoNumbersError: The model's scores are none.
+        """
+        model, has_encoder = self.model, self.model.config.is_encoder_decoder
+        contexts = [prompt.context for prompt in prompts]
+        ids, mask = padded(contexts, fill_id(model), side="right" if has_encoder else "left")
+        begin = 1 if has_encoder else ids.shape[1]
+        arguments, numbers = dict(self.arguments), ExpectNumbers(model)
+        config = effective_config(model, arguments)
+        if self.stops is not None:
+            arguments |= {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([self.stops.behind(begin)])}
+        if loop is not None:
+            arguments["custom_generate"] = loop
+        if not isinstance(loop, SpeculativeLoop):  # sees to it itself, and is fastest where no processor acts
+            arguments["logits_processor"] = LogitsProcessorList([numbers])
+        try:
+            output = model.generate(
+                ids.to(model.device), attention_mask=mask.to(model.device), **self.inputs(prompts), **arguments
+            )
+        except TypeError as fault:
+            told = [(name, value) for name, value in self.arguments.items() if value is not None and name.islower()]
+            given = ", ".join(f"{name}={value}" for name, value in told)
+            raise ValueError(f"generate: cannot take {given} ({fault})") from fault
+        except (FloatingPointError, RuntimeError) as fault:
+            if isinstance(fault, RuntimeError) and weights_at_fault(model) is None:  # torch refuses to draw from nan
+                raise
+            raise NoNumbersError(model) from None
+        numbers.expect()
+        ends_with, pad = end_ids(config), config.pad_token_id
+        texts = [without_end(row, ends_with, pad) for row in output[:, begin:].tolist()]
+        return texts if self.stops is None else [self.stops.cut(text) for text in texts]
+
+
+class NoNumbersError(ValueError):
+    """The scores of a model's tokens are nan; says why."""
+
+    def __init__(self, model: NextWordModel) -> None:
+        why = weights_at_fault(model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
+        super().__init__(f"generate: the scores of the next token are nan: {why}")
+
+
+class ExpectNumbers(LogitsProcessor):
+    """Raises ``NoNumbersError`` where scores are nan: at once in the first pass, of later ones when it is asked."""
+
+    def __init__(self, model: NextWordModel) -> None:
+        self._model = model
+        self._wrong: Tensor | None = None
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """The scores as they are."""
+        wrong = scores.amax(-1).isnan().any()
+        if self._wrong is None:
+            self._wrong = wrong
+            self.expect()
+        else:
+            self._wrong = self._wrong | wrong  # not looked at here: an accelerator would have to be waited for
+        return scores
+
+    def expect(self) -> None:
+        """Looks at what was seen so far."""
+        if self._wrong is not None and bool(self._wrong):
+            raise NoNumbersError(self._model)
+
+
+class StopStrings:
+    """Strings that end a text, which keeps them; what of one stands in the prompt is none of the text's."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, strings: Sequence[str]) -> None:
+        self._tokenizer, self._strings = tokenizer, list(strings)
+
+    @cached_property
+    def _criterion(self) -> StoppingCriteria:
+        # made here, because generate loses the tokenizer that it needs for it where it is given a loop
+        return StopStringCriteria(self._tokenizer, self._strings)
+
+    def behind(self, begin: int) -> StoppingCriteria:
+        """What ends rows in which the text begins at a column."""
+        return _Written(self._criterion, begin)
+
+    def cut(self, ids: list[int]) -> list[int]:
+        """The shortest beginning that has a stop string in it; all where none has."""
+        if not self._stops(ids):
+            return ids
+        low, high = 0, len(ids)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._stops(ids[:middle]) else (middle, high)
+        return ids[:high]
+
+    def _stops(self, ids: list[int]) -> bool:
+        text = self._tokenizer.decode(ids, skip_special_tokens=False)
+        return any(string in text for string in self._strings)
+
+
+class _Written(StoppingCriteria):
+    # shows another criterion what was written alone
+
+    def __init__(self, criterion: StoppingCriteria, begin: int) -> None:
+        self._criterion, self._begin = criterion, begin
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        return self._criterion(input_ids[:, self._begin :], scores, **kwargs)
+
+
+def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
+    """The ids up to the first end token, or up to the padding behind them; without end tokens nothing is padded.
+
+    >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
+    ([5, 6], [5, 0, 6], [5, 0])
+    """
+    for place, token in enumerate(ids):
+        if token in ends:
+            return ids[:place]
+    count = len(ids)
+    while ends and count and ids[count - 1] == pad:
+        count -= 1
+    return ids[:count]
+
+
+# -- The texts of one pass over prompts: rows with random numbers of their own, in batches of like length.
+
+
+@dataclass(frozen=True)
+class PromptRow:
+    """One text to be written.
+
+    Attributes:
+        number: Its position in the samples file.
+        sample: Which of the prompt's texts it is, from 0.
+        key: Seed of all that is drawn for it.
+    """
+
+    number: int
+    prompt: Prompt
+    sample: int
+    key: int
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A text that a model wrote.
+
+    Attributes:
+        token_ids: What it wrote, without the end token.
+        text: The same as text, special tokens left out.
+        sources: Where each token's probability came from, where that was asked for.
+    """
+
+    row: PromptRow
+    token_ids: list[int]
+    text: str
+    sources: SourceColumns | None = None
+
+    @property
+    def said(self) -> list[int]:
+        """The prompt and the text in tokens."""
+        return [*self.row.prompt.context, *self.token_ids]
+
+
+def rows_of(prompts: Sequence[Prompt], one: GenerationPass) -> list[PromptRow]:
+    """The texts of a pass, in the order of the prompts."""
+    keys = text_keys(one.seed, [(prompt.context, prompt.auxiliary) for prompt in prompts], one.samples)
+    texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
+    return [PromptRow(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
+
+
+def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]]:
+    """The rows in batches of like length, the longest first: what does not fit into memory fails at once."""
+    ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
+    return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
+
+
+# -- Where the tokens of written texts came from, as columns of a samples file.
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """Of one text, with an entry for each of its tokens.
+
+    Attributes:
+        shares: By component, the part of the token's probability that came from it; they add up to 1.
+        positions: By component that points at positions, ``[position, part]``, the strongest first. A position
+            is an index into the prompt's tokens (an encoder-decoder model has none) followed by the text's own; -1 is
+            the start token. Of a component that looks at a source or an auxiliary text, it is an index into that text's
+            tokens.
+    """
+
+    shares: dict[str, list[float]]
+    positions: dict[str, list[list[tuple[int, float]]]]
+
+    @classmethod
+    def of(
+        cls, facts: TokenFacts, rows: slice, digits: int, specials: Mapping[str, int] = MappingProxyType({})
+    ) -> SourceColumns:
+        """Of some tokens, rounded; positions count behind so many ``specials`` in what each component points at."""
+        shares = {name: [round(one, digits) for one in share[rows].tolist()] for name, share in facts.shares.items()}
+        positions = {}
+        for name, strongest in facts.positions.items():
+            if strongest.documents is not None:  # in a store, and not in a text beside the sample
+                continue
+            before = specials.get(name, 0)
+            tokens = zip(strongest.at[rows].tolist(), strongest.share[rows].tolist(), strict=True)
+            positions[name] = [
+                [(at - before, round(share, digits)) for at, share in zip(*token, strict=True) if at >= 0]
+                for token in tokens
+            ]
+        return cls(shares, positions)
+
+    def columns(self) -> dict[str, Any]:
+        """As columns of a samples file; no ``positions`` of a head that points at none."""
+        return {"shares": self.shares, **({"positions": self.positions} if self.positions else {})}
+
+
+def source_columns(
+    opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
+) -> list[SourceColumns]:
+    """Of each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
+    distribution, ids = distribution_at_targets(opened.model, texts, inputs)
+    facts = token_facts(distribution, ids, positions=positions)
+    texts_read = distribution.positions_in()
+    columns, begin = [], 0
+    for text in texts:
+        rows = slice(begin, begin + len(text.target))
+        begin = rows.stop
+        before = 1 if opened.has_encoder else text.start  # a decoder begins with a start token of its own
+        specials = {name: before * (of == "text") for name, of in texts_read.items()}
+        columns.append(SourceColumns.of(facts, rows, DIGITS, specials))
+    return columns
