@@ -28,9 +28,9 @@ from rows import append, surroundings
 from safetensors import safe_open
 
 import nextword as nw
-from nextword.experiments.finetuning.train_config import configured
-from nextword.experiments.finetuning.train_model import train
 from nextword.experiments.training import one_training
+from nextword.experiments.training.train_config import configured
+from nextword.experiments.training.train_model import train
 from nextword.runtime import processes
 
 MADE = "made"

@@ -2,9 +2,9 @@
 
 # inspect-story.png: a small GPT-2 on 602 stories of WritingPrompts; inspect-news.png: a small T5 on 299 articles of CNN/DailyMail
 nextword train --data writingprompts/prompt_story.jsonl --model small --head cache \
-    --objective histalign --out runs/stories data.text_column=story training.steps=1500
+    --objective histalign --out runs/stories task.text_column=story training.steps=1500
 nextword train --data cnn_dailymail/pairs.jsonl --model small-t5 --head softmax+cepr:20 \
-    --out runs/news data.source_field=article data.target_field=highlights \
+    --out runs/news task.source_field=article task.target_field=highlights \
     training.steps=800 training.evaluate_every=50 training.keep_best=true training.patience=3
 nextword inspect story=runs/stories --text docs/images/texts/dragon.txt --out story.html
 nextword inspect news=runs/news --source docs/images/texts/article.txt \

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nextword.evaluation import judges, metrics
     from nextword.evaluation.all_systems import evaluate
     from nextword.experiments.comparison.all_methods import compare
-    from nextword.experiments.finetuning.train_model import train
+    from nextword.experiments.training.train_model import train
     from nextword.functional import frequency
     from nextword.functional.chunked_loss import score_memory
     from nextword.functional.frequency import count_tokens
@@ -55,7 +55,7 @@ _HOME = {
     "score": "nextword.inference.scoring.measurement.all_models",
     "score_memory": "nextword.functional.chunked_loss",
     "trace": "nextword.inference.inspection.trace_example",
-    "train": "nextword.experiments.finetuning.train_model",
+    "train": "nextword.experiments.training.train_model",
 }
 
 __all__ = [

@@ -92,10 +92,10 @@ def test_report_of_nothing_is_an_error(tmp_path):
         (["compare"], "nothing to compare: give a recipe"),
         (["compare", "quickstrat"], "Did you mean 'quickstart'"),
         (["compare", "quickstart", "other"], "'other': only the first word names a recipe"),
-        (["compare", "--task", "lm", "--head", "cache", "--data", "b.txt"], "give task.data=b.txt in its place"),
+        (["compare", "--task", "lm", "--head", "cache", "--data", "b.txt"], "task.data: 'b.txt' does not exist"),
         (
-            ["compare", "--task", "lm", "--head", "cache", "data=b.txt"],
-            "data: is a setting of the task; give task.data=b",
+            ["compare", "--task", "lm", "--head", "cache", "block=64"],
+            "block: is a setting of the task; give task.block=64",
         ),
         (["compare", "quickstart", "sedes=[1]"], "sedes: unknown key. Did you mean 'seeds'?"),
         (["compare", "--task", "ambigous", "--head", "softmax"], "unknown task 'ambigous'. Did you mean 'ambiguous'?"),

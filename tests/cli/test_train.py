@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nextword.cli import app
-from nextword.experiments.finetuning import train_model as finetuning
+from nextword.experiments.training import train_model as finetuning
 from tests.helpers.killed_trainings import SMALL, sentences
 
 SHORT = [*SMALL, "training.steps=2"]
@@ -47,7 +47,7 @@ def test_a_model_from_options_and_again_from_a_recipe(text: Path, tmp_path: Path
     ("words", "message"),
     [
         (["--head", "cache"], "error: model: missing; give --model VALUE"),
-        (["--data", "nowhere.txt", "--model", "small", "--head", "cache"], "error: data.path: 'nowhere.txt' does not"),
+        (["--data", "nowhere.txt", "--model", "small", "--head", "cache"], "error: task.data: 'nowhere.txt' does not"),
         (["nowhere.toml"], "error: nowhere.toml: no such recipe"),
         (["a.toml", "b.toml"], "error: 'b.toml': only the first word names a recipe"),
     ],

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from nextword.experiments.finetuning import train_model
-from nextword.experiments.finetuning.train_config import configured
+from nextword.experiments.training import train_model
+from nextword.experiments.training.train_config import configured
 from nextword.runtime import weights
 
 WORDS = (
@@ -22,8 +22,8 @@ WORDS = (
 )  # fmt: skip
 
 SMALL = [
-    "data.vocabulary=280", "data.block=16", "data.window=16", "data.stride=8", "data.start.n_embd=16",
-    "data.start.n_layer=1", "data.start.n_head=2", "data.start.dropout=0.1", "training.batch_size=4",
+    "task.vocabulary=280", "task.block=16", "task.window=16", "task.stride=8", "task.start.n_embd=16",
+    "task.start.n_layer=1", "task.start.n_head=2", "task.start.dropout=0.1", "training.batch_size=4",
     "training.scheduler=constant",
 ]  # fmt: skip
 """A GPT-2 that trains in a second; nothing in it is the same again by chance: dropout, no rate that ends at 0."""

@@ -12,10 +12,10 @@ from nextword.evaluation import EvaluateConfig
 from nextword.evaluation.metrics.metric import registry as metrics
 from nextword.evaluation.survey.kinds import registry as surveys
 from nextword.experiments.comparison.comparison_settings import CompareConfig
-from nextword.experiments.finetuning.data_kinds import PromptedPairsConfig
-from nextword.experiments.finetuning.train_config import TrainConfig
 from nextword.experiments.tasks import registry as tasks
+from nextword.experiments.tasks.prompted_pairs import PromptedPairsConfig
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.train_config import TrainConfig
 from nextword.heads import registry as heads
 from nextword.objectives import registry as objectives
 
@@ -42,6 +42,6 @@ def parts(annotation: Any) -> Iterator[Any]:
 REQUIRED: dict[str, dict[str, Any]] = {
     "EvaluateConfig": {"systems": {"a": ["a.jsonl"]}},
     "CompareConfig": {"task": "lm", "methods": [{"head": "softmax"}]},
-    "TrainConfig": {"data": {"path": "a.txt"}},
+    "TrainConfig": {"task": {"data": "a.txt"}},
     "PartitionConfig": {"context": True},
 }

@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.experiments.training.one_training import train, train_with_main
+from nextword.experiments.training.one_training import fit, fit_with_main
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.runtime import processes
 
@@ -47,12 +47,12 @@ def losses(folder: str, texts: int, dropout: float, killed: int | None) -> None:
         killed: After which step the main process is killed.
     """
     if not processes.is_main():
-        train_with_main()
+        fit_with_main()
         return
     asked = TrainingSettings(steps=STEPS, batch_size=4, log_every=1, save_every=SAVED, learning_rate=1e-2, fsdp=True)
     made: list[int] = []
     with processes.leading():
-        outcome = train(model(dropout), rows(texts), asked, seed=1, folder=folder, progress=_told(made, killed))
+        outcome = fit(model(dropout), rows(texts), asked, seed=1, folder=folder, progress=_told(made, killed))
     torch.save((made[0], [point.loss for point in outcome.curve]), Path(folder) / "losses.pt")
 
 

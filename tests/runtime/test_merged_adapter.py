@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import nextword as nw
-from nextword.experiments.finetuning.train_config import configured
+from nextword.experiments.training.train_config import configured
 from nextword.inference.scoring.opened_model import open_model
 from nextword.runtime.pretrained import load_tokenizer, model_location
 from tests.helpers import text_tokenizers

@@ -131,7 +131,7 @@ def test_without_extras_every_verb_works_or_names_the_extra(tmp_path: Path) -> N
     samples.write_text("".join(f'{{"id": {number}, {row}}}\n' for number in (0, 1)))
     data.write_text("the king sat by the river.\n" * 200)  # a window is 16 tokens
     model, table = tmp_path / "model", "conditional-summaries/table-1"
-    small = "training.steps=1 training.batch_size=1 data.block=16 data.window=16 data.stride=8"
+    small = "training.steps=1 training.batch_size=1 task.block=16 task.window=16 task.stride=8"
     asked = {
         "list metrics": None,
         f"train --data {data} --model small --head cache --out {model} {small}": None,

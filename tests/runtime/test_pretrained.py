@@ -15,10 +15,10 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 import nextword as nw
 from nextword.checking.opened_subject import open_subject
 from nextword.cli.score import told_apart
-from nextword.experiments.finetuning.starting_model import saved_configuration
 from nextword.experiments.reproduction.planning.experiment_work import model_config
 from nextword.experiments.tasks.task import DECODER_ONLY
 from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
+from nextword.experiments.training.starting_model import saved_configuration
 from nextword.inference.scoring.opened_model import open_model
 from nextword.runtime.pretrained import from_pretrained, load_tokenizer, model_location, token_bytes, token_label
 from tests.helpers import gguf_files

@@ -44,7 +44,7 @@ def attach(
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import watching
-    from nextword.experiments.finetuning.added_head import CALIBRATION, add_head
+    from nextword.experiments.training.added_head import CALIBRATION, add_head
     from nextword.inference.scoring.measurement.data_files import read_texts
     from nextword.inference.scoring.opened_model import open_model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,39 +12,34 @@ from nextword.cli.parts.completion import complete_method, complete_recipe, comp
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import EngineOptions, option_groups
 from nextword.cli.parts.reproduction_plan import plan_comparison
+from nextword.settings.config import Settings
+
+
+class CompareOptions(Settings):
+    """What is compared, on what, and where it is written."""
+
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...", autocompletion=complete_recipe)
+    ] = None
+    """A TOML file or a built-in recipe ('nextword list recipes'), then changes to it."""
+    task: Annotated[str | None, typer.Option(autocompletion=complete_task)] = None
+    """Name of a task ('nextword list tasks')."""
+    data: str | None = None
+    """What the task reads: a file, a folder or a name on the hub."""
+    head: Annotated[list[str] | None, typer.Option(autocompletion=complete_method)] = None
+    """A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or
+    softmax/mle/bergpt:2. May be repeated."""
+    seed: list[int] | None = None
+    """A seed. May be repeated."""
+    out: Path | None = None
+    """Folder for everything that is written."""
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False
+    """Try a few steps of each kind of training here, and print what all would take."""
 
 
 @plain_errors
 @option_groups
-def compare(
-    computing: EngineOptions,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE] [KEY.PATH=VALUE]...",
-            help="A TOML file or a built-in recipe ('nextword list recipes'), then changes to it.",
-            autocompletion=complete_recipe,
-        ),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(help="Name of a task ('nextword list tasks').", autocompletion=complete_task)
-    ] = None,
-    head: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or "
-            "softmax/mle/bergpt:2. May be repeated.",
-            autocompletion=complete_method,
-        ),
-    ] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="A seed. May be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for everything that is written.")] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Try a few steps of each kind of training here, and print what all would take."),
-    ] = False,
-    data: Annotated[str | None, typer.Option(hidden=True)] = None,
-) -> None:
+def compare(asked: CompareOptions, computing: EngineOptions) -> None:
     """Train and measure several methods on the same data, from the same start, with the same batches.
 
     Writes results.json and report.html. The same command again does what is missing.
@@ -52,26 +48,27 @@ def compare(
 
     nextword compare --task ambiguous --head softmax --head cache/histalign --seed 0 --seed 1
 
-    nextword compare --task lm task.data=book.txt start.model=gpt2 --head softmax --head pg --dry-run
+    nextword compare --task lm --data book.txt start.model=gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.experiments.comparison.recipe import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
-    if data is not None:  # as train has it; here the data are a setting of the task
-        raise ValueError(f"--data: must be given as a setting of the task; give task.data={data} in its place")
-    recipe, overrides = recipe_and_overrides(words or [])
+    recipe, overrides = recipe_and_overrides(asked.words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
-    if task:
-        content["task"] = {"name": task}
-    if head:
-        content["methods"] = list(head)
-    if seed:
-        content["seeds"] = list(seed)
-    if recipe is None and not (task and head):
+    if asked.task:
+        content["task"] = {"name": asked.task}
+    if asked.data is not None:
+        overrides = [f"data={json.dumps(asked.data, ensure_ascii=False)}", *overrides]
+    if asked.head:
+        content["methods"] = list(asked.head)
+    if asked.seed:
+        content["seeds"] = list(asked.seed)
+    if recipe is None and not (asked.task and asked.head):
         raise ValueError("nothing to compare: give a recipe ('nextword list recipes'), or --task and --head")
     config = configured(content, overrides)
-    if dry_run:
+    if asked.dry_run:
         plan_comparison(config)
         return
-    run_comparison(config, out or Path("runs") / (Path(recipe).stem if recipe else config.task), computing.asked_for())
+    out = asked.out or Path("runs") / (Path(recipe).stem if recipe else config.task)
+    run_comparison(config, out, computing.asked_for())

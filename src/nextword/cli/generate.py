@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ import typer
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import ComputingOptions, fields_of, option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,89 +23,63 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 
-@dataclass(frozen=True)
-class PromptOptions:
+class PromptOptions(Settings):
     """What the model reads."""
 
-    prompts: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PROMPTS]",
-            help="A text file, one prompt a line; JSON lines with the fields prompt, source, auxiliary, references, "
-            "id (.jsonl), such as a samples file of an earlier run; or - for standard input.",
-        ),
-    ] = None
-    prompt: Annotated[list[str] | None, typer.Option(help="A prompt. May be repeated.")] = None
-    whole: Annotated[bool, typer.Option("--whole", help="A text file is one prompt, not one a line.")] = False
-    field: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD=KEY", help="The file calls a field otherwise, for instance prompt=question."),
-    ] = None
-    chat: Annotated[bool, typer.Option("--chat", help="Put prompts into the tokenizer's chat template.")] = False
+    prompts: Annotated[str | None, typer.Argument(metavar="[PROMPTS]")] = None
+    """A text file, one prompt a line; JSON lines with the fields prompt, source, auxiliary, references, id (.jsonl),
+    such as a samples file of an earlier run; or - for standard input."""
+    prompt: list[str] | None = None
+    """A prompt. May be repeated."""
+    whole: Annotated[bool, typer.Option("--whole")] = False
+    """A text file is one prompt, not one a line."""
+    field: Annotated[list[str] | None, typer.Option(metavar="FIELD=KEY")] = None
+    """The file calls a field otherwise, for instance prompt=question."""
+    chat: Annotated[bool, typer.Option("--chat")] = False
+    """Put prompts into the tokenizer's chat template."""
 
 
-@dataclass(frozen=True)
-class WritingOptions:
+class WritingOptions(Settings):
     """How it writes."""
 
-    decoding: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="greedy, sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS. May be "
-            "repeated. Without it, as the model's own generation_config says."
-        ),
-    ] = None
-    arguments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any other argument of transformers' generate or of the head, for instance repetition_penalty=1.2, "
-            "no_repeat_ngram_size=3, decoupled=false, assistant_model=FOLDER.",
-        ),
-    ] = None
-    max_new_tokens: Annotated[
-        int | None, typer.Option(help="Most tokens of a text; by default as the model says, else 100.")
-    ] = None
-    min_new_tokens: Annotated[int | None, typer.Option(help="Least tokens of a text.")] = None
-    draft: Annotated[
-        str | None,
-        typer.Option(
-            help="Several words a pass, the same texts: head (a head that copies guesses), prompt (lookup "
-            "in what was read), or the folder of a smaller model. Not with beams."
-        ),
-    ] = None
-    stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text. May be repeated.")] = None
-    seed: Annotated[list[int] | None, typer.Option(help="Of what is drawn; 0 by default. May be repeated.")] = None
-    samples: Annotated[int, typer.Option(help="Texts drawn after each prompt.")] = 1
-    batch_size: Annotated[int, typer.Option(help="Texts written at a time.")] = 16
-    remember: Annotated[
-        int,
-        typer.Option(
-            help="With the head knn: so many of the last tokens of the prompts and texts that are finished can be "
-            "retrieved by those that follow. Texts are then written one at a time, in the order of the prompts."
-        ),
-    ] = 0
+    decoding: list[str] | None = None
+    """greedy, sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS. May be repeated.
+    Without it, as the model's own generation_config says."""
+    arguments: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    """Any other argument of transformers' generate or of the head, for instance repetition_penalty=1.2,
+    no_repeat_ngram_size=3, decoupled=false, assistant_model=FOLDER."""
+    max_new_tokens: int | None = None
+    """Most tokens of a text; by default as the model says, else 100."""
+    min_new_tokens: int | None = None
+    """Least tokens of a text."""
+    draft: str | None = None
+    """Several words a pass, the same texts: head (a head that copies guesses), prompt (lookup in what was
+    read), or the folder of a smaller model. Not with beams."""
+    stop: list[str] | None = None
+    """A string that ends a text. May be repeated."""
+    seed: list[int] | None = None
+    """Of what is drawn; 0 by default. May be repeated."""
+    samples: int = 1
+    """Texts drawn after each prompt."""
+    batch_size: int = 16
+    """Texts written at a time."""
+    remember: int = 0
+    """With the head knn: so many of the last tokens of the prompts and texts that are finished can be retrieved by
+    those that follow. Texts are then written one at a time, in the order of the prompts."""
 
 
-@dataclass(frozen=True)
-class SampleOptions:
+class SampleOptions(Settings):
     """What is written down."""
 
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="A folder, which gets a samples file for each decoding and seed, or one FILE.jsonl. Without it the "
-            "texts are printed."
-        ),
-    ] = None
-    sources: Annotated[
-        bool, typer.Option("--sources", help="Add each token's share by source, and its best positions.")
-    ] = False
-    positions: Annotated[int, typer.Option(help="How many positions of each token, with --sources.")] = 3
-    score_references: Annotated[
-        bool, typer.Option("--score-references", help="Add the log-probabilities of each prompt's first reference.")
-    ] = False
+    out: Path | None = None
+    """A folder, which gets a samples file for each decoding and seed, or one FILE.jsonl. Without it the texts are
+    printed."""
+    sources: Annotated[bool, typer.Option("--sources")] = False
+    """Add each token's share by source, and its best positions."""
+    positions: int = 3
+    """How many positions of each token, with --sources."""
+    score_references: Annotated[bool, typer.Option("--score-references")] = False
+    """Add the log-probabilities of each prompt's first reference."""
 
 
 @plain_errors

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import ComputingOptions, named_path, option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, option_groups
 from nextword.cli.parts.run_and_show import interruptible, print_line, quiet_libraries
+from nextword.settings.config import Settings
+from nextword.settings.overrides import named_path
 
 if TYPE_CHECKING:
     from nextword.results.records.token_trace import TraceRecord
@@ -25,58 +26,45 @@ SHORTEST = 2
 """Tokens of a text that is worth a page."""
 
 
-@dataclass(frozen=True)
-class TextOptions:
+class TextOptions(Settings):
     """What is read and predicted."""
 
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            "--text", "--target", metavar="FILE", help="The text to predict; without it the model writes one."
-        ),
-    ] = None
-    prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="What stands before the text: it is read and not predicted.")
-    ] = ""
-    source: Annotated[Path | None, typer.Option(metavar="FILE", help="What an encoder-decoder model reads.")] = None
-    auxiliary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What the encoder of a conditioned model reads.")
-    ] = None
+    text: Annotated[Path | None, typer.Option("--text", "--target", metavar="FILE")] = None
+    """The text to predict; without it the model writes one."""
+    prompt: Annotated[str, typer.Option(metavar="TEXT")] = ""
+    """What stands before the text: it is read and not predicted."""
+    source: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """What an encoder-decoder model reads."""
+    auxiliary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """What the encoder of a conditioned model reads."""
 
 
-@dataclass(frozen=True)
-class InspectedWritingOptions:
+class InspectedWritingOptions(Settings):
     """How the model writes the text where none is given."""
 
     length: Annotated[
         int | None,
         typer.Option("--continue", metavar="N", min=SHORTEST, help=f"Tokens it writes; {LONGEST} by default."),
     ] = None
-    decoding: Annotated[
-        str | None,
-        typer.Option(
-            help="greedy (the default), sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or "
-            "beam:BEAMS."
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0
-    draft: Annotated[
-        str | None,
-        typer.Option(help="Several words a pass, as of generate: head or prompt. The page shows what was guessed."),
-    ] = None
+    decoding: str | None = None
+    """greedy (the default), sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS."""
+    seed: int = 0
+    """Of what is drawn."""
+    draft: str | None = None
+    """Several words a pass, as of generate: head or prompt. The page shows what was guessed."""
 
 
-@dataclass(frozen=True)
-class PageOptions:
+class PageOptions(Settings):
     """What is written down."""
 
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("inspection.html")
-    json: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="The trace as JSON, which inspect reads again. One for each model."),
-    ] = None
-    candidates: Annotated[int, typer.Option(min=1, help="Most probable tokens named at each position.")] = 10
-    positions: Annotated[int, typer.Option(min=0, help="Positions named that a token's probability came from.")] = 8
+    out: Annotated[Path, typer.Option(metavar="FILE")] = Path("inspection.html")
+    """The page."""
+    traces: Annotated[list[Path] | None, typer.Option("--json", metavar="FILE")] = None
+    """The trace as JSON, which inspect reads again. One for each model."""
+    candidates: Annotated[int, typer.Option(min=1)] = 10
+    """Most probable tokens named at each position."""
+    positions: Annotated[int, typer.Option(min=0)] = 8
+    """Positions named that a token's probability came from."""
 
 
 @plain_errors
@@ -177,7 +165,7 @@ def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions)
     from nextword.runtime.corpora.output_files import existing_part, expect_inputs_kept
 
     asked = [model for model in models if not _is_trace(model)]
-    traces = page.json or []
+    traces = page.traces or []
     expect_inputs_kept(
         {"--out": [page.out], "--json": traces},
         [reading.text, reading.source, reading.auxiliary, *(named_path(model)[1] for model in models)],
@@ -187,8 +175,8 @@ def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions)
         if file.is_dir() or not there.is_dir():
             is_what = f"{file} is a folder" if file.is_dir() else f"{there} is a file"
             raise ValueError(f"{option} {file}: must be a file to write ({is_what}); give another path")
-    if page.json and len(page.json) != len(asked):
-        raise ValueError(f"--json: must be given once for each model ({len(page.json)} given for {len(asked)})")
+    if page.traces and len(page.traces) != len(asked):
+        raise ValueError(f"--json: must be given once for each model ({len(page.traces)} given for {len(asked)})")
 
 
 def _generation(writing: InspectedWritingOptions) -> dict[str, Any]:
@@ -251,7 +239,7 @@ def _write(records: list[TraceRecord], page: PageOptions) -> None:
     from nextword.results.report import trace_page
 
     html = trace_page(*records)
-    for record, file in zip(records, page.json or [], strict=False):
+    for record, file in zip(records, page.traces or [], strict=False):
         record.save(file)
     write_atomically(page.out, html)
     console = Console()

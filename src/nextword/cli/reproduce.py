@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,6 +12,7 @@ from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import EngineOptions, option_groups
 from nextword.cli.parts.reproduction_plan import plan_reproduction
 from nextword.runtime import processes
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,55 +21,39 @@ if TYPE_CHECKING:
     from nextword.experiments.reproduction.reproduce_tables import Reproduced
 
 
-@dataclass(frozen=True)
-class PlanOptions:
+class PlanOptions(Settings):
     """Whether there is only a plan, and for which machine."""
 
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Check everything, try a few steps of each kind of training here, and print the plan."
-        ),
-    ] = False
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            help='Estimate hours of a GPU, "H100 80GB", with --dry-run; with a share of its peak, "H100 80GB:0.45".'
-        ),
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False
+    """Check everything, try a few steps of each kind of training here, and print the plan."""
+    gpu: str | None = None
+    """Estimate hours of a GPU, "H100 80GB", with --dry-run; with a share of its peak, "H100 80GB:0.45"."""
+
+
+class ReproduceOptions(Settings):
+    """Which tables are filled, from which data, and where they are written."""
+
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...", autocompletion=complete_table),
     ] = None
+    """Tables, or papers for all of theirs; none: lists them. Then changes to every experiment."""
+    scale: Literal["small", "paper"] = "small"
+    """small: models trained here in minutes. paper: the paper's models and data; wants a GPU."""
+    data: list[str] | None = None
+    """Folder with a folder for each data set; or NAME=PATH for one of them. May be repeated."""
+    judge: list[str] | None = None
+    """A metric that asks a model you have, as METRIC:model=FOLDER, for instance factcc:model=FOLDER. It is measured
+    where the paper does. May be repeated."""
+    everything: Annotated[bool, typer.Option("--all")] = False
+    """All tables of all papers."""
+    out: Path = Path("runs/reproduce")
+    """Folder for everything that is written."""
 
 
 @plain_errors
 @option_groups
-def reproduce(
-    computing: EngineOptions,
-    planning: PlanOptions,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...",
-            help="Tables, or papers for all of theirs; none: lists them. Then changes to every experiment.",
-            autocompletion=complete_table,
-        ),
-    ] = None,
-    scale: Annotated[
-        Literal["small", "paper"],
-        typer.Option(help="small: models trained here in minutes. paper: the paper's models and data; wants a GPU."),
-    ] = "small",
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="Folder with a folder for each data set; or NAME=PATH for one of them. May be repeated."),
-    ] = None,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A metric that asks a model you have, as METRIC:model=FOLDER, for instance factcc:model=FOLDER. It is "
-            "measured where the paper does. May be repeated."
-        ),
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All tables of all papers.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("runs/reproduce"),
-) -> None:
+def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanOptions) -> None:
     """Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.
 
     Trains what is needed, once, measures it and writes the table as a record and a page. The same command again does
@@ -86,16 +70,16 @@ def reproduce(
     from nextword.experiments.reproduction.experiment_folder import Request
     from nextword.experiments.reproduction.reproduce_tables import all_tables, tables_named
 
-    changes = [word for word in words or [] if "=" in word]
-    named = [word for word in words or [] if "=" not in word]
-    if everything and named:
+    changes = [word for word in asked.words or [] if "=" in word]
+    named = [word for word in asked.words or [] if "=" not in word]
+    if asked.everything and named:
         raise ValueError(f"--all: must stand alone ({', '.join(named)} given); leave one of the two out")
-    if not everything and not named:
+    if not asked.everything and not named:
         _list_tables()
         return
-    tables = all_tables() if everything else tables_named(named)
-    folder, engine = DataFolder.of_options(data or []), computing.asked_for()
-    request = Request(tables, scale, folder, out, changes, judge or [], this_command(), engine)
+    tables = all_tables() if asked.everything else tables_named(named)
+    folder, engine = DataFolder.of_options(asked.data or []), computing.asked_for()
+    request = Request(tables, asked.scale, folder, asked.out, changes, asked.judge or [], this_command(), engine)
     if planning.dry_run:
         plan_reproduction(request, planning.gpu)
     elif planning.gpu is not None:
@@ -130,11 +114,11 @@ def _run(request: Request) -> None:
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import watching
     from nextword.experiments.reproduction.reproduce_tables import reproduce as reproduce_tables
-    from nextword.experiments.training.one_training import train_with_main
+    from nextword.experiments.training.one_training import fit_with_main
 
     quiet_libraries()
     if not processes.is_main():
-        train_with_main()
+        fit_with_main()
         return
     console = Console()
 

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import ComputingOptions, fields_of, named_path, option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, fields_of, option_groups
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.settings.overrides import named_path
 
 MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
 """A folder with one of them is a model, perhaps half of one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,80 +13,54 @@ from nextword.cli.parts.errors import complain, plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, print_line, quiet_libraries, this_command
 from nextword.runtime import processes
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.experiments.finetuning.train_config import TrainConfig
+    from nextword.experiments.training.train_config import TrainConfig
     from nextword.results.records.comparison_results import TrainingResults
 
 
-@dataclass(frozen=True)
-class MethodOptions:
-    """What the model is."""
+class TrainOptions(Settings):
+    """What is trained, on what, and where it is written."""
 
-    method: Annotated[
-        str | None,
-        typer.Option(help="Short for the next three: HEAD/OBJECTIVE/CONDITIONER.", autocompletion=complete_method),
-    ] = None
-    head: Annotated[
-        str | None,
-        typer.Option(
-            help="Head, such as cache or mos:3 ('nextword list heads'). A model that has one keeps it by default.",
-            autocompletion=complete_head,
-        ),
-    ] = None
-    objective: Annotated[
-        str | None,
-        typer.Option(help="What it is trained for ('nextword list objectives').", autocompletion=complete_objective),
-    ] = None
-    conditioner: Annotated[
-        str | None,
-        typer.Option(
-            help="How an auxiliary text steers it ('nextword list conditioners').", autocompletion=complete_conditioner
-        ),
-    ] = None
-    encoder: Annotated[str | None, typer.Option(help="Encoder that reads auxiliary texts, such as minilm.")] = None
-    seed: Annotated[int | None, typer.Option(help="Of new parameters, batches and dropout.")] = None
+    words: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...")] = None
+    """A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, training.bf16=true,
+    training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
+    data: str | None = None
+    """Text, pairs or tables: a file, a folder or a name on the hub."""
+    model: str | None = None
+    """Folder or hub name of the model to train; 'small' makes a small one, 'small-t5' a T5."""
+    report_to: list[str] | None = None
+    """Tracker: tensorboard, wandb or trackio. May be repeated."""
+    fsdp: Annotated[bool, typer.Option("--fsdp")] = False
+    """Spread the model over the processes that torchrun has started (FSDP2). Takes no value."""
+    shard_vocabulary: Annotated[bool, typer.Option("--shard-vocabulary")] = False
+    """Divide the output embedding among the processes that torchrun has started. Takes no value."""
+    out: Path | None = None
+    """Folder of the trained model."""
+    method: Annotated[str | None, typer.Option(autocompletion=complete_method)] = None
+    """Short for the next three: HEAD/OBJECTIVE/CONDITIONER."""
+    head: Annotated[str | None, typer.Option(autocompletion=complete_head)] = None
+    """Head, such as cache or mos:3 ('nextword list heads'). A model that has one keeps it by default."""
+    objective: Annotated[str | None, typer.Option(autocompletion=complete_objective)] = None
+    """What it is trained for ('nextword list objectives')."""
+    conditioner: Annotated[str | None, typer.Option(autocompletion=complete_conditioner)] = None
+    """How an auxiliary text steers it ('nextword list conditioners')."""
+    encoder: str | None = None
+    """Encoder that reads auxiliary texts, such as minilm."""
+    seed: int | None = None
+    """Of new parameters, batches and dropout."""
+
+
+OF_RECIPE = {"model", "method", "head", "objective", "conditioner", "encoder", "seed"}
+"""Options that stand for a key of a recipe."""
 
 
 @plain_errors
 @option_groups
-def train(
-    options: MethodOptions,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE] [KEY.PATH=VALUE]...",
-            help="A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, "
-            "training.bf16=true, training.keep_best=true, training.lora.rank=8, training.trains=head, data.block=512.",
-        ),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Text, pairs or tables: a file, a folder or a name on the hub.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="Folder or hub name of the model to train; 'small' makes a small one, 'small-t5' a T5."),
-    ] = None,
-    report_to: Annotated[
-        list[str] | None, typer.Option(help="Tracker: tensorboard, wandb or trackio. May be repeated.")
-    ] = None,
-    fsdp: Annotated[
-        bool,
-        typer.Option(
-            "--fsdp", help="Spread the model over the processes that torchrun has started (FSDP2). Takes no value."
-        ),
-    ] = False,
-    shard_vocabulary: Annotated[
-        bool,
-        typer.Option(
-            "--shard-vocabulary",
-            help="Divide the output embedding among the processes that torchrun has started. Takes no value.",
-        ),
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder of the trained model.")] = None,
-) -> None:
+def train(asked: TrainOptions) -> None:
     """Train one model, measure it, check it, and save it as a folder that loads.
 
     The same command goes on after an interruption, and does nothing where all is finished.
@@ -95,28 +69,26 @@ def train(
 
     nextword train mine.toml training.steps=2000 --out runs/mine
     """
-    from nextword.experiments.finetuning.train_config import configured, read
+    from nextword.experiments.training.train_config import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
-    recipe, overrides = recipe_and_overrides(words or [])
+    recipe, overrides = recipe_and_overrides(asked.words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
-    named = {"model": model, **asdict(options)}
-    content |= {key: value for key, value in named.items() if value is not None}
-    if data is not None:
-        table = content.get("data")
-        content["data"] = {**(table if isinstance(table, dict) else {}), "path": data}
-    training = {"fsdp": fsdp, "shard_vocabulary": shard_vocabulary, "report_to": report_to}
+    if asked.data is not None:
+        overrides = [f"data={json.dumps(asked.data, ensure_ascii=False)}", *overrides]
+    content |= asked.model_dump(include=OF_RECIPE, exclude_none=True)
+    training = asked.model_dump(include={"fsdp", "shard_vocabulary", "report_to"})
     if chosen := {key: value for key, value in training.items() if value}:
         content["training"] = {**content.get("training", {}), **chosen}
     config = configured(content, overrides)
-    _train_and_show(config, out or Path("runs") / (Path(recipe).stem if recipe else "train"))
+    _train_and_show(config, asked.out or Path("runs") / (Path(recipe).stem if recipe else "train"))
 
 
 def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.watch import watching
-    from nextword.experiments.finetuning.train_model import train as train_model
+    from nextword.experiments.training.train_model import train as train_model
 
     quiet_libraries()
     console = Console()

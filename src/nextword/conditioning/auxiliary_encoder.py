@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedModel
 
-from nextword.runtime.pretrained import MINILM, encoder_location
+from nextword.runtime.pretrained import MINILM, encoder_location, unreadable_explained
 from nextword.settings.registry import did_you_mean
 
 _SAMPLED = 4096
@@ -54,16 +53,8 @@ def _name_of(source: str | Path) -> str:
     return str(path if path.is_dir() else named)
 
 
-@contextmanager
-def _explained(source: str | Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as fault:
-        first = next(iter(str(fault).splitlines()), type(fault).__name__)
-        raise ValueError(
-            f"encoder: '{source}' is neither a folder with a model, nor a name on the hub that could be reached."
-            f"{did_you_mean(str(source), [MINILM])} ({first})"
-        ) from fault
+def _explained(source: str | Path) -> AbstractContextManager[None]:
+    return unreadable_explained(str(source), "encoder", did_you_mean(str(source), [MINILM]))
 
 
 def new_encoder(config: dict[str, Any]) -> PreTrainedModel:

@@ -145,6 +145,24 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
     return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
 
 
+@contextlib.contextmanager
+def unreadable_explained(name: str, where: str, advice: str = "") -> Iterator[None]:
+    """Raises ValueError, which names the setting ``where``, in place of what is raised where no model can be read.
+
+    ``advice`` follows, sentences with a space before each.
+    """
+    try:
+        yield
+    except GgufError as fault:
+        raise ValueError(f"{where}: {fault}") from None
+    except (OSError, ValueError) as fault:
+        first = next(iter(str(fault).splitlines()), type(fault).__name__)
+        raise ValueError(
+            f"{where}: '{name}' is neither a folder with a model, nor a name on the hub that could be reached "
+            f"({first}).{advice}"
+        ) from fault
+
+
 def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kwargs: Any) -> Any:
     import torch
     from transformers import AutoConfig, AutoTokenizer, GgufConfig

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-_FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm task.data=FILE."
+_FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm --data FILE."
 
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
 """The table that a text at a path is short for; None where it is only text."""
@@ -86,6 +87,12 @@ def read_value(text: str) -> Any:
     except tomllib.TOMLDecodeError:
         return text
     return parsed["value"] if len(parsed) == 1 else text
+
+
+def named_path(given: str) -> tuple[str | None, str]:
+    """The name and the path of ``NAME=PATH``; no name where there is none, or all of it is a path that exists."""
+    name, equals, path = given.partition("=")
+    return (name, path) if equals and not Path(given).exists() else (None, given)
 
 
 def _put(table: Any, parts: Sequence[str], value: Any, override: str, table_of: TableOf) -> None:

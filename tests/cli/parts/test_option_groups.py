@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
@@ -13,12 +12,13 @@ from nextword.cli.parts.option_groups import option_groups
 from nextword.settings.config import Settings
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(Settings):
     """A group."""
 
     words: Annotated[list[str] | None, typer.Argument()] = None
-    width: Annotated[int, typer.Option(help="How wide.")] = 3
+    """What is drawn."""
+    width: Annotated[int, typer.Option(metavar="CM")] = 3
+    """How wide."""
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def app():
     @option_groups
     def draw(name: Annotated[str, typer.Argument()], size: Size, deep: Annotated[bool, typer.Option("--deep")] = False):
         """Draws."""
-        typer.echo(f"{name} {size} {deep}")
+        typer.echo(f"{name} {size!r} {deep}")
 
     app = typer.Typer()
     app.command()(draw)
@@ -40,6 +40,7 @@ def test_fields_of_a_group_are_options(app):
 
 
 def test_help_and_faults_are_those_of_options(app):
+    assert "CM" in CliRunner().invoke(app, ["--help"]).output
     assert "How wide." in CliRunner().invoke(app, ["--help"]).output
     assert "Draws." in CliRunner().invoke(app, ["--help"]).output
     assert CliRunner().invoke(app, []).exit_code == 2

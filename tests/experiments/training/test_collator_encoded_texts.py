@@ -8,7 +8,7 @@ from transformers import BertConfig, BertModel, set_seed
 import nextword as nw
 from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.learning_rates import parameter_groups
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from tests.helpers.tiny_trainings import VOCABULARY, settings, tiny_gpt2
 
 TEXTS = [[5, 6], [7, 8, 9, 10], [5, 6], [4], [2, 6]]
@@ -63,7 +63,7 @@ def test_training_on_states_is_training_on_texts(tmp_path, conditioner):
         model = conditioned(conditioner)
         before = {name: value.clone() for name, value in model.auxiliary_encoder.state_dict().items()}
         texts = encode_texts(model, distinct_texts([rows]), lambda _: None) if number else None
-        outcome = train(model.train(), rows, settings(), seed=1, folder=tmp_path / str(number), encoded=texts)
+        outcome = fit(model.train(), rows, settings(), seed=1, folder=tmp_path / str(number), encoded=texts)
         assert outcome.cost.trained_parameters == sum(one.numel() for one in model.parameters() if one.requires_grad)
         assert all(torch.equal(value, before[name]) for name, value in model.auxiliary_encoder.state_dict().items())
         trained.append(model)
@@ -76,12 +76,12 @@ def test_training_on_states_is_training_on_texts(tmp_path, conditioner):
 )
 def test_data_without_the_texts_is_refused(tmp_path, head, missing):
     with pytest.raises(ValueError, match=f"needs columns .*{missing}.*has input_ids, labels"):
-        train(conditioned(head=head), data(), settings(), seed=1, folder=tmp_path / "out")
+        fit(conditioned(head=head), data(), settings(), seed=1, folder=tmp_path / "out")
 
 
 def test_a_model_without_conditioner_does_not_see_them(tmp_path):
     rows = data(aux_input_ids=TEXTS, source_ids=TEXTS, source_positions=TEXTS)
-    outcome = train(nw.attach(tiny_gpt2(), "softmax"), rows, settings(), seed=1, folder=tmp_path)
+    outcome = fit(nw.attach(tiny_gpt2(), "softmax"), rows, settings(), seed=1, folder=tmp_path)
     assert outcome.curve[-1].loss < outcome.curve[0].loss
 
 
@@ -89,6 +89,6 @@ def test_a_rate_for_a_frozen_encoder_is_refused(tmp_path):
     rates = settings(learning_rates={"conditioner": 1e-3, "encoder": 1e-5})
     message = "learning_rates.encoder: is not trained, all of it is frozen; it trains conditioner"
     with pytest.raises(ValueError, match=message):
-        train(conditioned(), data(aux_input_ids=TEXTS), rates, seed=1, folder=tmp_path / "out")
+        fit(conditioned(), data(aux_input_ids=TEXTS), rates, seed=1, folder=tmp_path / "out")
     groups = parameter_groups(conditioned("bergpt", "mos:2"))
     assert list(groups) == ["output_embeddings", "encoder", "conditioner", "head", "backbone"]

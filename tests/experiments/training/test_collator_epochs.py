@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nextword.experiments.training.collator import FixedDataset
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from tests.helpers.tiny_trainings import VOCABULARY, settings, tiny_gpt2
 
 ROWS = 10  # three batches of 4 an epoch: steps 4 and 5 lie in the middle of the second
@@ -43,7 +43,7 @@ def trained(folder, log, killed_after=None, **changes):
             raise KeyboardInterrupt
 
     asked = settings(**{"steps": 8, "save_every": 1, **changes})
-    train(model, Changing(log), asked, seed=1, folder=folder, validation=Changing(log), progress=progress)
+    fit(model, Changing(log), asked, seed=1, folder=folder, validation=Changing(log), progress=progress)
     return model
 
 
@@ -90,6 +90,6 @@ def test_validation_data_stays_as_it_is(tmp_path):
 
     validation = Refusing(tmp_path / "validation.txt")
     asked = settings(steps=6, evaluate_every=2)
-    train(tiny_gpt2(), Changing(tmp_path / "x"), asked, seed=1, folder=tmp_path / "out", validation=validation)
+    fit(tiny_gpt2(), Changing(tmp_path / "x"), asked, seed=1, folder=tmp_path / "out", validation=validation)
     assert read(tmp_path / "validation.txt") == 3 * [(0, place) for place in range(ROWS)]
     assert not hasattr(FixedDataset(validation), "set_epoch")

@@ -7,7 +7,7 @@ import torch
 
 import nextword as nw
 from nextword.experiments.training.learning_rates import GroupedTrainer, parameter_groups
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
 
 WTE, MLP = "transformer.wte.weight", "transformer.h.0.mlp.c_fc.weight"
@@ -26,7 +26,7 @@ def test_each_part_moves_at_its_own_rate(rows, tmp_path):
     model = nw.attach(tiny_gpt2(tie=False), "mos:2")
     before = weights(model)
     rates = {"backbone": 1e-6, "head": 1e-3}
-    train(model, rows, settings(steps=1, learning_rates=rates, scheduler="constant"), seed=1, folder=tmp_path)
+    fit(model, rows, settings(steps=1, learning_rates=rates, scheduler="constant"), seed=1, folder=tmp_path)
     moved = {name: float((value - before[name]).abs().max()) for name, value in model.state_dict().items()}
     # the first step of Adam moves a weight by its learning rate
     assert moved[f"backbone.{MLP}"] == pytest.approx(1e-6, rel=0.2)
@@ -63,17 +63,17 @@ def test_the_optimiser_has_no_frozen_parameter_and_decays_what_trainer_decays(tm
 def test_rates_go_on_where_they_were(rows, tmp_path):
     asked = settings(save_every=2, learning_rates={"output_embeddings": 1e-4, "backbone": 1e-3}, weight_decay=0.1)
     whole, broken, resumed = (tiny_gpt2() for _ in range(3))
-    train(whole, rows, asked, seed=1, folder=tmp_path / "whole")
+    fit(whole, rows, asked, seed=1, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train(broken, rows, asked, seed=1, folder=tmp_path / "cut", progress=killed_at(5))
-    train(resumed, rows, asked, seed=1, folder=tmp_path / "cut")
+        fit(broken, rows, asked, seed=1, folder=tmp_path / "cut", progress=killed_at(5))
+    fit(resumed, rows, asked, seed=1, folder=tmp_path / "cut")
     assert all(torch.equal(resumed.state_dict()[name], value) for name, value in whole.state_dict().items())
 
 
 def test_other_rates_are_another_training(rows, tmp_path):
-    train(tiny_gpt2(), rows, settings(steps=1, learning_rates={"backbone": 1e-3}), seed=1, folder=tmp_path)
+    fit(tiny_gpt2(), rows, settings(steps=1, learning_rates={"backbone": 1e-3}), seed=1, folder=tmp_path)
     with pytest.raises(ValueError, match=r"\(settings\.learning_rates\.backbone: 0\.001 there, 0\.002 asked"):
-        train(tiny_gpt2(), rows, settings(steps=1, learning_rates={"backbone": 2e-3}), seed=1, folder=tmp_path)
+        fit(tiny_gpt2(), rows, settings(steps=1, learning_rates={"backbone": 2e-3}), seed=1, folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_other_rates_are_another_training(rows, tmp_path):
 )
 def test_a_rate_for_what_is_not_trained_is_refused(rows, tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
-        train(tiny_gpt2(), rows, settings(**changes), seed=1, folder=tmp_path / "out")
+        fit(tiny_gpt2(), rows, settings(**changes), seed=1, folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -21,7 +21,7 @@ import nextword as nw
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import Results
 from nextword.runtime.progress import Watcher
@@ -195,7 +195,7 @@ def test_the_loss_is_nats_per_target_token(rows, tmp_path, accumulated):
         nats += model(input_ids=ids, labels=labels).loss.item() * labels.numel()
         count += labels.numel()
     settings = TrainingSettings(steps=1, batch_size=8 // accumulated, gradient_accumulation_steps=accumulated)
-    outcome = train(model, rows, settings, seed=0, folder=tmp_path)
+    outcome = fit(model, rows, settings, seed=0, folder=tmp_path)
     assert outcome.curve[0].loss == pytest.approx(nats / count, rel=1e-4)
 
 
@@ -208,10 +208,10 @@ def test_a_killed_training_goes_on_to_the_same_weights(rows, tmp_path):
             raise KeyboardInterrupt
 
     whole, broken, resumed = (nw.attach(tiny_t5(), "cache") for _ in range(3))
-    expected = train(whole, rows, settings, seed=1, folder=tmp_path / "whole")
+    expected = fit(whole, rows, settings, seed=1, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train(broken, rows, settings, seed=1, folder=tmp_path / "killed", progress=killed)
-    outcome = train(resumed, rows, settings, seed=1, folder=tmp_path / "killed")
+        fit(broken, rows, settings, seed=1, folder=tmp_path / "killed", progress=killed)
+    outcome = fit(resumed, rows, settings, seed=1, folder=tmp_path / "killed")
     assert outcome.curve == expected.curve
     for name, value in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name

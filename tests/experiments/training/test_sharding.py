@@ -187,7 +187,7 @@ def small(folder: Path, head: str) -> tuple[dict[str, Any], list[str]]:
     """A training of seconds that gives the same on any number of processes: what is trained, and how."""
     (folder / "text.txt").write_text("\n".join(sentences(60)), encoding="utf-8")
     recipe = {"model": "small", "data": str(folder / "text.txt"), "head": head}
-    return recipe, [*SMALL, "data.start.dropout=0", "training.log_every=1"]
+    return recipe, [*SMALL, "task.start.dropout=0", "training.log_every=1"]
 
 
 @pytest.mark.slow
@@ -309,7 +309,7 @@ def test_processes_that_share_a_model_begin_with_the_weights_of_one(names: list[
     halved = shutil.copytree(tmp_path / "float32", tmp_path / "bfloat16")
     nw.load(halved, dtype=torch.bfloat16).save_pretrained(halved)
     assert {weight.dtype for weight in load_file(halved / "model.safetensors").values()} == {torch.bfloat16}
-    loaded = [word for word in asked if not word.startswith(("data.vocabulary", "data.start"))]
+    loaded = [word for word in asked if not word.startswith(("task.vocabulary", "task.start"))]
     together = []
     for name in names:
         start, weights = STARTS[name]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.settings import LoraSettings
 from nextword.experiments.training.trainable import lora_adapters
 from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
@@ -26,7 +26,7 @@ def lora(**changes):
 def test_adapters_are_trained_and_merged_into_a_plain_model(rows, tmp_path):
     model = nw.attach(tiny_gpt2(), "mos:2")
     before = weights(model)
-    outcome = train(model, rows, lora(), seed=1, folder=tmp_path / "run")
+    outcome = fit(model, rows, lora(), seed=1, folder=tmp_path / "run")
     after = weights(model)
     assert list(after) == list(before)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -68,7 +68,7 @@ def test_the_merged_model_is_the_adapted_one():
 def test_output_embeddings_of_their_own_are_trained_in_full(rows, tmp_path):
     model = tiny_gpt2(tie=False)
     before = weights(model)
-    train(model, rows, lora(), seed=1, folder=tmp_path)
+    fit(model, rows, lora(), seed=1, folder=tmp_path)
     assert not torch.equal(before["lm_head.weight"], model.lm_head.weight)
     assert torch.equal(before["transformer.wte.weight"], model.transformer.wte.weight)
 
@@ -77,11 +77,11 @@ def test_a_resumed_training_gives_the_same_weights(rows, tmp_path):
     whole, broken, resumed = (nw.attach(tiny_gpt2(), "mos:2") for _ in range(3))
     for model in (broken, resumed):
         model.load_state_dict(whole.state_dict())
-    train(whole, rows, lora(dropout=0.2), seed=1, folder=tmp_path / "whole")
+    fit(whole, rows, lora(dropout=0.2), seed=1, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train(broken, rows, lora(dropout=0.2), seed=1, folder=tmp_path / "cut", progress=killed_at(5))
+        fit(broken, rows, lora(dropout=0.2), seed=1, folder=tmp_path / "cut", progress=killed_at(5))
     assert list(broken.state_dict()) == list(whole.state_dict())
-    train(resumed, rows, lora(dropout=0.2), seed=1, folder=tmp_path / "cut")
+    fit(resumed, rows, lora(dropout=0.2), seed=1, folder=tmp_path / "cut")
     assert all(torch.equal(resumed.state_dict()[name], value) for name, value in whole.state_dict().items())
 
 
@@ -97,7 +97,7 @@ def test_layers_that_take_no_adapter(rows, tmp_path, targets, message):
     model = tiny_gpt2()
     names = list(model.state_dict())
     with pytest.raises(ValueError, match=message):
-        train(model, rows, lora(targets=targets), seed=1, folder=tmp_path / "out")
+        fit(model, rows, lora(targets=targets), seed=1, folder=tmp_path / "out")
     assert list(model.state_dict()) == names
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not (tmp_path / "out").exists()
@@ -107,4 +107,4 @@ def test_without_peft_it_is_asked_for(rows, tmp_path, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else real(name, *rest))
     with pytest.raises(ValueError, match=r"training\.lora: needs the package peft, not installed here"):
-        train(tiny_gpt2(), rows, lora(), seed=1, folder=tmp_path / "out")
+        fit(tiny_gpt2(), rows, lora(), seed=1, folder=tmp_path / "out")

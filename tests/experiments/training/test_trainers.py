@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.trainers import consecutive_rows
 from nextword.model.head_cache.kv_cache import LongMemory
 from tests.helpers.segmented_text import LENGTH, data, model, text
@@ -58,7 +58,7 @@ def test_rows_are_read_in_order_from_one_that_the_seed_chooses() -> None:
 def test_labels_of_former_steps_are_not_known_and_are_refused(tmp_path, objective: str) -> None:
     ours = nw.attach(tiny_gpt2(), "cache:published,long=40", objective=objective)
     with pytest.raises(ValueError, match=r"memory_values: 'labels' must be with whole texts.*take 'inputs'"):
-        train(ours, data(), settings(consecutive=True), seed=1, folder=tmp_path)
+        fit(ours, data(), settings(consecutive=True), seed=1, folder=tmp_path)
     rows = text(2)
     assert ours.train()(input_ids=rows, labels=rows).loss > 0
     with pytest.raises(ValueError, match=r"memory_values: 'labels' must be with whole texts"):

@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 
 import nextword as nw
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.trainers import Bm25BatchTrainer, similar_rows
 from nextword.inference.datastore import build_datastore
 from nextword.inference.scoring.opened_model import OpenedModel
@@ -33,7 +33,7 @@ def test_each_batch_is_seen_whole_and_alone(tmp_path, monkeypatch: pytest.Monkey
         return own(self, ours, inputs, *args, **kwargs)
 
     monkeypatch.setattr(Bm25BatchTrainer, "compute_loss", watched)
-    train(model(), data(), settings(alike=True, steps=None, epochs=2), seed=1, folder=tmp_path)
+    fit(model(), data(), settings(alike=True, steps=None, epochs=2), seed=1, folder=tmp_path)
     order = similar_rows(text().tolist(), 4, seed=1)
     for epoch in torch.cat(seen).split(len(order)):
         assert torch.equal(epoch, text()[order])
@@ -54,7 +54,7 @@ def test_the_loss_is_that_of_one_text_made_of_the_batch(tmp_path, monkeypatch: p
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0
     begun = {name: value.clone() for name, value in ours.state_dict().items()}
-    train(ours, data(), settings(alike=True, steps=2), seed=1, folder=tmp_path)
+    fit(ours, data(), settings(alike=True, steps=2), seed=1, folder=tmp_path)
     ours.load_state_dict(begun)
     ids = text()[similar_rows(text().tolist(), 4, seed=1)[:4]]
     states, embeddings = ours.backbone.transformer(ids)[0], ours.get_output_embeddings()
@@ -99,7 +99,7 @@ def test_what_learned_to_copy_from_rows_that_are_alike_copies_from_a_store(tmp_p
     losses = {}
     for alike in (True, False):
         ours = model("cache:published,long=40")
-        train(ours, rows, settings(alike=alike, steps=150), seed=1, folder=tmp_path / f"alike-{alike}")
+        fit(ours, rows, settings(alike=alike, steps=150), seed=1, folder=tmp_path / f"alike-{alike}")
         opened, store = OpenedModel.of(ours, tokenizer), tmp_path / f"store-{alike}"
         build_datastore(opened, stored, store)
         over = nw.attach(ours, f'knn:store="{store}",k=8,mix=joint,distance=dot').eval()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.runtime.optional_libraries import missing
 from tests.helpers.segmented_text import LENGTH, data, model
 from tests.helpers.tiny_trainings import killed_at, settings, weights
@@ -22,11 +22,11 @@ SETTINGS = [
 def test_what_is_interrupted_goes_on(tmp_path, setting: str) -> None:
     asked = settings(save_every=2, **{setting: True})
     whole, parts = model(), model()
-    train(whole, data(), asked, seed=1, folder=tmp_path / "whole")
+    fit(whole, data(), asked, seed=1, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        train(parts, data(), asked, seed=1, folder=tmp_path / "parts", progress=killed_at(5))
+        fit(parts, data(), asked, seed=1, folder=tmp_path / "parts", progress=killed_at(5))
     parts = model()
-    train(parts, data(), asked, seed=1, folder=tmp_path / "parts")
+    fit(parts, data(), asked, seed=1, folder=tmp_path / "parts")
     for name, value in weights(whole).items():
         assert torch.equal(value, parts.state_dict()[name]), name
 
@@ -36,7 +36,7 @@ def test_what_is_interrupted_goes_on(tmp_path, setting: str) -> None:
 def test_the_memory_changes_what_is_learned(tmp_path, setting: str) -> None:
     long, short = model(), model(f"cache:long={LENGTH}")
     for ours, folder in ((long, "long"), (short, "short")):
-        train(ours, data(), settings(**{setting: True}), seed=1, folder=tmp_path / folder)
+        fit(ours, data(), settings(**{setting: True}), seed=1, folder=tmp_path / folder)
     assert not torch.equal(long.get_output_embeddings().weight, short.get_output_embeddings().weight)
 
 
@@ -44,4 +44,4 @@ def test_the_memory_changes_what_is_learned(tmp_path, setting: str) -> None:
 @pytest.mark.parametrize("head", ["softmax", "cache"])
 def test_a_head_that_sees_its_window_alone_is_refused(tmp_path, head: str, setting: str) -> None:
     with pytest.raises(ValueError, match=rf"training.{setting}: must be with a head that looks back.*cache:long"):
-        train(model(head), data(), settings(**{setting: True}), seed=1, folder=tmp_path)
+        fit(model(head), data(), settings(**{setting: True}), seed=1, folder=tmp_path)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from nextword.runtime.corpora import lines, open_corpus, part_files
 from nextword.runtime.corpora.open import _span, is_hub_name, of_files, published
+from nextword.settings.setting_names import of_command
 
 ROWS = ['one "quoted, text', "null", "NA", "3", "", "'", 'a\u2028b"']
 
@@ -61,6 +63,23 @@ def test_tables_give_the_text_as_it_stands(ending: str, streaming: bool, tmp_pat
     assert corpus.source == f"rows.{ending}"
     with pytest.raises(ValueError, match=rf"rows.{ending}' has no column 'text', only number, review. Name the one"):
         read(path, "text")
+
+
+@pytest.mark.parametrize(
+    ("where", "options", "hint"),
+    [
+        ("data", {}, "text_column=COLUMN"),
+        ("task.data", {}, "task.text_column=COLUMN"),
+        ("data", {"text_column": "--text-column"}, "--text-column COLUMN"),
+        ("data", {"field": "--field"}, "--field text=COLUMN"),
+    ],
+)
+def test_a_missing_column_is_told_with_what_names_it(
+    where: str, options: dict[str, str], hint: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "rows.csv")
+    with of_command(lambda: options) if options else nullcontext(), pytest.raises(ValueError, match=f" {hint}\\."):
+        of_files([path], where, "text")
 
 
 def test_tsv_without_quoting_is_a_plain_split(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_retrieval_from_a_datastore(vllm, engine, tmp_path, settings):
 
 
 TEXTS = ["The king", "the queen saw the king and the queen"]
-LARGER = ["data.start.n_embd=64", "data.block=64", "data.window=64", "training.steps=20", "training.learning_rate=0.01"]
+LARGER = ["task.start.n_embd=64", "task.block=64", "task.window=64", "training.steps=20", "training.learning_rate=0.01"]
 """vLLM's attention has no narrower heads on a CPU."""
 
 

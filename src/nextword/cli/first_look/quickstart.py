@@ -54,12 +54,11 @@ def quickstart(
     from nextword.cli.first_look.short_table import short_table
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.experiments.comparison.all_methods import cpu_threads
-    from nextword.experiments.comparison.comparison_settings import build_task
-    from nextword.experiments.comparison.preflight import check_settings
+    from nextword.experiments.comparison.preflight import checked_task
     from nextword.experiments.comparison.recipe import configured, read
 
     config = configured(read("quickstart"), [f"seeds={list(range(seeds))}", *(overrides or [])])
-    check_settings(config, build_task(config))
+    checked_task(config)
     typer.echo(f"{untrained_line()}\n\n{ASKED}")
     results = run_comparison(config, out, shown=short_table)
     with cpu_threads(config.threads):

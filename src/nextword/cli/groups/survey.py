@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,24 +9,24 @@ import typer
 
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import fields_of, option_groups, systems_of
+from nextword.settings.config import Settings
 
 app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
 
 
-@dataclass(frozen=True)
-class RecipeOptions:
+class RecipeOptions(Settings):
     """What the survey is to be."""
 
-    items: Annotated[int | None, typer.Option(help="Prompts that are judged.")] = None
-    judges: Annotated[int | None, typer.Option(help="Judges of each item.")] = None
-    seed: Annotated[int | None, typer.Option(help="Of every draw.")] = None
-    recipe: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TOML with consent, instructions, checks and everything else.")
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A field of the recipe, for instance checks=3."),
-    ] = None
+    items: int | None = None
+    """Prompts that are judged."""
+    judges: int | None = None
+    """Judges of each item."""
+    seed: int | None = None
+    """Of every draw."""
+    recipe: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """TOML with consent, instructions, checks and everything else."""
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
+    """A field of the recipe, for instance checks=3."""
 
     def content(self) -> dict[str, object]:
         """The recipe's fields, with those of the command line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from importlib import import_module
@@ -13,68 +14,29 @@ from typer.main import get_group
 
 from nextword.cli.parts.errors import plain_errors
 from nextword.settings import plugins
+from nextword.settings.plugins import sources
 
 VERBS = {
-    "quickstart": (
-        "nextword.cli.first_look.quickstart:quickstart",
-        "Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.",
-    ),
-    "train": ("nextword.cli.train:train", "Train one model, measure it, check it, and save it as a folder that loads."),
-    "attach": ("nextword.cli.attach_head:attach", "Put another head on a finished model without training it."),
-    "compare": (
-        "nextword.cli.compare:compare",
-        "Train and measure several methods on the same data, from the same start, with the same batches.",
-    ),
-    "score": (
-        "nextword.cli.score:score",
-        "Measure how likely texts are to saved models: perplexity, nats per token, bits per byte.",
-    ),
-    "evaluate": (
-        "nextword.cli.evaluate:evaluate",
-        "Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.",
-    ),
-    "generate": ("nextword.cli.generate:generate", "Let a saved model write: prompts in, texts or samples files out."),
-    "count": (
-        "nextword.cli.count:count",
-        "Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command goes on.",
-    ),
-    "classes": (
-        "nextword.cli.classes:classes",
-        "Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number.",
-    ),
-    "serve": (
-        "nextword.cli.serve:serve",
-        "Serve a model: completions of many requests at once, and a page to play with.",
-    ),
-    "check": (
-        "nextword.cli.check:check",
-        "Check any language model: sums to one, sees no future, same with and without cache, alone and in a batch.",
-    ),
-    "inspect": (
-        "nextword.cli.inspect:inspect",
-        "Show what a model says about every token of a text, and where it came from, as one HTML page.",
-    ),
-    "reproduce": (
-        "nextword.cli.reproduce:reproduce",
-        "Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.",
-    ),
-    "report": (
-        "nextword.cli.report:report",
-        "Write report.html from results.json and print the table; of a reproduced table, the page beside its record.",
-    ),
-    "datastore": (
-        "nextword.cli.groups.datastore:app",
-        "Build and index datastores, which the head knn retrieves from.",
-    ),
-    "survey": ("nextword.cli.groups.survey:app", "Let people judge texts: make the survey, and read what they said."),
-    "ngram": (
-        "nextword.cli.groups.ngram:app",
-        "Index a corpus by its n-grams, and mix what came next there with any model.",
-    ),
-    "list": ("nextword.cli.list:app", "Show the heads, objectives, conditioners, metrics, tasks or recipes there are."),
+    "quickstart": "nextword.cli.first_look.quickstart:quickstart",
+    "train": "nextword.cli.train:train",
+    "attach": "nextword.cli.attach_head:attach",
+    "compare": "nextword.cli.compare:compare",
+    "score": "nextword.cli.score:score",
+    "evaluate": "nextword.cli.evaluate:evaluate",
+    "generate": "nextword.cli.generate:generate",
+    "count": "nextword.cli.count:count",
+    "classes": "nextword.cli.classes:classes",
+    "serve": "nextword.cli.serve:serve",
+    "check": "nextword.cli.check:check",
+    "inspect": "nextword.cli.inspect:inspect",
+    "reproduce": "nextword.cli.reproduce:reproduce",
+    "report": "nextword.cli.report:report",
+    "datastore": "nextword.cli.groups.datastore:app",
+    "survey": "nextword.cli.groups.survey:app",
+    "ngram": "nextword.cli.groups.ngram:app",
+    "list": "nextword.cli.list:app",
 }
-"""Where each command is, and its line in the list of all: the first paragraph of its own help."""
-
+"""Where each command is, a ``module:member``, in the order of the list of all."""
 
 OLD_NAMES = {"text-memory": "ngram"}
 """Commands by the names that they had."""
@@ -84,11 +46,27 @@ OLD_OPTIONS = {"--places": "--positions"}
 
 
 class Verb(TyperCommand):
-    """A command of which its name and one line are known; the rest is at ``place``, a ``module:member``."""
+    """A command that is imported when it is called, completed or asked for its help."""
 
-    def __init__(self, name: str, place: str, line: str) -> None:
-        super().__init__(name, help=line)
+    def __init__(self, name: str, place: str) -> None:
+        super().__init__(name)
         self._place = place
+
+    @property
+    def help(self) -> str | None:
+        """Its line in the list of all: what its own help begins with, read from its file without importing that."""
+        module, _, member = self._place.partition(":")
+        (tree,) = (ast.parse(path.read_text(encoding="utf-8")) for path in sources(module))
+        for statement in tree.body:
+            match statement:
+                case ast.FunctionDef(name=name) if name == member:
+                    return (ast.get_docstring(statement) or "").partition("\n\n")[0]
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=given)) if name == member:
+                    return next(str(ast.literal_eval(one.value)) for one in given if one.arg == "help")
+        return None
+
+    @help.setter
+    def help(self, text: str | None) -> None: ...
 
     def loaded(self) -> Any:
         """The command itself, with its options."""
@@ -117,8 +95,8 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, (place, line) in VERBS.items():
-            self.add_command(Verb(name, place, line))
+        for name, place in VERBS.items():
+            self.add_command(Verb(name, place))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by its name, or by the one that it had; then a line says its name."""

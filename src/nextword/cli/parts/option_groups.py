@@ -1,31 +1,34 @@
-"""Options of a verb in groups: a class for what belongs together, an option for each of its fields."""
+"""Options of a verb in groups: settings for what belongs together, an option for each of their fields."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 from pydantic import Field
+from pydantic.fields import FieldInfo
+from typer.models import ParameterInfo
 
 from nextword.settings.config import Settings, field_docstrings, validated
+from nextword.settings.overrides import named_path
 
 if TYPE_CHECKING:
     from nextword.experiments.comparison.engines.engine import Engine
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorates a verb whose parameters may be groups of options: typer sees their fields in place of them.
+    """Decorates a verb whose parameters may be settings: typer sees their fields in place of them.
 
-    A group is a dataclass, whose fields are annotated as parameters of a verb are, or a settings class, whose texts
-    below the fields are the help. Options without a default stand before all others.
+    The text below a field is the option's help. What else is said of an option stands in the field's annotation, as in
+    a verb's: ``Annotated[str, typer.Option(metavar="FILE")]``.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint) or _is_settings(hint)}
+    groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Settings)}
     single = [
         parameter.replace(annotation=hints[name])
         for name, parameter in inspect.signature(command).parameters.items()
@@ -35,10 +38,10 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def flat(**values: Any) -> None:
-        made = {}
-        for name, group in groups.items():
-            given = {option.name: values.pop(option.name) for option in options[name]}
-            made[name] = validated(group, given) if _is_settings(group) else group(**given)
+        made = {
+            name: validated(group, {option.name: values.pop(option.name) for option in options[name]})
+            for name, group in groups.items()
+        }
         command(**values, **made)
 
     every = [*single, *(option for group in options.values() for option in group)]
@@ -48,28 +51,16 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     return flat
 
 
-def _is_settings(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Settings)
+def _options_of(group: type[Settings]) -> list[inspect.Parameter]:
+    helps = field_docstrings(group)
 
+    def option(name: str, field: FieldInfo) -> inspect.Parameter:
+        said = copy.copy(next((one for one in field.metadata if isinstance(one, ParameterInfo)), typer.Option()))
+        said.help = said.help or " ".join(helps[name].split())
+        only, annotation = inspect.Parameter.KEYWORD_ONLY, Annotated[field.annotation, said]
+        return inspect.Parameter(name, only, default=field.default, annotation=annotation)
 
-def _options_of(group: Any) -> list[inspect.Parameter]:
-    options: list[tuple[str, Any, Any]]  # name, annotation, default
-    if _is_settings(group):
-        helps = {name: " ".join(text.split()) for name, text in field_docstrings(group).items()}
-        options = [
-            (name, Annotated[field.annotation, typer.Option(help=helps[name])], field.default)
-            for name, field in group.model_fields.items()
-        ]
-    else:
-        hints, nothing = get_type_hints(group, include_extras=True), inspect.Parameter.empty
-        options = [
-            (field.name, hints[field.name], nothing if field.default is MISSING else field.default)
-            for field in fields(group)
-        ]
-    return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, annotation, default in options
-    ]
+    return [option(name, field) for name, field in group.model_fields.items()]
 
 
 class ComputingOptions(Settings):
@@ -121,12 +112,6 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
             nameless[name] = given
         systems.setdefault(name, []).append(path)
     return systems
-
-
-def named_path(given: str) -> tuple[str | None, str]:
-    """The name and the path of ``NAME=PATH``; no name where there is none, or all of it is a path that exists."""
-    name, equals, path = given.partition("=")
-    return (name, path) if equals and not Path(given).exists() else (None, given)
 
 
 def fields_of(given: list[str] | None, example: str) -> dict[str, str]:

@@ -18,11 +18,11 @@ from nextword.experiments.comparison.comparison_settings import CompareConfig, b
 from nextword.experiments.comparison.engines.engine import Engine, Sequential, needs
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.grid_search import finished_searches, settled
-from nextword.experiments.comparison.measured_texts import expect_measurable, measured_texts, written_examples
+from nextword.experiments.comparison.measured_texts import measured_texts, written_examples
 from nextword.experiments.comparison.one_run import Run, Setting
-from nextword.experiments.comparison.preflight import check_settings
+from nextword.experiments.comparison.preflight import checked_task
 from nextword.experiments.comparison.recipe import configured
-from nextword.experiments.training.one_training import train_with_main
+from nextword.experiments.training.one_training import fit_with_main
 from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.runtime import processes
 from nextword.runtime.progress import Watcher
@@ -70,14 +70,11 @@ def compare(
     config = config if isinstance(config, CompareConfig) else configured(dict(config))
     place, command, engine = ComparisonFolder(folder), command or DEFAULT_COMMAND, engine or Sequential()
     if not processes.is_main():
-        train_with_main()
+        fit_with_main()
         return Results.load(place.results)
     with processes.leading():
-        for method in config.methods:
-            method.expect_known_names()
-        task, config = build_task(config), place.as_begun(config)
-        check_settings(config, task)
-        expect_measurable(task, config.methods)
+        config = place.as_begun(config)
+        task = checked_task(config)
         place.expect(config, task)
         engine.expect(config)
         stages = progress or Watcher()
@@ -94,8 +91,7 @@ def make_start(
     Arguments and errors are those of ``compare``, which finds the start there.
     """
     place = ComparisonFolder(folder)
-    task, config = build_task(config), place.as_begun(config)
-    check_settings(config, task)
+    task, config = build_task(config), place.as_begun(config)  # whose methods are checked where it is made
     with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), cpu_threads(config.threads):
         place.begin(config, task)
         return prepare_start(config, task, place.start, progress or Watcher())

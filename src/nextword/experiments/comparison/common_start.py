@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +16,15 @@ import torch
 from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
-from nextword.evaluation.metrics.metric import parse_metric
-from nextword.evaluation.metrics.unigram_kl import TEST
 from nextword.experiments.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig
 from nextword.experiments.comparison.folder import stored
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.comparison.preflight import build_method, check_methods, needed_encoder
+from nextword.experiments.comparison.preflight import (
+    asks_for_test_data,
+    build_method,
+    check_methods,
+    needed_encoder,
+)
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
     expect_tokenizer,
@@ -29,10 +32,10 @@ from nextword.experiments.tasks.head_counts import (
     wants_counts,
     with_counts,
 )
-from nextword.experiments.tasks.task import Architecture, architecture_of, saved_model
+from nextword.experiments.tasks.task import Architecture, Pretraining, architecture_of, saved_model
 from nextword.experiments.tasks.tokenizers import add_tokens
 from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.resume import weights_problem
 from nextword.experiments.training.settings import merged
 from nextword.experiments.training.sharding import whole_model
@@ -48,7 +51,7 @@ from nextword.settings.setting_names import named
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from nextword.experiments.tasks import Task, Texts
+    from nextword.experiments.tasks import Task
 
 
 logger = logging.getLogger(__name__)
@@ -136,8 +139,7 @@ def prepare_start(
         shutil.rmtree(folder / "model", ignore_errors=True)
         for name in (COUNTS, TEST_COUNTS):
             (folder / name).unlink(missing_ok=True)  # perhaps of another tokenizer
-        make = _load_given if config.start.model else _train_here
-        done = make(config, task, folder, stages)
+        done = _made(config, task, folder, stages)
         done.save(folder / "start.json")
         shutil.rmtree(folder / "training", ignore_errors=True)
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
@@ -168,46 +170,16 @@ def _complete_record(folder: Path) -> StartRecord | None:
     return record
 
 
-def _load_given(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> StartRecord:
-    with stages("start", "loading"):
-        backbone, tokenizer = given_start(config, task)
+def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> StartRecord:
+    with stages("start", "loading" if config.start.model else "data"):
+        begun = Beginning(config, task, folder / "training")
+        backbone, tokenizer, pretraining = begun.backbone(), begun.tokenizer, begun.pretraining
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)
-    with stages("start", "copying"):
-        _save(backbone, tokenizer, folder)
-    return _record_of(str(config.start.model), backbone, tokenizer, task, folder)
-
-
-def given_start(config: CompareConfig, task: Task) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model that is named to begin from, in float32, and its tokenizer, with the tokens that the task wants.
-
-    Raises:
-        ValueError: There is none, or the task cannot be measured on it.
-    """
-    advice = "Give the path of a folder, or fetch the model while there is a network."
-    location, described = saved_model(str(config.start.model), "start.model", advice)
-    source, found, wanted = str(location), architecture_of(described), task.architecture
-    if found != wanted:
-        raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
-    backbone = _plain_model(source, task.architecture)
-    tokenizer = load_tokenizer(source, "start.model")
-    set_seed(config.start.seed)
-    add_tokens(backbone, tokenizer, task.start.tokens)
-    task.check(backbone.config, tokenizer)
-    return backbone, tokenizer
-
-
-def _train_here(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> StartRecord:
-    with stages("start", "data"):
-        tokenizer = task.start.tokenizer()
-        pretraining = task.start.pretraining(tokenizer, config.start.seed)
-        set_seed(config.start.seed)
-        spread = {**pretraining.settings, **config.start.training}.get("fsdp")
-        with MemoryMappedModel(folder / "training") if spread else nullcontext():
-            backbone = task.architecture.new(pretraining.model_config)
-        task.check(backbone.config, tokenizer)
-    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
-    check_methods(backbone, config, task, counts)
+    if pretraining is None:
+        with stages("start", "copying"):
+            _save(backbone, tokenizer, folder)
+        return _record_of(str(config.start.model), backbone, tokenizer, task, folder)
     if {**pretraining.settings, **config.start.training}.get("steps") == 0:
         _save(backbone, tokenizer, folder)
         return _record_of(f"{RANDOM} {config.task}", backbone, tokenizer, task, folder)
@@ -220,7 +192,7 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: Watcher
         with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
             try:
                 rows = pretraining.dataset
-                outcome = train(model.train(), rows, settings, seed=seed, folder=round_folder, progress=advanced)
+                outcome = fit(model.train(), rows, settings, seed=seed, folder=round_folder, progress=advanced)
             except DivergedError as problem:
                 shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
@@ -233,6 +205,54 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: Watcher
         known = ", ".join(f"{name} {value.value:.3g}" for name, value in record.probe.items())
         logger.warning("the start does not know enough yet (%s)", known)
     return record.model_copy(update={"training": done})
+
+
+class Beginning:
+    """What a start is made of: the model that is named, or the task's own small one before its training.
+
+    Attributes:
+        tokenizer: Its tokenizer, with the tokens that the task wants.
+        pretraining: How the task's own is trained; None: a model is named.
+
+    Raises:
+        ValueError: There is no such model, or the task cannot be measured on it.
+    """
+
+    def __init__(self, config: CompareConfig, task: Task, scratch: Path | None = None) -> None:
+        self._config, self._task, self._scratch = config, task, scratch
+        self._loaded: PreTrainedModel | None = None
+        self.pretraining: Pretraining | None = None
+        if config.start.model is None:
+            self.tokenizer = task.start.tokenizer()
+            self.pretraining = task.start.pretraining(self.tokenizer, config.start.seed)
+        else:
+            self._loaded, self.tokenizer = self._given()
+
+    def backbone(self) -> PreTrainedModel:
+        """A new copy, in float32; of the task's own with random weights."""
+        if self.pretraining is None:
+            model, self._loaded = self._loaded, None
+            return model or self._given()[0]
+        set_seed(self._config.start.seed)
+        spread = {**self.pretraining.settings, **self._config.start.training}.get("fsdp")
+        with MemoryMappedModel(self._scratch) if spread and self._scratch else nullcontext():
+            backbone = self._task.architecture.new(self.pretraining.model_config)
+        self._task.check(backbone.config, self.tokenizer)
+        return backbone
+
+    def _given(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        config, task = self._config, self._task
+        advice = "Give the path of a folder, or fetch the model while there is a network."
+        location, described = saved_model(str(config.start.model), "start.model", advice)
+        source, found, wanted = str(location), architecture_of(described), task.architecture
+        if found != wanted:
+            raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
+        backbone = _plain_model(source, task.architecture)
+        tokenizer = load_tokenizer(source, "start.model")
+        set_seed(config.start.seed)
+        add_tokens(backbone, tokenizer, task.start.tokens)
+        task.check(backbone.config, tokenizer)
+        return backbone, tokenizer
 
 
 def _record_of(
@@ -276,8 +296,6 @@ COUNTS = "counts.npz"
 """File of the start's folder."""
 TEST_COUNTS = "test-counts.npz"
 """The same of the test data."""
-AGAINST = "against"
-"""Setting of a metric that names what texts are compared with; ``test`` stands for the test data."""
 
 
 def needed_counts(
@@ -300,11 +318,6 @@ def needed_counts(
     return path
 
 
-def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
-    """Whether a metric compares with the test data of the task."""
-    return getattr(parse_metric(metric), AGAINST, None) == TEST
-
-
 def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:
     """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
     text = task.data.test_text()
@@ -315,14 +328,3 @@ def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Pat
             counts = np.bincount(token_ids(tokenizer, text), minlength=len(tokenizer))
             TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the test text").save(path)
     return path
-
-
-def expect_test_data(task: Task, texts: Texts) -> None:
-    """Raises ValueError where a metric compares with test data as one text, and the task has none."""
-    asking = [metric for metric in texts.metrics if asks_for_test_data(metric)]
-    if asking and task.data.test_text() is None:
-        name = parse_metric(asking[0]).metric
-        raise ValueError(
-            f"{name}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the references "
-            f"('{name}'), or name a file"
-        )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from nextword.experiments.comparison.method import Method
+from nextword.experiments.training.method_settings import with_task_table
 from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged, overlaid
 from nextword.settings.config import Seed, Settings, validated
 
@@ -78,15 +79,21 @@ class CompareConfig(Settings):
         """Whether a method begins from a pretrained model."""
         return self.fine_tuning is not None and not method.from_scratch
 
+    def expect_known_names(self) -> None:
+        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        for method in self.methods:
+            method.expect_known_names()
+
     @model_validator(mode="before")
     @classmethod
     def _task_table(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("task"), dict):
+        if not isinstance(given, dict) or not isinstance((given := with_task_table(given)).get("task"), dict):
             return given
         settings = dict(given["task"])
         if not isinstance(settings.get("name"), str):
             raise ValueError("task.name: give the name of the task; 'nextword list tasks' shows them")
-        return {**given, "task": settings.pop("name"), "task_settings": settings | given.get("task_settings", {})}
+        name, further = settings.pop("name"), given.get("task_settings", {})
+        return {**given, "task": name, "task_settings": settings | further if isinstance(further, dict) else further}
 
     @model_validator(mode="after")
     def _told_apart(self) -> Self:
@@ -105,15 +112,17 @@ def _fine_tuning(given: dict[str, Any]) -> FineTuning | None:
 
 
 def build_task(config: CompareConfig) -> Task:
-    """The task of a comparison, its settings checked.
-
-    Raises:
-        ValueError: Unknown task, or a wrong setting, named as ``task.key``.
-    """
+    """The task of a comparison, its settings checked; ValueError where it cannot read its data."""
     from nextword.experiments.tasks import registry
 
-    task = registry.get(config.task)
-    return task(validated(task.Config, config.task_settings, "task"))
+    return registry.get(config.task)(task_config(config))
+
+
+def task_config(config: CompareConfig) -> Any:
+    """The settings of the task with their defaults; ValueError for an unknown task, or a setting named ``task.key``."""
+    from nextword.experiments.tasks import registry
+
+    return validated(registry.get(config.task).Config, config.task_settings, "task")
 
 
 def plain(config: BaseModel) -> dict[str, Any]:

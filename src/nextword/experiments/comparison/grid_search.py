@@ -88,7 +88,7 @@ def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSetting
         return TriedSettings(settings=settings, reason=str(problem))
     with setting.stages(run.name, "validation") as advanced:
         batch_size = common_settings(setting.config).batch_size
-        nats = validation_nats(trained / "model", setting.validation, batch_size, advanced)
+        nats = validation_nats(trained / "model", setting.rows.validation, batch_size, advanced)
     if not math.isfinite(nats):
         return TriedSettings(settings=settings, reason="the validation loss is no finite number")
     return TriedSettings(settings=settings, nats=nats)

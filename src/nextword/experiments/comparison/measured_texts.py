@@ -17,12 +17,10 @@ from nextword.evaluation import EvaluateConfig, evaluate
 from nextword.evaluation.all_systems import HUMAN
 from nextword.evaluation.metrics.frequency_groups import NAMES, frequency_groups
 from nextword.evaluation.metrics.metric import parse_metric
-from nextword.evaluation.metrics.metric import registry as metrics
-from nextword.evaluation.sample_passes import not_installed
-from nextword.experiments.comparison.common_start import AGAINST, asks_for_test_data, expect_test_data
 from nextword.experiments.comparison.folder import ComparisonFolder, stored
-from nextword.experiments.comparison.method import Method, slug
+from nextword.experiments.comparison.method import slug
 from nextword.experiments.comparison.one_run import Setting
+from nextword.experiments.comparison.preflight import AGAINST, asks_for_test_data
 from nextword.experiments.tasks.head_counts import FIELD
 from nextword.functional.frequency import TokenCounts
 from nextword.inference.generation.samples_files import decoded
@@ -42,7 +40,7 @@ from nextword.settings.version import __version__
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from nextword.experiments.tasks import Task, Texts
+    from nextword.experiments.tasks import Texts
 
 
 CORPUS = "corpus"
@@ -58,21 +56,6 @@ class MeasuredTexts(Record):
     """Checksum of files, settings and library version."""
     results: EvaluationResults
     """What was measured."""
-
-
-def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
-    """Raises ValueError where the texts could not be measured, before anything is trained."""
-    if task.writes is None:
-        return
-    texts = task.writes.texts
-    if any(method.title == HUMAN for method in methods):
-        raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
-    expect_test_data(task, texts)
-    for one in texts.metrics:
-        metric = parse_metric(one).metric
-        lack = not_installed(metrics.get(metric))
-        if lack is not None:
-            raise ValueError(f"{metric} {lack}")
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:

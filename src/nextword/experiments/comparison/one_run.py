@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,14 @@ import torch
 from pydantic import JsonValue
 from transformers import set_seed
 
-from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER
 from nextword.experiments.comparison.common_start import CommonStart
 from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
-from nextword.experiments.training.collator import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.loss_curve import TrainingOutcome
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.resume import drop_checkpoints
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import whole_model
@@ -80,18 +79,11 @@ class Setting:
     folder: ComparisonFolder
     start: CommonStart
     stages: Watcher
-    encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
-    """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
 
     @cached_property
-    def training(self) -> Any:
-        """Training data, tokenised once."""
-        return self.task.data.training(self.start.tokenizer)
-
-    @cached_property
-    def validation(self) -> Any:
-        """Validation data."""
-        return self.task.data.validation(self.start.tokenizer)
+    def rows(self) -> TaskRows:
+        """The data, tokenised once."""
+        return TaskRows(self.task.data, self.start.tokenizer)
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
@@ -155,15 +147,16 @@ def _train_stage(
 ) -> TrainingOutcome:
     # the outcome counts the stage before, too
     seed = run.seed if before is None else (run.seed + SECOND) % 2**32
-    encoded = _encoded_texts(setting, model, with_validation=settings.evaluate_every is not None)
+    validated, rows = settings.evaluate_every is not None, setting.rows
+    encoded = rows.encoded(model, validated, partial(setting.stages, "auxiliary texts", "encoding"))
     with setting.stages(run.name, "training" if before is None else "second training") as advanced:
-        outcome = train(
+        outcome = fit(
             model.train(),
-            setting.training,
+            rows.training,
             with_applicable_rates(settings, model),
             seed=seed,
             folder=stage,
-            validation=setting.validation if settings.evaluate_every else None,
+            validation=rows.validation if validated else None,
             encoded=encoded,
             progress=advanced,
         )
@@ -179,19 +172,6 @@ def _save(setting: Setting, stage: Path, model: NextWordModel, outcome: Training
     if model.conditioner is not None and setting.start.encoder is not None:
         load_tokenizer(setting.start.encoder, "task.encoder").save_pretrained(stage / "model" / ENCODER_TOKENIZER)
     outcome.save(stage / "outcome.json")
-
-
-def _encoded_texts(setting: Setting, model: NextWordModel, *, with_validation: bool) -> EncodedTexts | None:
-    # where the encoder makes the same of them all through training
-    if not is_encodable(model):
-        return None
-    key = f"{fingerprint(model.auxiliary_encoder)} {with_validation}"
-    if key not in setting.encoded:
-        with setting.stages("auxiliary texts", "encoding") as advanced:
-            model.to(best_device())
-            texts = distinct_texts([setting.training, *([setting.validation] if with_validation else [])])
-            setting.encoded[key] = encode_texts(model, texts, advanced)
-    return setting.encoded[key]
 
 
 def _load_trained(run: Run, setting: Setting) -> Any:

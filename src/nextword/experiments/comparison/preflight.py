@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nextword.conditioning.auxiliary_encoder import expect_encoder
+from nextword.evaluation.all_systems import HUMAN
+from nextword.evaluation.metrics.metric import parse_metric
+from nextword.evaluation.metrics.metric import registry as metrics
+from nextword.evaluation.metrics.unigram_kl import TEST
+from nextword.evaluation.sample_passes import not_installed
 from nextword.experiments.comparison.comparison_settings import (
     CompareConfig,
+    build_task,
     common_settings,
     given_settings,
     stage_settings,
@@ -28,17 +34,26 @@ from nextword.settings.registry import did_you_mean
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from nextword.experiments.tasks import Task
+    from nextword.experiments.tasks import Task, Texts
     from nextword.model.modeling import NextWordModel
 
 logger = logging.getLogger(__name__)
+
+
+def checked_task(config: CompareConfig) -> Task:
+    """The task of a comparison, its data read, after all that can be said without a model; raises ValueError for it."""
+    config.expect_known_names()
+    task = build_task(config)
+    check_settings(config, task)
+    return task
 
 
 def check_settings(config: CompareConfig, task: Task) -> None:
     """All that can be said without a model.
 
     Raises:
-        ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
+        ValueError: A training setting or a package that there is not, a conditioner without a text to read, or texts
+            that could not be measured.
     """
     common_settings(config)  # those that all methods have in common
     for method in _all_candidates(config):
@@ -47,6 +62,31 @@ def check_settings(config: CompareConfig, task: Task) -> None:
     encoder = needed_encoder(config.methods, task)
     if encoder is not None:
         expect_encoder(encoder)
+    if task.writes is not None:
+        _expect_measurable(task, task.writes.texts, config.methods)
+
+
+AGAINST = "against"
+"""Setting of a metric that names what texts are compared with; ``test`` stands for the test data."""
+
+
+def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
+    """Whether a metric compares with the test data of the task."""
+    return getattr(parse_metric(metric), AGAINST, None) == TEST
+
+
+def _expect_measurable(task: Task, texts: Texts, methods: Iterable[Method]) -> None:
+    if any(method.title == HUMAN for method in methods):
+        raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
+    for one in texts.metrics:
+        metric = parse_metric(one).metric
+        if asks_for_test_data(one) and task.data.test_text() is None:
+            raise ValueError(
+                f"{metric}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the "
+                f"references ('{metric}'), or name a file"
+            )
+        if (lack := not_installed(metrics.get(metric))) is not None:
+            raise ValueError(f"{metric} {lack}")
 
 
 def _all_candidates(config: CompareConfig) -> list[Method]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nextword.experiments.comparison.comparison_settings import CompareConfig
-from nextword.experiments.training.method_settings import table_of_spec
+from nextword.experiments.training.method_settings import changed_recipe
 from nextword.settings.config import validated
-from nextword.settings.overrides import overridden, parsed
+from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
 
 
@@ -49,9 +49,7 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> Compare
     Raises:
         ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
     """
-    if isinstance(recipe.get("task"), str):
-        recipe = {**recipe, "task": {"name": recipe["task"]}}  # a table can take overrides of the task's settings
-    changed = overridden(recipe, overrides, table_of_spec)
+    changed = changed_recipe(recipe, overrides)
     _expect_task_settings_in_task(changed)
     return validated(CompareConfig, changed)
 

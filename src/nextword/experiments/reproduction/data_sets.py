@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import Field
 
 from nextword.settings.config import Settings, validated
-from nextword.settings.overrides import parsed
+from nextword.settings.overrides import named_path, parsed
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
 
@@ -83,13 +83,13 @@ class DataFolder:
         folders: list[Path] = []
         places: dict[str, Path] = {}
         for option in options:
-            name, equals, path = option.partition("=")
-            if equals and "/" not in name:
-                if name in places:
-                    raise ValueError(f"{named('data')}: must name {name} once ({places[name]} and {path} given)")
-                places[name] = Path(path).expanduser()
+            name, path = named_path(option)
+            if name in places:
+                raise ValueError(f"{named('data')}: must name {name} once ({places[name]} and {path} given)")
+            if name is None:
+                folders.append(Path(path).expanduser())
             else:
-                folders.append(Path(option).expanduser())
+                places[name] = Path(path).expanduser()
         if len(folders) > 1:
             raise ValueError(f"{named('data')}: must be one folder ({len(folders)} given); others as NAME=PATH")
         return cls(folders[0] if folders else None, places)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.reproduction.paper import PaperTable
-from nextword.settings.config import Settings, validated
+from nextword.settings.config import Settings
 from nextword.settings.registry import did_you_mean
 
 if TYPE_CHECKING:
@@ -138,13 +138,12 @@ def comparison_of(
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:
     """All settings of a comparison with all defaults: ``{"task": {...}, "training": {...}, ...}``."""
-    from nextword.experiments.comparison.comparison_settings import common_settings, plain
-    from nextword.experiments.tasks import registry
+    from nextword.experiments.comparison.comparison_settings import common_settings, plain, task_config
 
-    task, content = registry.get(config.task), plain(config)
-    content["task"] = {"name": config.task, **plain(validated(task.Config, content.pop("task_settings"), "task"))}
-    content["training"] = plain(common_settings(config))
-    return content
+    content = plain(config)
+    del content["task_settings"]
+    task, training = plain(task_config(config)), plain(common_settings(config))
+    return content | {"task": {"name": config.task, **task}, "training": training}
 
 
 def setting(settings: Mapping[str, Any], path: str) -> Any:

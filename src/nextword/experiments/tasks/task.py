@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from nextword.inference.generation.strategies import SeededDecoding, Texts
 from nextword.inference.scoring.opened_model import Progress
-from nextword.runtime.pretrained import GgufError, from_pretrained, model_location
+from nextword.runtime.pretrained import from_pretrained, model_location, unreadable_explained
 from nextword.settings.registry import Registry
 
 if TYPE_CHECKING:
@@ -80,16 +80,8 @@ def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, Pretr
         location = model_location(name)
     except ValueError as problem:
         raise ValueError(f"{setting}: {problem}") from None
-    try:
+    with unreadable_explained(name, setting, f" {advice}"):
         return location, from_pretrained(AutoConfig, location)
-    except GgufError as problem:
-        raise ValueError(f"{setting}: {problem}") from None
-    except (OSError, ValueError) as problem:
-        first = next(iter(str(problem).splitlines()), type(problem).__name__)
-        raise ValueError(
-            f"{setting}: '{name}' is neither a folder with a model here, nor a name on the hub that could be reached "
-            f"({first}). {advice}"
-        ) from problem
 
 
 def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:

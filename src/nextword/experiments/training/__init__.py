@@ -1,1 +1,1 @@
-"""One model is trained: what ``transformers.Trainer`` does not do itself. ``one_training.py`` calls all else here."""
+"""One model from data to a folder that loads: ``train_model.py``, and ``one_training.py``, which calls transformers."""

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import TrainerCallback
 
+from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.conditioning.auxiliary_tokenizer import FILL
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
+from nextword.runtime.devices import best_device
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from nextword.experiments.tasks import Data
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +34,8 @@ ROWS = 32
 """Texts that are encoded together."""
 
 Key = tuple[int, ...]
+Stage = Callable[[], AbstractContextManager[Callable[[float], None]]]
+"""Says that a stage begins and ends, and hands out the function that says how far it is."""
 
 
 class EncodedTexts(dict[Key, Float[Tensor, "_ E"]]):
@@ -77,6 +88,39 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
         states.update({text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)})
         progress(min(1.0, (begin + ROWS) / len(texts)))
     return states
+
+
+class TaskRows:
+    """The rows of a task in a tokenizer's tokens, made when they are first asked for, and their auxiliary texts."""
+
+    def __init__(self, data: Data, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._data, self._tokenizer = data, tokenizer
+        self._encoded: dict[str, EncodedTexts | None] = {}
+
+    @cached_property
+    def training(self) -> Any:
+        """Those to train on."""
+        return self._data.training(self._tokenizer)
+
+    @cached_property
+    def validation(self) -> Any:
+        """Those for validation losses."""
+        return self._data.validation(self._tokenizer)
+
+    def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
+        """The encoder's states of all auxiliary texts, where it makes the same of them all through training.
+
+        They are made once for each encoder, within ``stage``. None: there are none, or too many to keep.
+        """
+        if not is_encodable(model):
+            return None
+        key = f"{fingerprint(model.auxiliary_encoder)} {with_validation}"
+        if key not in self._encoded:
+            with stage() as advanced:
+                model.to(best_device())
+                texts = distinct_texts([self.training, *([self.validation] if with_validation else [])])
+                self._encoded[key] = encode_texts(model, texts, advanced)
+        return self._encoded[key]
 
 
 # -- Sequences of different lengths become one padded batch.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.settings.config import Settings
+from nextword.settings.overrides import overridden
 from nextword.settings.specs import Grammar, split_outside
+
+logger = logging.getLogger(__name__)
 
 SHORT_FORM = ("head", "objective", "conditioner")
 """What a method as text says, in this order."""
@@ -120,3 +124,51 @@ def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
     if path[-1] in SHORT_FORM:
         return _grammar(path[-1]).table(text)
     return table_of_method(text) if len(path) > 1 and path[-2] == "methods" else None
+
+
+# -- Recipes: a task is a table in them, whose data may stand beside it.
+
+BESIDE_TASK = ("data", "encoder")
+"""Settings of a task that a recipe may also have at its top: ``data = "book.txt"`` is ``task.data``."""
+
+
+def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe whose task is a table, with all of its settings in it.
+
+    In earlier versions the settings of a training's task were a table ``data``, with its path as ``path``.
+
+    >>> with_task_table({"task": "lm", "data": "book.txt"})
+    {'task': {'name': 'lm', 'data': 'book.txt'}}
+    >>> with_task_table({"data": {"path": "book.txt", "block": 64}})
+    {'task': {'data': 'book.txt', 'block': 64}}
+    """
+    others = {key: value for key, value in recipe.items() if key not in ("task", *BESIDE_TASK)}
+    table: Any = recipe.get("task", {})
+    table = {"name": table} if isinstance(table, str) else table
+    if not isinstance(table, Mapping):
+        return dict(recipe)
+    beside = {key: recipe[key] for key in BESIDE_TASK if recipe.get(key) is not None}
+    if isinstance(old := beside.get("data"), Mapping):
+        beside |= {"data" if key == "path" else key: value for key, value in old.items()}
+        beside = {key: value for key, value in beside.items() if value is not old}
+    settings = {**table, **beside}
+    return {**others, "task": settings} if settings or "task" in recipe else others
+
+
+def changed_recipe(recipe: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A recipe with its overrides, before it is checked; raises ValueError for an override that cannot be read."""
+    if isinstance(old := recipe.get("data"), Mapping):
+        for key in old:
+            _current_name(f"data.{key}")
+    words = [(key, equals, value) for key, equals, value in (one.partition("=") for one in overrides)]
+    current = ["".join((_current_name(key.strip()), equals, value)) for key, equals, value in words]
+    return overridden(with_task_table(recipe), current, table_of_spec)
+
+
+def _current_name(path: str) -> str:
+    part, dot, key = path.partition(".")
+    if part == "data" and dot:
+        name = f"task.{'data' if key == 'path' else key}"
+        logger.warning("%s is called %s now", path, name)
+        return name
+    return f"task.{path}" if path in BESIDE_TASK else path

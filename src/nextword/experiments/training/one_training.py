@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def train(
+def fit(
     model: PreTrainedModel,
     dataset: Any,
     settings: TrainingSettings,
@@ -83,18 +83,18 @@ def train(
     if processes.count() > 1:
         model.save_pretrained(folder / BEGINNING)
     with processes.together(asked | {"kind": type(model)}, DivergedError):
-        return _train(model, **asked, progress=progress)
+        return _fit(model, **asked, progress=progress)
 
 
-def train_with_main() -> None:
+def fit_with_main() -> None:
     """Trains with the main process whatever that trains, until it has ended."""
     for asked in processes.received():
         model = asked.pop("kind").from_pretrained(asked["folder"] / BEGINNING).train()
         with contextlib.suppress(DivergedError):  # the main process says so
-            _train(model, **asked, progress=None)
+            _fit(model, **asked, progress=None)
 
 
-def _train(
+def _fit(
     model: PreTrainedModel,
     dataset: Any,
     settings: TrainingSettings,
@@ -219,7 +219,7 @@ def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
 
 
 def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
-    """What makes rows of a task's data one batch for this model; arguments as in ``train``."""
+    """What makes rows of a task's data one batch for this model; arguments as in ``fit``."""
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
     return RightPadding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -108,6 +109,17 @@ class TrainingSettings(Settings):
     def checkpoint_every(self) -> int | None:
         """Steps between two checkpoints; None where there are none."""
         return None if self.shard_vocabulary else self.save_every
+
+    def steps_over(self, rows: int) -> int:
+        """Optimiser steps of a training on so many rows, as Trainer counts them.
+
+        >>> TrainingSettings(steps=100).steps_over(80), TrainingSettings(epochs=1.5, batch_size=8).steps_over(20)
+        (100, 5)
+        """
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return math.ceil(self.epochs * math.ceil(rows / (self.batch_size * self.gradient_accumulation_steps)))
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:

@@ -31,6 +31,7 @@ from nextword.runtime.corpora.row_files import (
     stored_table,
     table_rows,
 )
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -312,9 +313,11 @@ def _of_rows(rows: Any, text_column: str | int, source: str, where: str, identit
 
 def _expect_column(column: str, names: Sequence[str], source: str, where: str) -> None:
     if column not in names:
+        part, dot, _ = where.rpartition(".")  # task.data: its column is task.text_column
+        usual = "--field text=COLUMN" if named("field") != "field" else named(f"{part}{dot}text_column", "COLUMN")
         raise ValueError(
-            f"{where}: '{source}' has no column '{column}', only {', '.join(names)}. Name the one with the text as "
-            f"text_column."
+            f"{where}: '{source}' has no column '{column}', only {', '.join(names)}. Name the one with the text: "
+            f"{usual}."
         )
 
 

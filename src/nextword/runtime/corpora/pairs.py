@@ -18,9 +18,11 @@ from nextword.runtime.corpora.part_names import (
     PARTS,
     TABLES,
     file_names,
+    is_saved_set,
     part_files,
     part_of,
     table_ending,
+    text_files,
 )
 from nextword.runtime.corpora.row_files import JsonLine, table_rows
 from nextword.runtime.corpora.texts import read_parts
@@ -122,11 +124,11 @@ def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> Pa
             f"{where}: '{path}' does not exist. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and "
             f"test.jsonl, or {reading.other.wanted}."
         )
-    files = {} if reading.other.claims(path) else _tables(path, where)
+    files = {} if reading.other.claims(path) or is_saved_set(path) else _tables(path, where)
     if files:
         parts = _from_folder(path, files, reading, where)
-    elif path.is_file() and table_ending(path) is not None:
-        parts = _from_file(path, reading, where)
+    elif is_saved_set(path) or (path.is_file() and table_ending(path) is not None):
+        parts = _from_one(path, reading, where)
     else:
         parts = reading.other.read(path, reading, where)
     for part in PARTS:
@@ -221,8 +223,9 @@ def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: PairReadi
     return dealt(pairs(), path.name, "files")
 
 
-def _from_file(path: Path, reading: PairReading, where: str) -> PairParts:
-    rows = _rows(path, reading, where)
+def _from_one(path: Path, reading: PairReading, where: str) -> PairParts:
+    files = text_files(path) if path.is_dir() else [path]
+    rows = chain.from_iterable(_rows(file, reading, where) for file in files)
     first = next(rows)
     all_rows = chain([first], rows)
     field = reading.split_field

@@ -5,9 +5,7 @@ from nextword.experiments.reproduction.planning.experiment_work import (
     RowLength,
     planned_trainings,
     row_length,
-    steps_of,
 )
-from nextword.experiments.training.settings import TrainingSettings
 
 COMMON = {"steps": 100, "batch_size": 4, "gradient_accumulation_steps": 2}
 ROW = RowLength(10, "exactly")
@@ -38,9 +36,10 @@ def test_a_search_trains_each_combination_once_and_the_best_with_the_other_seeds
 
 
 def test_epochs_are_steps_where_the_number_of_rows_is_known():
-    settings = TrainingSettings(epochs=2, batch_size=8, gradient_accumulation_steps=2)
-    assert steps_of(settings, 100) == 14
-    assert steps_of(settings, None) is None
+    training = {"steps": None, "epochs": 1.5, "batch_size": 8, "gradient_accumulation_steps": 2}
+    config = configured({"task": {"name": "lm"}, "methods": ["softmax"], "training": training})
+    # 5 steps an epoch, 7.5 in all: Trainer makes another one of half a step
+    assert [planned_trainings(config, rows, ROW)[0].steps for rows in (80, None)] == [8, None]
 
 
 def test_a_row_without_a_length_in_the_settings_is_not_guessed():

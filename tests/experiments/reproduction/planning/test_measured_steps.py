@@ -13,7 +13,7 @@ from nextword.experiments.reproduction.planning.measured_steps import (
     StepsHere,
     kind_of,
 )
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 
 pytestmark = pytest.mark.usefixtures("counting_paper")
 
@@ -32,9 +32,9 @@ def trainings(monkeypatch):
 
     def watched(model, rows, settings, **given):
         done.append((settings, len(rows)))
-        return train(model, rows, settings, **given)
+        return fit(model, rows, settings, **given)
 
-    monkeypatch.setattr(module, "train", watched)
+    monkeypatch.setattr(module, "fit", watched)
     return done
 
 

@@ -9,7 +9,7 @@ from nextword.experiments.comparison.method import Method
 from nextword.experiments.reproduction.planning.experiment_work import RowLength
 from nextword.experiments.reproduction.planning.meta_models import ModelSize, method_size
 from nextword.experiments.reproduction.planning.training_time import existing_folder, models_on_disk, training_memory
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.settings import TrainingSettings
 
 SMALL = ModelSize(10, 10, 10)
@@ -24,7 +24,7 @@ def test_the_estimate_is_near_what_a_training_measures(tmp_path):
     rows = [[1 + (row + place) % 1999 for place in range(length)] for row in range(32)]
     model = nw.attach(GPT2LMHeadModel(CONFIG), "softmax").train()
     data = Dataset.from_dict({"input_ids": rows, "labels": rows})
-    measured = train(model, data, settings, seed=0, folder=tmp_path).cost.peak_memory_mib
+    measured = fit(model, data, settings, seed=0, folder=tmp_path).cost.peak_memory_mib
     size = method_size(Method(head="softmax"), CONFIG, [settings])
     planned = training_memory(size, CONFIG, settings, RowLength(length, "exactly")) / 2**20
     assert measured / 2 < planned < 2 * measured

@@ -16,8 +16,7 @@ from nextword.evaluation.judges.sp_acc import find_parser
 from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
 from nextword.experiments.comparison.measured_texts import START as OWN_START
-from nextword.experiments.comparison.measured_texts import expect_measurable
-from nextword.experiments.comparison.preflight import check_settings
+from nextword.experiments.comparison.preflight import check_settings, checked_task
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.reproduction.data_sets import data_sets_of, known_data_sets, names_of
 from nextword.experiments.reproduction.experiment import AtScale, expected_experiment, overrides_of, recipe_of
@@ -170,10 +169,8 @@ def _checked_task(config: CompareConfig, one: AtScale, request: Request, finding
         findings.problems += request.data.explained(str(problem), one.data.values())
         return None
     try:
-        for method in config.methods:
-            method.expect_known_names()
+        config.expect_known_names()
         check_settings(config, task)
-        expect_measurable(task, config.methods)
     except ValueError as problem:
         findings.problems += str(problem).splitlines()
     return task
@@ -185,11 +182,7 @@ def comparison_plan(config: CompareConfig) -> ExperimentPlan:
     Raises:
         ValueError: What a comparison would refuse before it makes its start.
     """
-    for method in config.methods:
-        method.expect_known_names()
-    task = build_task(config)
-    check_settings(config, task)
-    expect_measurable(task, config.methods)
+    task = checked_task(config)
     model = config.start.model
     lacks = "" if model is None or is_here(model) else f"{model} is not on this machine"
     return _counted(ExperimentPlan(config.task, [], []), None, experiment_work(config, task, lacks=lacks))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import JsonValue
 
 from nextword.experiments.comparison.common_start import PLAIN_HEAD
-from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
+from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings, task_config
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.reproduction.planning.meta_models import ModelSize, method_size, zipf_counts
@@ -22,8 +22,8 @@ from nextword.experiments.tasks.task import architecture_of
 from nextword.experiments.tasks.tokenizers import END, PAD, UNKNOWN, for_transformers
 from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.runtime.corpora.gap_sentences import MASK
-from nextword.runtime.pretrained import MINILM, GgufError, encoder_location, from_pretrained
-from nextword.settings.config import Settings, validated
+from nextword.runtime.pretrained import MINILM, encoder_location, from_pretrained, unreadable_explained
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -81,7 +81,7 @@ def experiment_work(
     Raises:
         ValueError: A wrong setting, a start of which nothing is known, or a method that does not fit it, named.
     """
-    settings = plain(validated(registry.get(config.task).Config, config.task_settings, "task"))
+    settings = plain(task_config(config))
     encoder = None  # of the auxiliary texts; one that is missing is said, whatever else is
     if any(method.conditioner is not None for method in config.methods):
         encoder = model_config(encoder_location(settings.get("encoder") or MINILM, "task.encoder"), "task.encoder")
@@ -158,23 +158,9 @@ def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength
             stages = stage_settings(candidate, config)
             for stage, (name, settings) in enumerate(zip(candidate.stages, stages, strict=False)):
                 seeds_of.setdefault(name, set()).update(seeds | searched if method.search else seeds)
-                steps = steps_of(settings, rows)
+                steps = settings.steps if rows is None else settings.steps_over(rows)
                 plans[name] = PlannedTraining(candidate, stage, settings, len(seeds_of[name]), steps, length)
     return list(plans.values())
-
-
-def steps_of(settings: TrainingSettings, rows: int | None) -> int | None:
-    """Optimiser steps of one training.
-
-    >>> steps_of(TrainingSettings(epochs=2, batch_size=8), 20)
-    6
-    """
-    if settings.steps is not None:
-        return settings.steps
-    if rows is None or settings.epochs is None:
-        return None
-    batches = -(-rows // settings.batch_size)
-    return max(1, round(settings.epochs * -(-batches // settings.gradient_accumulation_steps)))
 
 
 def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLength | None:
@@ -302,21 +288,14 @@ def model_config(name: str, where: str) -> PretrainedConfig:
 
     known = published_models().get(name.rpartition("/")[2])
     folder = Path(name).expanduser()
-    try:
-        if known is not None and not folder.exists():
-            return known.config()
+    if known is not None and not folder.exists():
+        return known.config()
+    advice = f" Give a folder, download the model where there is a network, or take {', '.join(published_models())}."
+    with unreadable_explained(name, where, advice):
         config: PretrainedConfig = from_pretrained(
             AutoConfig, folder if folder.exists() else name, local_files_only=True
         )
-        return config
-    except GgufError as problem:
-        raise ValueError(f"{where}: {problem}") from None
-    except (OSError, ValueError) as problem:
-        first = next(iter(str(problem).splitlines()), type(problem).__name__)
-        raise ValueError(
-            f"{where}: must be a folder with a model, a downloaded model or one of {', '.join(published_models())} "
-            f"('{name}' given); download it where there is a network, or give the path of a folder ({first})"
-        ) from None
+    return config
 
 
 # -- A tokenizer of a given size that read no text: a model's configuration asks for its size and its marks only.

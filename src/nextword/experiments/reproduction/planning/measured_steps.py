@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import TrainerCallback, set_seed
+from transformers import TrainerCallback
 
 from nextword.experiments.comparison.all_methods import cpu_threads
-from nextword.experiments.comparison.common_start import given_start
+from nextword.experiments.comparison.common_start import Beginning
 from nextword.experiments.comparison.comparison_settings import plain
 from nextword.experiments.comparison.preflight import build_method, needed_encoder
 from nextword.experiments.reproduction.planning.experiment_work import (
@@ -22,13 +22,12 @@ from nextword.experiments.reproduction.planning.experiment_work import (
     ExperimentWork,
     PlannedTraining,
     RowLength,
-    steps_of,
 )
 from nextword.experiments.reproduction.planning.meta_models import zipf_counts
 from nextword.experiments.reproduction.planning.training_time import StepCost, training_memory
 from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.cost import MIB
-from nextword.experiments.training.one_training import train
+from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.trainable import SMALLER, free_to_train
 from nextword.heads import parse_head
 from nextword.heads.head import FITTED
@@ -36,7 +35,7 @@ from nextword.objectives import parse_objective
 from nextword.runtime.devices import best_device
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    pass
 
 UNTIMED = 2
 """Steps of a try that are not timed: the first warms up, and the memory of the second is recorded on a CPU."""
@@ -66,7 +65,7 @@ class StepsHere:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._known: dict[str, StepCost] = {}
-        self._beginnings: dict[int, _Beginning] = {}
+        self._beginnings: dict[int, _Begun] = {}
         self.interrupted = False
         """Whether Ctrl-C ended it; what was measured before stands."""
 
@@ -86,7 +85,7 @@ class StepsHere:
         found = self._known[kind]
         if training.steps is not None or found.seconds is None:
             return found
-        return StepCost(found.seconds, found.memory, steps=steps_of(training.settings, len(self._of(work).rows)))
+        return StepCost(found.seconds, found.memory, steps=training.settings.steps_over(len(self._of(work).rows)))
 
     def _tried(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
         second = ", second training" if training.stage else ""
@@ -101,11 +100,11 @@ class StepsHere:
         self._say(f"  {cost.reason or f'{cost.seconds:.2g} s a step, {(cost.memory or 0) / 1e9:.2f} GB'}")
         return cost
 
-    def _of(self, work: ExperimentWork) -> _Beginning:
+    def _of(self, work: ExperimentWork) -> _Begun:
         """The tokenizer and the rows of an experiment, made once; those of the one before are given up."""
         if id(work) not in self._beginnings:
             self._beginnings.clear()
-            self._beginnings[id(work)] = _Beginning(work)
+            self._beginnings[id(work)] = _Begun(work)
         return self._beginnings[id(work)]
 
 
@@ -138,37 +137,23 @@ def _without_fractions(value: Any) -> Any:
     return "a number" if isinstance(value, float) or value == FITTED else value
 
 
-class _Beginning:
+class _Begun:
     """What trainings of an experiment begin from, made as a comparison makes it, but for a small start's training."""
 
     def __init__(self, work: ExperimentWork) -> None:
         config, task = work.origin
         assert task is not None  # of what is complete
         assert work.task is not None
-        self._config, self._task = config, task
-        self._made: tuple[Any, Any] | None = None
-        self._loaded: PreTrainedModel | None = None
-        if config.start.model is None:
-            tokenizer = task.start.tokenizer()
-            made = task.start.pretraining(tokenizer, config.start.seed)
-            self._made = (made.model_config, made.dataset)
-        else:
-            self._loaded, tokenizer = given_start(config, task)
-        self.rows: Any = work.task.data.training(tokenizer)
-
-    def backbone(self) -> PreTrainedModel:
-        """A new copy; a small one with random weights."""
-        if self._made is None:
-            model, self._loaded = self._loaded, None
-            return model or given_start(self._config, self._task)[0]
-        set_seed(self._config.start.seed)
-        return self._task.architecture.new(self._made[0])
+        self._beginning = Beginning(config, task)
+        self.backbone = self._beginning.backbone
+        self.rows: Any = work.task.data.training(self._beginning.tokenizer)
 
     def rows_of(self, training: PlannedTraining) -> Any:
-        return self._made[1] if training.method is START and self._made is not None else self.rows
+        own = self._beginning.pretraining
+        return own.dataset if training.method is START and own is not None else self.rows
 
 
-def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning) -> StepCost:
+def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Begun) -> StepCost:
     task, settings, method = work.task, training.settings, training.method
     assert task is not None  # of what is complete
     assert work.backbone is not None
@@ -193,7 +178,7 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning
             encoded = encode_texts(model.to(best_device()), distinct_texts([rows]), lambda share: None)
         tried = settings.model_copy(update=FEW_STEPS)
         place, stop = Path(scratch) / "training", _Enough()
-        cost = train(model.train(), rows, tried, seed=0, folder=place, encoded=encoded, progress=stop).cost
+        cost = fit(model.train(), rows, tried, seed=0, folder=place, encoded=encoded, progress=stop).cost
     seconds = None if cost.ms_per_step is None else cost.ms_per_step / 1000
     return StepCost(seconds, None if cost.peak_memory_mib is None else cost.peak_memory_mib * MIB)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nextword.experiments.finetuning.train_config import configured
-from nextword.experiments.finetuning.train_model import MANY_TIMES, DataUse, train
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.train_config import configured
+from nextword.experiments.training.train_model import MANY_TIMES, DataUse, train
 from tests.helpers.killed_trainings import SMALL, sentences
 
 
@@ -52,7 +52,7 @@ def test_a_training_that_learns_a_text_by_heart_says_so_and_ends_with_its_best_w
     text.write_text("\n".join([*sentences(90), *other_words]), encoding="utf-8")
     config = configured(
         {"head": "softmax", "model": "small", "data": str(text)},
-        [*SMALL, "data.start.n_embd=32", "data.start.dropout=0", "training.steps=100", "training.learning_rate=5e-3"],
+        [*SMALL, "task.start.n_embd=32", "task.start.dropout=0", "training.steps=100", "training.learning_rate=5e-3"],
     )
     with caplog.at_level(logging.WARNING, "nextword"):
         results = train(config, tmp_path / "out")
@@ -69,6 +69,6 @@ def test_a_validation_part_too_short_for_it_stops_nothing(tmp_path: Path) -> Non
     text = tmp_path / "text.txt"
     text.write_text("\n".join(sentences(40)), encoding="utf-8")
     config = configured(
-        {"head": "softmax", "model": "small", "data": str(text)}, [*SMALL, "data.block=64", "training.steps=10"]
+        {"head": "softmax", "model": "small", "data": str(text)}, [*SMALL, "task.block=64", "training.steps=10"]
     )
     assert train(config, tmp_path / "out").validation_curve == []

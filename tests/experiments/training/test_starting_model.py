@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoConfig, BartConfig, T5Config, T5ForConditionalGeneration
 
 import nextword as nw
-from nextword.experiments.finetuning.starting_model import text_configuration
+from nextword.experiments.training.starting_model import text_configuration
 
 SIZES = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import Field, JsonValue, model_validator
 
-from nextword.experiments.training.method_settings import MethodSettings, table_of_spec
+from nextword.experiments.training.method_settings import MethodSettings, changed_recipe, with_task_table
 from nextword.runtime.merged_adapter import model_of
 from nextword.settings.config import Seed, validated
-from nextword.settings.overrides import overridden, parsed
+from nextword.settings.overrides import parsed
 from nextword.settings.setting_names import named
 
 OURS = "nextword_"
@@ -31,11 +31,10 @@ class TrainConfig(MethodSettings):
     model: str = Field(min_length=1)
     """Folder, GGUF file or hub name of the model to train, ours or any of transformers. ``small`` is a small GPT-2 with
     random weights and a tokenizer trained on the data, ``small-t5`` the same as an encoder-decoder model."""
-    data: dict[str, JsonValue]
-    """The data: ``path``, its ``kind`` where that cannot be seen (``text``, ``pairs``, ``auxiliary``), and the settings
-    of that kind. Text is short for a table with nothing but the path."""
-    encoder: str | None = None
-    """Folder or hub name of the encoder that reads auxiliary texts; "minilm": the one that comes as a package."""
+    task: dict[str, JsonValue] = Field(default={})
+    """The task that reads the data: ``data``, a file, a folder or a hub name; the ``kind`` of it where that cannot be
+    seen (``text``, ``pairs``, ``auxiliary``); and the settings of that kind, such as the ``encoder`` that reads
+    auxiliary texts. ``data`` and ``encoder`` may stand beside it."""
     seed: Seed = 0
     """Of new parameters, the order of the batches and dropout."""
     keep_checkpoints: bool = False
@@ -49,14 +48,12 @@ class TrainConfig(MethodSettings):
         if isinstance(given.get("method"), str):
             rest = {key: value for key, value in given.items() if key != "method"}
             given = {**MethodSettings.model_validate(given["method"]).model_dump(exclude_unset=True), **rest}
-        if isinstance(given.get("data"), str):
-            given = {**given, "data": {"path": given["data"]}}
-        return given
+        return with_task_table(given)
 
     @model_validator(mode="after")
-    def _data_has_a_path(self) -> TrainConfig:
-        if not isinstance(self.data.get("path"), str):
-            raise ValueError("data: must name what to train on; give data.path=FILE, a folder or a hub name")
+    def _has_data(self) -> TrainConfig:
+        if not isinstance(self.task.get("data"), str):
+            raise ValueError(f"task.data: must say what to train on; give {named('data', 'FILE')}, or a hub name")
         return self
 
     @property
@@ -82,16 +79,14 @@ def read(recipe: str) -> dict[str, Any]:
 def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainConfig:
     """A recipe with its overrides, checked.
 
-    >>> config = configured({"head": "mos:3", "model": "small", "data": "a.txt"}, ["data.block=64"])
-    >>> config.data
-    {'path': 'a.txt', 'block': 64}
+    >>> config = configured({"head": "mos:3", "model": "small", "data": "a.txt"}, ["task.block=64"])
+    >>> config.task
+    {'data': 'a.txt', 'block': 64}
 
     Raises:
         ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
     """
-    if isinstance(recipe.get("data"), str):
-        recipe = {**recipe, "data": {"path": recipe["data"]}}  # a table can take overrides
-    return validated(TrainConfig, _with_saved_head(overridden(recipe, overrides, table_of_spec)))
+    return validated(TrainConfig, _with_saved_head(changed_recipe(recipe, overrides)))
 
 
 def _with_saved_head(recipe: dict[str, Any]) -> dict[str, Any]:

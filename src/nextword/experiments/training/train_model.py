@@ -6,30 +6,30 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nextword.checking.checker import check
-from nextword.experiments.finetuning.data_kinds import data_task, told_as_data
-from nextword.experiments.finetuning.run_folder import RunFolder
-from nextword.experiments.finetuning.starting_model import (
+from nextword.experiments.tasks import Task
+from nextword.experiments.tasks.small_start import SmallStart
+from nextword.experiments.training import one_training
+from nextword.experiments.training.collator import TaskRows
+from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
+from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
+from nextword.experiments.training.run_folder import RunFolder
+from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
+from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.starting_model import (
+    data_task,
     has_encoder,
     keeps_its_head,
     starting_model,
     starting_tokenizer,
 )
-from nextword.experiments.finetuning.train_config import TrainConfig, configured
-from nextword.experiments.finetuning.training_progress import StepTeller, warning
-from nextword.experiments.tasks import Task
-from nextword.experiments.tasks.small_start import SmallStart
-from nextword.experiments.training import one_training
-from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
-from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
-from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
-from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
-from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.train_config import TrainConfig, configured
 from nextword.experiments.training.trainable import (
     trainable,
     trained_group_names,
@@ -37,6 +37,10 @@ from nextword.experiments.training.trainable import (
     with_applicable_rates,
 )
 from nextword.experiments.training.trainer_arguments import expect_available
+from nextword.experiments.training.training_progress import (
+    StepTeller,
+    warning,
+)
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name
@@ -99,7 +103,7 @@ def train(
     config = config if isinstance(config, TrainConfig) else configured(dict(config))
     folder, watcher = RunFolder(out), progress or Watcher()
     if not processes.is_main():
-        one_training.train_with_main()
+        one_training.fit_with_main()
         return TrainingResults.load(folder.record)
     command = command or DEFAULT_COMMAND
     with processes.leading():
@@ -124,8 +128,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
         task = data_task(config, has_encoder(config))
         settings = folder.begun_settings() or training_settings(config, task)
         expect_available(settings)
-        with told_as_data():
-            files = task.data.describe()
+        files = task.data.describe()
         folder.begin(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with watcher("model"):
@@ -138,12 +141,12 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
     if not config.is_small:
         for line in harsh_rates(settings, trained_group_names(model, settings)):
             watcher.warned(line)
-    with told_as_data(), watcher("rows"):
-        rows = task.data.training(tokenizer)
-        use = DataUse.of(len(rows), settings)
-        settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
-    watcher.noted(use.sentence(rows, parameters, settings))
-    outcome = _trained(config, settings, model, rows, validation, folder, watcher)
+    with watcher("rows"):
+        rows = TaskRows(task.data, tokenizer)
+        use = DataUse.of(len(rows.training), settings)
+        settings = _validated(rows, settings, use.watched(settings, config.training))
+    watcher.noted(use.sentence(rows.training, parameters, settings))
+    outcome = _trained(config, settings, model, rows, folder, watcher)
     outcome.save(folder.training / "outcome.json")
     model = whole_model(model, folder.training).to(best_device())
     with watcher("measuring") as advanced:
@@ -172,44 +175,38 @@ def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
     return merged(defaults, config.training, "training")
 
 
-def _validated(
-    task: Task, tokenizer: PreTrainedTokenizerBase, asked: TrainingSettings, watched: TrainingSettings
-) -> tuple[TrainingSettings, Any]:
-    # The settings to train with, and the rows of their validation losses, None where there are none. ``watched`` are
-    # those that follow from the data; where the validation part is too short for them, ``asked`` stands.
-    if asked.evaluate_every is not None or watched.evaluate_every is None:
-        return asked, task.data.validation(tokenizer) if asked.evaluate_every is not None else None
+def _validated(rows: TaskRows, asked: TrainingSettings, watched: TrainingSettings) -> TrainingSettings:
+    # The settings to train with: ``watched`` are those that follow from the data; where nobody asked for validation
+    # losses and the validation part is too short for them, ``asked`` stands.
+    if watched.evaluate_every is None:
+        return asked
     try:
-        rows = task.data.validation(tokenizer)
-    except ValueError:  # nobody asked for validation losses
-        return asked, None
-    return (watched, rows) if len(rows) else (asked, None)
+        return watched if len(rows.validation) else asked
+    except ValueError:
+        if asked.evaluate_every is not None:
+            raise
+        return asked
 
 
 def _trained(
     config: TrainConfig,
     settings: TrainingSettings,
     model: NextWordModel,
-    rows: Any,
-    validation: Any,
+    rows: TaskRows,
     folder: RunFolder,
     watcher: Watcher,
 ) -> TrainingOutcome:
-    encoded = None
-    if is_encodable(model):
-        with watcher("encoding auxiliary texts") as advanced:
-            model.to(best_device())
-            texts = distinct_texts([rows, *([validation] if validation is not None else [])])
-            encoded = encode_texts(model, texts, advanced)
+    validated = settings.evaluate_every is not None
+    encoded = rows.encoded(model, validated, partial(watcher, "encoding auxiliary texts"))
     with watcher("training"):
         try:
-            return one_training.train(
+            return one_training.fit(
                 model.train(),
-                rows,
+                rows.training,
                 settings,
                 seed=config.seed,
                 folder=folder.training,
-                validation=validation,
+                validation=rows.validation if validated else None,
                 encoded=encoded,
                 progress=StepTeller(watcher, "training", settings.keep_best),
             )
@@ -243,7 +240,7 @@ def measured_on_test_part(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
 ) -> Any:
     """All that the data's task measures of a model."""
-    with told_as_data(), torch.no_grad():
+    with torch.no_grad():
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
 
@@ -281,7 +278,7 @@ def results_of(
 
 
 def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
-    path = str(config.data["path"])
+    path = str(config.task["data"])
     data = CardData(name=str(results.data.get("source", Path(path).name)), hub_name=hub_name(path))
     numbers = results.evaluation.metrics
     failed = [one for one in results.checks if one.verdict == "FAILED"]
@@ -326,11 +323,8 @@ class DataUse:
         >>> DataUse.of(80, TrainingSettings(epochs=3, batch_size=8)).steps
         30
         """
-        at_once = settings.batch_size * settings.gradient_accumulation_steps
-        if settings.steps is None:
-            assert settings.epochs is not None
-            return cls(math.ceil(settings.epochs * math.ceil(rows / at_once)), settings.epochs)
-        return cls(settings.steps, settings.steps * at_once / rows)
+        steps, at_once = settings.steps_over(rows), settings.batch_size * settings.gradient_accumulation_steps
+        return cls(steps, steps * at_once / rows if settings.epochs is None else settings.epochs)
 
     @property
     def is_repeated(self) -> bool:

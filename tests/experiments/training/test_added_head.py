@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.experiments.finetuning.added_head import add_head
+from nextword.experiments.training.added_head import add_head
 from nextword.inference.scoring.calibrate import CalibrationResults
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.data_files import GivenTexts

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.experiments.finetuning import train_model as module
-from nextword.experiments.finetuning.data_kinds import data_task
-from nextword.experiments.finetuning.train_config import configured
-from nextword.experiments.finetuning.train_model import train
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
+from nextword.experiments.training import train_model as module
 from nextword.experiments.training.resume import TrainingIdentity
 from nextword.experiments.training.settings import TrainingSettings, merged
+from nextword.experiments.training.starting_model import data_task
+from nextword.experiments.training.train_config import configured
+from nextword.experiments.training.train_model import train
 from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records import locked
 from nextword.results.records.comparison_results import TrainingResults
@@ -28,7 +28,7 @@ LONG = [*SMALL, "training.steps=20", "training.save_every=3", "training.evaluate
 
 SHORT = [*SMALL, "training.steps=3", "training.log_every=1"]
 
-SIZES = [one for one in SMALL if one.startswith("data.") and "start" not in one and "vocabulary" not in one]
+SIZES = [one for one in SMALL if one.startswith("task.") and "start" not in one and "vocabulary" not in one]
 ONE_STEP = [*SIZES, "training.steps=1"]
 
 PHASES = [
@@ -78,8 +78,8 @@ def auxiliary_recipe(pairs: str, tmp_path_factory: pytest.TempPathFactory) -> tu
     """A conditioned model that copies from the summary, and the settings of its data."""
     encoder = save_encoder(tmp_path_factory.mktemp("encoder"))
     recipe = {"method": "softmax+ce/mle/bergpt:1", "model": "small", "data": pairs, "encoder": encoder}
-    sizes = [f"data.length={LENGTH}", "data.prompt_tokens=7", "data.vocabulary=300", "data.prompted_share=0.3"]
-    return recipe, [*(one for one in LONG if one.startswith(("data.start.", "training."))), *sizes]
+    sizes = [f"task.length={LENGTH}", "task.prompt_tokens=7", "task.vocabulary=300", "task.prompted_share=0.3"]
+    return recipe, [*(one for one in LONG if one.startswith(("task.start.", "training."))), *sizes]
 
 
 def recipe_of(text: str, method: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def test_the_folder_is_a_model_that_is_measured_and_checked(trained: Path) -> No
 
 def test_a_model_of_ours_goes_on_with_its_head(text: str, tmp_path: Path) -> None:
     before = train(configured(recipe_of(text, "mos:2"), SHORT), tmp_path / "first")
-    more = ["training.steps=1", "training.learning_rate=1e-12", *(one for one in SHORT if one.startswith("data."))]
+    more = ["training.steps=1", "training.learning_rate=1e-12", *(one for one in SHORT if one.startswith("task."))]
     recipe = {**recipe_of(text, "mos:2"), "model": str(tmp_path / "first")}
     after = train(configured(recipe, more), tmp_path / "second")
     assert after.evaluation.metrics["nll"].value == pytest.approx(before.evaluation.metrics["nll"].value, abs=1e-6)
@@ -171,11 +171,11 @@ def test_a_conditioned_model_has_its_encoder_and_tokenizer_with_it(
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("model", "head"), [("small", "cache"), ("small-t5", "softmax+ce")])
 def test_pairs_train_decoder_only_and_encoder_decoder_models(pairs: str, tmp_path: Path, model: str, head: str) -> None:
-    fields = ["data.source_field=highlights", "data.target_field=article", "data.vocabulary=300"]
+    fields = ["task.source_field=highlights", "task.target_field=article", "task.vocabulary=300"]
     sizes = (
-        ["data.start.n_embd=16", "data.start.n_layer=1", "data.start.n_head=2"]
+        ["task.start.n_embd=16", "task.start.n_layer=1", "task.start.n_head=2"]
         if model == "small"
-        else ["data.start.d_model=16", "data.start.num_heads=2", "data.generation.pairs=2"]
+        else ["task.start.d_model=16", "task.start.num_heads=2", "task.generation.pairs=2"]
     )
     recipe = {"head": head, "model": model, "data": pairs}
     results = train(configured(recipe, [*fields, *sizes, "training.steps=2"]), tmp_path / "out")
@@ -214,8 +214,8 @@ def test_a_loss_that_is_no_number_ends_in_one_line(text: str, tmp_path: Path) ->
         (["objective=histalign"], "histalign"),
         (["training.step=3"], r"training.step: unknown key. Did you mean 'steps'\?"),
         (["training.learning_rates.hed=1e-3"], "learning_rates.hed"),
-        (["data.window=4000", "data.block=4000"], "shorter than one window of 4000"),
-        (["training.evaluate_every=2", "data.block=600"], "data.block: the validation text has"),
+        (["task.window=4000", "task.block=4000"], "shorter than one window of 4000"),
+        (["training.evaluate_every=2", "task.block=600"], "task.block: the validation text has"),
         (["model=./nowhere"], "model: ./nowhere: no such folder"),
         (["training.trains=head"], "trains: there is nothing to train"),
     ],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import nextword as nw
-from nextword.experiments.finetuning.train_config import configured, read
+from nextword.experiments.comparison.recipe import configured as compare_configured
+from nextword.experiments.training.run_folder import RunFolder
+from nextword.experiments.training.train_config import configured, read
 from tests.helpers.families import tiny
 
 RECIPE = {"head": "cache", "model": "gpt2", "data": "a.txt"}
@@ -15,10 +18,19 @@ RECIPE = {"head": "cache", "model": "gpt2", "data": "a.txt"}
 
 def test_a_recipe_with_overrides(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('method = "cache/histalign"\nmodel = "gpt2"\n[data]\npath = "a.txt"\n[training]\nsteps = 5\n')
-    config = configured(read(str(path)), ["training.steps=7", "data.block=64", "seed=3"])
+    path.write_text('method = "cache/histalign"\nmodel = "gpt2"\n[task]\ndata = "a.txt"\n[training]\nsteps = 5\n')
+    config = configured(read(str(path)), ["training.steps=7", "task.block=64", "seed=3"])
     assert (config.head, config.objective, config.conditioner) == ("cache", "histalign", None)
-    assert (config.data, config.training, config.seed) == ({"path": "a.txt", "block": 64}, {"steps": 7}, 3)
+    assert (config.task, config.training, config.seed) == ({"data": "a.txt", "block": 64}, {"steps": 7}, 3)
+
+
+def test_data_and_encoder_are_short_for_settings_of_the_task() -> None:
+    old = {**RECIPE, "data": {"path": "a.txt", "block": 64}}
+    assert configured(old, ['data="b.txt"', "encoder=minilm"]).task == {
+        "data": "b.txt", "block": 64, "encoder": "minilm",
+    }  # fmt: skip
+    compared = compare_configured({"task": "lm", "data": "a.txt", "methods": ["softmax"]}, ["task.block=8"])
+    assert (compared.task, compared.task_settings) == ("lm", {"data": "a.txt", "block": 8})
 
 
 def test_every_setting_of_a_part_can_be_given() -> None:
@@ -30,7 +42,8 @@ def test_every_setting_of_a_part_can_be_given() -> None:
     ("changes", "overrides", "message"),
     [
         ({}, ["hed=mos"], r"hed: unknown key. Did you mean 'head'\?"),
-        ({"data": {"block": 3}}, [], "data: must name what to train on; give data.path"),
+        ({"data": None}, [], "task.data: must say what to train on; give data=FILE"),
+        ({"data": {"block": 3}}, [], "task.data: must say what to train on; give data=FILE"),
         ({"method": "a/b/c/d"}, [], "'a/b/c/d' has 4 parts"),
         ({"seed": -1}, [], r"seed: must be at least 0 \(-1 given\)"),
     ],
@@ -60,3 +73,15 @@ def test_a_text_is_no_recipe(tmp_path: Path) -> None:
 def test_a_recipe_that_is_not_there() -> None:
     with pytest.raises(ValueError, match=r"nowhere.toml: no such recipe; give a TOML file, or data, model and head"):
         read("nowhere.toml")
+
+
+def test_a_folder_of_an_earlier_version_is_known_again(tmp_path: Path) -> None:
+    training = tmp_path / "training"
+    training.mkdir()
+    asked = configured(RECIPE, ["task.block=64", "task.encoder=minilm"])
+    older = asked.model_dump(mode="json", exclude={"task"}) | {"encoder": "minilm"}
+    (training / "run.json").write_text(json.dumps({**older, "data": {"path": "a.txt", "block": 64}, "files": {}}))
+    (training / "training.json").touch()
+    RunFolder(tmp_path).expect(asked, {})
+    with pytest.raises(ValueError, match=r"task.block: 64 there, 32 asked for"):
+        RunFolder(tmp_path).expect(configured(RECIPE, ["task.block=32", "encoder=minilm"]), {})

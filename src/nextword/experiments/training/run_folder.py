@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nextword.experiments.finetuning.train_config import TrainConfig
+from nextword.experiments.training.method_settings import with_task_table
 from nextword.experiments.training.resume import (
     IDENTITY,
     TrainingIdentity,
@@ -28,6 +28,7 @@ from nextword.experiments.training.resume import (
     weights_problem,
 )
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.train_config import TrainConfig
 from nextword.results.records import write_atomically
 from nextword.results.records.comparison_results import TrainingResults
 from nextword.runtime.resumable import expect_free_or_own, expect_same, read_manifest
@@ -61,7 +62,7 @@ class RunFolder:
         path = self.training / MANIFEST
         expect_free_or_own(self.path, path, "training")
         if self._has_begun():
-            manifest = read_manifest(path, "a training")
+            manifest = with_task_table(read_manifest(path, "a training"))
             may_change = MAY_CHANGE if files is not None and FILES in manifest else (*MAY_CHANGE, FILES)
             asked = {**config.model_dump(mode="json"), FILES: files}
             expect_same(self.path, "training", manifest, asked, lambda key: key.split(".")[0] in may_change)

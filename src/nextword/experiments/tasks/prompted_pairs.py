@@ -1,0 +1,126 @@
+"""Pairs for decoder-only models: the source as a prompt, which is not predicted, and the target after it.
+
+```
+{"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
+```
+A row is a start token, the source, the separator, the target and an end token. It is the task of ``nextword train``
+for such pairs, and of no comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nextword.experiments.tasks.pair_measures import TargetLikelihood
+from nextword.experiments.tasks.pair_task import PairRows, PairsConfig
+from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
+from nextword.experiments.tasks.task import Task, expect_positions
+from nextword.experiments.tasks.tokenizers import expect_end, expect_offsets, named_or_trained
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.text_tokens import start_id
+from nextword.runtime.corpora.articles import STORIES
+from nextword.runtime.corpora.gap_sentences import Pair
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+class PromptedPairsConfig(PairsConfig):
+    """What can be set; ``data`` must be."""
+
+    separator: str = "\n"
+    """Text between a source and its target, part of the prompt."""
+    start: Gpt2StartConfig = Gpt2StartConfig()
+    """The small model, where it is made here."""
+
+
+class PromptEncoder:
+    """Turns pairs into a prompt and a target.
+
+    Raises:
+        ValueError: The tokenizer has no end-of-sequence token, or cannot say which characters a token covers.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: PromptedPairsConfig) -> None:
+        expect_offsets(tokenizer)
+        self._tokenizer: Any = tokenizer
+        self._config = config
+        self._start, self._end = start_id(tokenizer), expect_end(tokenizer)
+        self._separator = self._ids([config.separator])[0]
+
+    @property
+    def positions(self) -> int:
+        """Tokens of the longest row."""
+        return 1 + self._config.max_source_tokens + len(self._separator) + self._config.max_target_tokens
+
+    def __call__(self, pairs: Sequence[Pair]) -> list[TokenPair]:
+        """Both sides of each pair."""
+        if not pairs:
+            return []
+        targets, sources = [pair.target for pair in pairs], self._ids([pair.source for pair in pairs])
+        encoded = self._tokenizer(targets, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        room = self._config.max_target_tokens - 1
+        tokens = []
+        for source, target, ids, offsets in zip(
+            sources, targets, encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
+            # what a tokenizer drops at the end counts as covered: it was not cut off
+            covered = target if len(ids) <= room else target[: max(end for _, end in offsets[:room])]
+            context = [self._start, *source[: self._config.max_source_tokens], *self._separator]
+            tokens.append(TokenPair(context, [*ids[:room], self._end], len(covered.encode())))
+        return tokens
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
+
+
+class PromptedPairs(Task):
+    """Targets written after their sources."""
+
+    name = "prompted-pairs"
+    version = 1
+    Config = PromptedPairsConfig
+    training_defaults: ClassVar[dict[str, Any]] = {}
+    data: PromptedRows
+
+    def __init__(self, config: PromptedPairsConfig) -> None:
+        self.config = config
+        self.pairs = config.samples(STORIES)
+        self.data = data = PromptedRows(self.pairs, self._encoder)
+        self.start = SmallStart(
+            lambda: named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, self._encoder(tokenizer).positions),
+            rows=lambda tokenizer, seed: data.training(tokenizer),
+            training=config.start.training(),
+        )
+        self.measures = TargetLikelihood(self._tokens, config.batch_size, config.tuning_pairs)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The model's positions must hold a row."""
+        longest = self._encoder(tokenizer).positions
+        expect_positions(model_config, {"max_source_tokens + task.separator + task.max_target_tokens": longest})
+
+    def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PromptEncoder:
+        return PromptEncoder(tokenizer, self.config)
+
+    def _tokens(self, tokenizer: PreTrainedTokenizerBase, part: str, count: int | None) -> list[TokenPair]:
+        return self._encoder(tokenizer)(getattr(self.pairs, part)[:count])
+
+
+class PromptedRows(PairRows):
+    """Prompt and target as one row; labels are those of the target."""
+
+    def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        from datasets import Dataset
+
+        encoded = self._encoder(tokenizer)(pairs)
+        return Dataset.from_dict(
+            {
+                "input_ids": [[*one.context, *one.target] for one in encoded],
+                "labels": [[IGNORED_LABEL] * len(one.context) + one.target for one in encoded],
+            }
+        )
