@@ -147,7 +147,7 @@ def write(data: Path, wanted: Targets, folder: Path) -> list[Path]:
         if found is None:
             continue
         draw, width, height = found
-        with svg.figure(f"performance-{name}", svg.Format(name, width, svg.WIDE.label), height) as figure:
+        with svg.figure(f"performance-{name}", height, width) as figure:
             figure.patch.set_facecolor("white")  # a page may be dark
             draw(figure)
             folder.mkdir(parents=True, exist_ok=True)

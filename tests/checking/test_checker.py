@@ -398,3 +398,15 @@ def test_report_reads_as_text_and_as_a_table(backbone: GPT2LMHeadModel, plant: C
 def test_every_property_says_what_it_means_and_what_to_look_at() -> None:
     assert len({one.name for one in PROPERTIES}) == len(PROPERTIES)
     assert all(one.meaning and one.look_at.startswith(("Look", "Training")) for one in PROPERTIES)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_weights_that_are_no_numbers_are_named_and_no_part_of_the_head(backbone: GPT2LMHeadModel, ours: bool) -> None:
+    backbone = copy.deepcopy(backbone)
+    with torch.no_grad():
+        backbone.transformer.h[0].mlp.c_fc.weight[0, 0] = torch.nan
+    report = nw.check(nw.attach(backbone, "cache") if ours else backbone, lengths=[3])
+    failed = {row.name: row for row in report.failures}
+    assert "finite" in failed
+    assert {row.look_at for row in failed.values()} == {failed["finite"].look_at}
+    assert "mlp.c_fc.weight are no finite numbers" in failed["finite"].explain()

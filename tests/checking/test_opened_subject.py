@@ -7,6 +7,7 @@ from transformers import PreTrainedModel
 
 import nextword as nw
 from nextword.checking.opened_subject import open_subject
+from tests.helpers import text_tokenizers
 from tests.helpers.families import tiny
 
 
@@ -40,3 +41,17 @@ def test_what_is_no_language_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
     with pytest.raises(ValueError, match="cannot be opened as a language model"):
         open_subject(tmp_path)
+
+
+@pytest.mark.parametrize("head", [None, "softmax"])
+def test_a_path_is_checked_as_what_lies_there(head: str | None, tmp_path: Path) -> None:
+    model = tiny("gpt2") if head is None else nw.attach(tiny("gpt2"), head)
+    model.save_pretrained(tmp_path / "m")
+    report = nw.check(str(tmp_path / "m"), lengths=[3])
+    assert (report.passed, report.head) == (True, head or "")
+    assert report.rows == nw.check(open_subject(tmp_path / "m"), lengths=[3]).rows
+    assert "tokenizer" not in [row.name for row in report.rows]
+    text_tokenizers.byte_level().save_pretrained(tmp_path / "m")
+    assert nw.check(tmp_path / "m", lengths=[3]).rows[-1].name == "tokenizer"
+    with pytest.raises(ValueError, match=r"nowhere: no such folder; give the path"):
+        nw.check("./nowhere")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from nextword.cli import app
+from nextword.inference.scoring.measurement.all_models import score_models
+from nextword.inference.scoring.measurement.data_files import read_texts
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records.token_trace import TraceRecord
 from tests.helpers.made_up_traces import STORY, MadeUp
 from tests.helpers.opened_models import POSITIONS, conditioned, decoder, encoder_decoder
@@ -52,7 +58,7 @@ def test_a_text_becomes_a_page_and_a_trace(models: Path, text: Path, tmp_path: P
     assert re.fullmatch(
         rf"cache: {len(record.tokens.rank)} tokens, \d+\.\d{{3}} nats a token\nPage: {page}\n", done.output
     )
-    assert "".join(record.texts["text"].pieces) == TEXT
+    assert "".join(record.texts["text"].pieces) == f"{TEXT}\n"
     assert len(record.tokens.candidates.ids[0]) == 5
     assert max(map(len, record.tokens.positions["cache"].at)) <= 2
     assert "cache, token by token" in page.read_text(encoding="utf-8")
@@ -107,6 +113,19 @@ def test_a_seed_draws_the_same_text_again(models: Path, tmp_path: Path) -> None:
     assert drawn(1) == drawn(1) != drawn(2)
 
 
+@pytest.mark.parametrize("content", [f"{TEXT}\n", f"\ufeff{TEXT}\r\n\r\n", TEXT])
+def test_a_file_is_the_same_tokens_as_to_score(models: Path, tmp_path: Path, content: str) -> None:
+    text, lines = tmp_path / "story.txt", tmp_path / "tokens.jsonl"
+    text.write_bytes(content.encode())
+    done = run(models / "plain", "--text", text, "--json", tmp_path / "x.json", "--out", tmp_path / "x.html")
+    assert done.exit_code == 0, done.output
+    score_models([partial(open_model, models / "plain")], read_texts([str(text)]), ScoreSettings(), tokens=lines)
+    record = TraceRecord.load(tmp_path / "x.json")
+    scored = [json.loads(line)["id"] for line in lines.read_text(encoding="utf-8").splitlines()]
+    assert record.texts["text"].ids[record.first :] == scored
+    assert "".join(record.texts["text"].pieces) == content.removeprefix("\ufeff")
+
+
 def test_source_and_target(text: Path, tmp_path: Path) -> None:
     model = saved(encoder_decoder("bart", "pg"), tmp_path / "model")
     target = tmp_path / "target.txt"
@@ -137,11 +156,12 @@ def test_a_text_longer_than_the_model_is_read_in_windows(models: Path, text: Pat
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, r"--text: must be a file of text \(.*story.txt is not there\); give the path of one"),
-        (b"", r"--text: must be a file with a text in it \(.*story.txt is empty\)"),
-        (b" \n\n", r"--text: must be a file with a text in it \(.*story.txt is empty\)"),
-        (b"\x89PNG\r\n\x1a\n\x00\x00", r"--text: must be plain text in UTF-8 \(.*story.txt is binary"),
-        (b"PK\x03\x04 \x00 text", r"--text: must be plain text in UTF-8"),
+        (None, r"--text: '.*story.txt' does not exist"),
+        (b"", r"--text: '.*story.txt': must have a text \(an empty file given\)"),
+        (b" \n\n", r"--text: '.*story.txt': must have a text \(an empty file given\)"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", r"--text: '.*story.txt' is not UTF-8 text .*; is it a binary file\?"),
+        (b"PK\x03\x04 \x00 text", r"--text: '.*story.txt': must be a text or a table \(an archive"),
+        (b"A \x00 text", r"--text: '.*story.txt': must be text \(a zero byte at 2\); is it a binary file\?"),
         (b"x", r"--text: must have at least 2 tokens \(1 given\)"),
     ],
 )

@@ -130,7 +130,7 @@ def test_interrupted_it_says_that_nothing_was_written(
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model_passes, "answers", interrupted)
+    monkeypatch.setattr(model_passes, "text_answers", interrupted)
     done = run(folder / "plain", folder / "text.txt", "--out", tmp_path / "out", "--tokens", tmp_path / "tokens.jsonl")
     assert done.exit_code == 130
     assert "nothing was written" in done.output

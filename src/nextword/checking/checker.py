@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,12 +18,14 @@ from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckFailedError, CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
+from nextword.checking.opened_subject import open_subject, tokenizer_of
 from nextword.checking.position_properties import AUXILIARY, POSITIONS
 from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import FAULTS, SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
 from nextword.checking.readers import BackboneReader, Reader, magnification
 from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
+from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.modeling import NextWordModel
 
 __all__ = ["CheckFailedError", "CheckReport", "CheckRow", "check"]
@@ -65,10 +68,12 @@ def check(
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other model of transformers, with
-            adapters or without; with ``vocabulary`` any scorer. ``docs/checker.md`` says what is asked of these.
+            adapters or without; the folder, GGUF file or hub name of one; with ``vocabulary`` any scorer.
+            ``docs/checker.md`` says what is asked of these.
         texts_or_ids: Texts or token ids to check on beside random tokens; for an encoder-decoder model they are source
             and target at once. For a conditioned model each has a random auxiliary text.
-        tokenizer: Turns texts into ids, and is itself asked which texts it cannot tell apart.
+        tokenizer: Turns texts into ids, and is itself asked which texts it cannot tell apart; None for a folder, which
+            has its own.
         seed: Of the random tokens.
         lengths: Lengths of the random texts, by default 1, 6 and 17, and 64 in a thorough check; in a quick one 1 and
             17 of a model that is not ours, 1 and 6 of a large model of ours. A head of ours is checked on batches of
@@ -82,8 +87,8 @@ def check(
         A row for each property. ``report.raise_if_failed()`` turns failures into an exception.
 
     Raises:
-        ValueError: Not a model of transformers, and no ``vocabulary``; texts without a tokenizer; or token ids outside
-            the vocabulary.
+        ValueError: Not a model of transformers, and no ``vocabulary``; no model where the path is; texts without a
+            tokenizer; or token ids outside the vocabulary.
 
     Examples:
         >>> import nextword as nw
@@ -92,6 +97,9 @@ def check(
         >>> nw.check(nw.attach(gpt2, "cache"), lengths=[4]).passed
         True
     """
+    if isinstance(model, str | Path) and vocabulary is None:
+        tokenizer = tokenizer_of(model) if tokenizer is None else tokenizer
+        model = open_subject(model)
     asked = usual_lengths(model, vocabulary, effort) if lengths is None else lengths
     wanted = Wanted(asked, texts_or_ids, tokenizer, max_length, seed, effort == "thorough")
     return check_as_wanted(model, wanted, vocabulary)
@@ -113,6 +121,10 @@ def check_as_wanted(
     """``check``, and whoever waits for it is told before each property its name, and the share of all that is done."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
+    damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
+    if damage is not None:  # no head makes numbers of them, so none is to be looked at
+        why = f"{damage[0].upper()}{damage[1:]}."
+        report = replace(report, rows=tuple(row if row.passed else replace(row, look_at=why) for row in report.rows))
     if wanted.tokenizer is None:
         return report
     row, finding = round_trip(wanted.tokenizer)

@@ -32,7 +32,10 @@ def open_subject(path: str | Path) -> Any:
     except GgufError:
         raise
     except (OSError, ValueError) as fault:
-        raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
+        raise ValueError(
+            f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)}); give the path of a "
+            "saved model, or its name on the hub"
+        ) from fault
     if isinstance(config, NextWordConfig | NextWordSeq2SeqConfig):
         return load(location)
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM

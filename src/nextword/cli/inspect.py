@@ -114,19 +114,11 @@ def _is_trace(model: str) -> bool:
 
 
 def _text_of(file: Path, option: str) -> str:
-    """What stands in a file, the last line end left out."""
-    if not file.is_file():
-        what = "a folder" if file.is_dir() else "not there"
-        raise ValueError(f"{option}: must be a file of text ({file} is {what}); give the path of one")
-    try:
-        text = file.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise ValueError(f"{option}: must be plain text in UTF-8 ({file} is binary or in another encoding); convert it")
-    if not text.strip():
-        raise ValueError(f"{option}: must be a file with a text in it ({file} is empty); write one into it")
-    return text.removesuffix("\n").removesuffix("\r")
+    """What stands in a file; of the text itself the last line end too, as in ``nextword score``."""
+    from nextword.runtime.corpora.packed import plain_text
+
+    text = plain_text(file.expanduser(), option)
+    return text if option == "--text" else text.removesuffix("\n").removesuffix("\r")
 
 
 def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWritingOptions) -> None:

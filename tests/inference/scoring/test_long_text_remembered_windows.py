@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,19 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.long_text import Window, remembered_windows, window_log_probs, windows, windows_after
+from nextword.inference.scoring.long_text import (
+    ScoringWindow,
+    TargetSpan,
+    Window,
+    WindowMemory,
+    window_spans,
+    windows_after,
+)
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, scored_text
-from nextword.inference.scoring.measurement.token_answers import LOG_PROBS, answers, facts_question
+from nextword.inference.scoring.measurement.scored_texts import scored_text, scoring_window_of
+from nextword.inference.scoring.opened_model import batches
+from nextword.inference.scoring.target_likelihood import span_log_probs, text_answers
+from nextword.inference.scoring.token_facts import TextFacts, span_facts
 from nextword.model.head_cache.kv_cache import LongMemory
 from tests.helpers import opened_models, text_tokenizers
 
@@ -43,8 +53,9 @@ def head(long: int, **settings: Any) -> str:
 
 @torch.no_grad()
 def log_probs_of(model: Any, ids: Tensor, spans: list[Window], batch_size: int = 3, first: int = 1) -> Tensor:
-    some = remembered_windows(model, ids, spans, batch_size, first=first)
-    return torch.cat([one.distribution.log_prob(one.targets[:, None])[:, 0] for one in some])
+    read, some = WindowMemory(model), batches(list(window_spans(ids.numpy(), spans, first)), batch_size)
+    asked = [(distribution, targets) for distribution, targets, _ in map(read, some)]
+    return torch.cat([distribution.log_prob(targets[:, None])[:, 0] for distribution, targets in asked if len(targets)])
 
 
 @torch.no_grad()
@@ -76,7 +87,7 @@ def textbook(model: Any, ids: Tensor, spans: list[Window], long: int, weight: fl
 @pytest.mark.parametrize("long", [1, 7, 40, 1000])
 def test_each_probability_is_the_textbook_form_over_all_that_is_remembered(long: int, weight: float | None) -> None:
     model = attached(head(long, **({} if weight is None else {"weight": weight})))
-    spans = windows(len(IDS), 16, 6)
+    spans = windows_after(1, len(IDS), 16, 6)
     found = log_probs_of(model, IDS, spans)
     torch.testing.assert_close(found, textbook(model, IDS, spans, long, weight), rtol=0, atol=1e-10)
 
@@ -91,25 +102,27 @@ def test_segments_with_memory_are_one_pass_where_states_do_not_depend_on_the_win
     with torch.no_grad():
         whole = model.distribution(IDS[None, :-1]).log_prob(IDS[1:, None])[:, 0]
     for batch_size in (1, 4):
-        found = log_probs_of(model, IDS, windows(len(IDS), size, stride), batch_size)
+        found = log_probs_of(model, IDS, windows_after(1, len(IDS), size, stride), batch_size)
         torch.testing.assert_close(found, whole, rtol=0, atol=1e-10)
 
 
 def test_a_window_that_is_the_whole_text_is_the_cache_without_long() -> None:
-    spans = windows(17, 16, 16)
-    with torch.no_grad():
-        expected = torch.cat(
-            list(window_log_probs(attached(f"cache:temperature={TEMPERATURE},weight=none"), IDS[:17], spans, 1))
-        )
-        found = torch.cat(list(window_log_probs(attached(head(1000)), IDS[:17], spans, 1)))
+    text, found = TargetSpan(IDS[:1].tolist(), IDS[1:17].tolist()), []
+    for name, long in ((f"cache:temperature={TEMPERATURE},weight=none", None), (head(1000), 1000)):
+        with torch.no_grad():
+            ((log_probs,),) = text_answers(attached(name), [text], ScoringWindow(16, 16, long), 1, span_log_probs)
+        found.append(log_probs)
+    expected, found = found
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 def test_every_row_sums_to_one_and_sees_no_future() -> None:
-    model, spans = attached(head(50)), windows(len(IDS), 16, 6)
-    for some in remembered_windows(model, IDS, spans, 2):
-        torch.testing.assert_close(some.distribution.probs().sum(-1), torch.ones(len(some.targets)).double())
+    model, spans = attached(head(50)), windows_after(1, len(IDS), 16, 6)
+    read = WindowMemory(model)
+    for some in batches(list(window_spans(IDS.numpy(), spans, 1)), 2):
+        distribution, targets, _ = read(some)
+        torch.testing.assert_close(distribution.probs().sum(-1), torch.ones(len(targets)).double())
     other = torch.cat([IDS[:40], (IDS[40:] + 5) % V])
     # the token at 40 is the first that is another one, so all before are as probable as they were
     same = log_probs_of(model, IDS, spans)[:39] - log_probs_of(model, other, spans)[:39]
@@ -139,18 +152,18 @@ def test_a_start_token_begins_a_document_that_sees_nothing_of_the_one_before() -
 def test_no_text_sees_the_one_before_it_and_places_are_those_of_the_text() -> None:
     opened = opened_models.decoder(text_tokenizers.byte_level(), "cache:temperature=0.1,weight=none,long=80")
     written = ["one two three two one two three " * 8, "three two one " * 9]
-    scoring_window = ScoringWindow.of(opened, ScoreSettings(window=20, stride=8))
+    scoring_window = scoring_window_of(opened, ScoreSettings(window=20, stride=8))
     texts = [
         scored_text(opened, Example(text, "two one " * 20, id=str(number)), scoring_window)
         for number, text in enumerate(written)
     ]
     with torch.no_grad():
-        together = list(answers(opened, texts, scoring_window, 2, LOG_PROBS))
+        together = list(text_answers(opened.model, texts, scoring_window, 2, span_log_probs))
         for text, found in zip(texts, together, strict=True):
-            (alone,) = answers(opened, [text], scoring_window, 2, LOG_PROBS)
-            assert (found == alone).all()
-        (facts,) = answers(opened, texts[:1], scoring_window, 2, facts_question(positions=2))
-    positions = facts.facts.positions["cache"]
+            (alone,) = text_answers(opened.model, [text], scoring_window, 2, span_log_probs)
+            assert (torch.cat(found) == torch.cat(alone)).all()
+        (parts,) = text_answers(opened.model, texts[:1], scoring_window, 2, partial(span_facts, positions=2))
+    positions = TextFacts.joined(parts).facts.positions["cache"].moved(1 - texts[0].tokens_before)
     pointed = [
         (texts[0].token_at("text", at), token)
         for row, shares, token in zip(

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextword.inference.scoring.long_text import windows, windows_after
+from nextword.inference.scoring.long_text import windows_after
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 300))
 def test_every_token_is_scored_exactly_once(size: int, stride: int, more: int) -> None:
     stride = min(stride, size)
     length = size + 1 + more
-    found = windows(length, size, stride)
+    found = windows_after(1, length, size, stride)
     assert [target for window in found for target in window.targets] == list(range(1, length))
     for window in found:
         assert window.begin >= 0
@@ -25,15 +25,8 @@ def test_every_token_is_scored_exactly_once(size: int, stride: int, more: int) -
 @given(st.integers(2, 40), st.integers(1, 39), st.integers(0, 200))
 def test_later_windows_give_context(size: int, stride: int, more: int) -> None:
     stride = min(stride, size)
-    for window in windows(size + 1 + more, size, stride)[1:]:
+    for window in windows_after(1, size + 1 + more, size, stride)[1:]:
         assert all(target - window.begin > size - stride for target in window.targets)
-
-
-def test_errors() -> None:
-    with pytest.raises(ValueError, match=r"the text has 4 tokens, shorter than one window of 8"):
-        windows(5, 8, 4)
-    with pytest.raises(ValueError, match=r"task.stride: must be from 1 to the window of 8 \(9 given"):
-        windows(100, 8, 9)
 
 
 @pytest.mark.parametrize("length", range(2, 12))
@@ -53,7 +46,3 @@ def test_after_a_prompt_each_token_is_scored_once(length: int, first: int, size:
         # the first of a later window has at least size - stride tokens before it in its window
         assert span.targets.start - span.begin > min(size, length - 1) - stride
         assert before.targets.stop == span.targets.start
-
-
-def test_without_a_prompt_they_are_the_windows_of_a_long_text() -> None:
-    assert windows_after(1, 23, 5, 2) == windows(23, 5, 2)

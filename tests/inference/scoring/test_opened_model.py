@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -29,6 +31,29 @@ def test_a_plain_model_is_asked_with_softmax_and_stays_as_it_is(gpt2):
 def test_a_model_needs_its_tokenizer(gpt2):
     with pytest.raises(ValueError, match="tokenizer: must be given with a model"):
         OpenedModel.of(gpt2)
+
+
+def test_a_text_in_the_place_of_the_tokenizer_is_named(gpt2):
+    tokenizer: Any = text_tokenizers.byte_level()
+    asked: list[Callable[[Any], Any]] = [
+        lambda text: nw.score(gpt2, text),
+        lambda text: nw.score({"a": gpt2}, {"a": text}, ["A"]),
+        lambda text: nw.trace(gpt2, text, tokenizer),
+        lambda text: nw.generate(gpt2, text),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match=r"tokenizer: must be .*, not a text \('A\.txt' given\); give a text"):
+            ask("A.txt")
+    with pytest.raises(ValueError, match=r"texts: must be a text or a list of texts \(\w+ given\)"):
+        nw.score(gpt2, tokenizer, tokenizer)
+
+
+@pytest.mark.parametrize("path", ["nowhere", "runs/nowhere", "./nowhere"])
+def test_a_folder_that_is_not_there_is_named_with_what_to_do(path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for ask in (nw.load, open_model, lambda path: nw.score(path, texts="A"), lambda path: nw.trace(path, text="A")):
+        with pytest.raises(ValueError, match=rf"^{path}: no (such|model) folder[^\n]*; give the path of a saved model"):
+            ask(path)
 
 
 def test_a_folder_brings_its_tokenizer_and_its_name(gpt2, tmp_path):

@@ -62,7 +62,7 @@ def test_units_that_differ_say_of_which_column_they_are() -> None:
 def test_lengths_of_ngrams_are_one_entry() -> None:
     results = comparison()
     (first, *_) = sheets(results, methods(results))
-    found = {entry.term: entry for entry in of_texts(first.columns)}
+    found = {entry.term: entry for entry in of_texts(first.table.columns)}
     assert list(found)[1:] == [
         "KLD (KL(human || generated))",
         "MS-Jaccard",

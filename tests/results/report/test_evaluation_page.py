@@ -22,7 +22,8 @@ from nextword.results.records import (
 )
 from nextword.results.report import evaluation_tables, write_report
 from nextword.results.report.evaluation_page import render_evaluation
-from nextword.results.report.evaluation_table import best_of, grouped, note_on_tests, notes, paired_rows
+from nextword.results.report.evaluation_table import measure_table, note_on_tests, notes, paired_rows
+from nextword.results.report.table import best_of
 
 MEASURES = {
     "kl": Measure(title="KL", group="Closeness", unit="nats", goal="lower", decimals=3, meaning="KL: a divergence."),
@@ -121,10 +122,9 @@ def test_terminal_fits_80_columns(evaluation: EvaluationResults) -> None:
     ],
 )
 def test_best(goal: Goal | None, human: float | None, expected: set[str]) -> None:
-    measure = Measure(title="x", group="g", unit="u", goal=goal, meaning="m")
-    assert best_of(measure, {"a": 1.0, "b": 3.0}, human) == expected
-    assert best_of(measure, {"a": 1.0, "b": 1.0}, human) == set()
-    assert best_of(measure, {"a": 1.0}, human) == set()
+    assert best_of(goal, {"a": 1.0, "b": 3.0}, human) == expected
+    assert best_of(goal, {"a": 1.0, "b": 1.0}, human) == set()
+    assert best_of(goal, {"a": 1.0}, human) == set()
 
 
 def test_page_escapes_names_and_shows_everything(evaluation: EvaluationResults, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_page_escapes_names_and_shows_everything(evaluation: EvaluationResults, 
 
 def test_seeds_are_shown_one_by_one(evaluation: EvaluationResults) -> None:
     seeds = evaluation.model_copy(update={"systems": [system("a", 1.0, 0.1, seeds=3)]})
-    (row, *_) = grouped(seeds)[0].rows
+    (row, *_) = measure_table(seeds).rows
     assert row.cells[0].seeds == ("1.000", "1.000", "1.000")
 
 

@@ -49,16 +49,16 @@ def page() -> str:
 
 def test_columns_and_blocks_are_those_of_the_paper() -> None:
     sheet = only_sheet(expansion())
-    assert [column.key for column in sheet.columns] == list(KEYS)
-    assert [column.title for column in sheet.columns] == list(TITLES)
-    assert [title for title, _ in sheet.blocks] == ["without prompt", "with prompt"]
+    assert [column.key for column in sheet.table.columns] == list(KEYS)
+    assert [column.title for column in sheet.table.columns] == list(TITLES)
+    assert [block.title for block in sheet.table.blocks] == ["without prompt", "with prompt"]
     assert sheet.title == WAY
-    assert [[row.label for row in table.rows] for table in sheet.tables] == [list(WITHOUT), list(WITH)]
+    assert [[row.label for row in block.rows] for block in sheet.table.blocks] == [list(WITHOUT), list(WITH)]
 
 
 def test_every_value_of_the_paper_stands_in_its_own_cell() -> None:
     sheet = only_sheet(expansion())
-    for numbers, (_, table) in zip((WITHOUT, WITH), sheet.blocks, strict=True):
+    for numbers, table in zip((WITHOUT, WITH), sheet.table.blocks, strict=True):
         expected = {
             label: [as_shown(key, number) for key, number in zip(KEYS, row, strict=True)]
             for label, row in numbers.items()
@@ -73,7 +73,7 @@ def test_best_by_goal_of_each_block_apart() -> None:
             title: [row.label for row in table.rows if row.cells[place].best]
             for place, title in enumerate(TITLES)
         }
-        for table in sheet.tables
+        for table in sheet.table.blocks
     ]  # fmt: skip
     assert best == [
         {
@@ -88,13 +88,13 @@ def test_best_by_goal_of_each_block_apart() -> None:
 
 
 def test_seeds_and_intervals() -> None:
-    table = only_sheet(expansion()).tables[0]
+    table = only_sheet(expansion()).table
     assert [cell.spread for cell in table.rows[0].cells] == [
         "", "16.1–17.8", "1.0–1.2", "11.9–13.2", "0.737–0.814",
     ]  # fmt: skip
     sheet = only_sheet(expansion(seeds=(1, 2)))
     assert sheet.several
-    table = sheet.tables[0]
+    table = sheet.table
     assert table.rows[0].cells[0].text == f"{22.603273 * 1.005:.2f}"
     assert table.rows[0].cells[0].spread == "22.60–22.83"
 
@@ -103,7 +103,7 @@ def test_seeds_and_intervals() -> None:
 def test_people_have_no_row_where_all_is_nearness_to_them(page: str) -> None:
     sheet = only_sheet(expansion())
     assert not sheet.human
-    assert all(table.human is None for table in sheet.tables)
+    assert all(table.human is None for table in sheet.table.blocks)
     text = read(page).text
     assert "the closer to the human row" not in text
     assert "All measures, top-k 40, with prompt" in text
@@ -115,8 +115,8 @@ def test_what_one_block_lacks_is_a_dash_there() -> None:
     results = expansion()
     fewer = evaluation(WITHOUT, (1,), keys=KEYS[:-1], people=False)
     sheet = only_sheet(results.model_copy(update={"texts": {PROMPTED: results.texts[PROMPTED], WAY: fewer}}))
-    assert [column.key for column in sheet.columns] == list(KEYS)
-    without, prompted = sheet.tables
+    assert [column.key for column in sheet.table.columns] == list(KEYS)
+    without, prompted = sheet.table.blocks
     assert {row.cells[-1].text for row in without.rows} == {"\N{EN DASH}"}
     assert [row.cells[-1].text for row in prompted.rows] == [as_shown("topics-jsd", row[-1]) for row in WITH.values()]
 
@@ -126,7 +126,7 @@ def test_one_of_the_two_alone_is_an_ordinary_table(way: str) -> None:
     results = expansion()
     sheet = only_sheet(results.model_copy(update={"texts": {way: results.texts[way]}}))
     assert sheet.title == way
-    assert [title for title, _ in sheet.blocks] == [""]
+    assert [block.title for block in sheet.table.blocks] == [""]
 
 
 def test_ways_keep_their_order_with_greedy_first() -> None:
@@ -147,7 +147,7 @@ def test_layout_is_the_one_with_a_place_for_most_measures() -> None:
 
 
 def test_heading_tells_which_rouge_it_is() -> None:
-    units = [column.short_unit for column in only_sheet(expansion()).columns]
+    units = [column.short_unit for column in only_sheet(expansion()).table.columns]
     assert units == ["per token", "%, F1", "%, F1", "%, F1", "bits"]
     recall = MEASURES["rouge-1"].model_copy(update={"unit": "fraction (recall, no stems, a-z and 0-9)"})
     (column,) = EXPANSIONS.columns({"rouge-1": recall})

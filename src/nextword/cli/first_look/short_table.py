@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from nextword.results.records import Results
 from nextword.results.report import results_table
 from nextword.results.report.formats import listing
+from nextword.results.report.terminal import framed, right
 
 COLUMNS = {"acc@2": "both words on top", "acc@1": "first guess right", "nll": "nats per word"}
 """Headings of the measures that are shown."""
@@ -23,12 +23,11 @@ def short_table(results: Results) -> RenderableType:
     """Three measures of every method, who is ahead, and what one seed is worth; of another task the usual table."""
     if not results.runs or not all(COLUMNS.keys() <= run.evaluation.metrics.keys() for run in results.runs):
         return results_table(results)
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for heading in COLUMNS.values():
-        table.add_column(heading, justify="right")
-    for method in dict.fromkeys(run.method for run in results.runs):
-        table.add_row(Text(method), *(_shown(_values(results, method, metric), metric) for metric in COLUMNS))
+    rows = [
+        (Text(method), *(_shown(_values(results, method, metric), metric) for metric in COLUMNS))
+        for method in dict.fromkeys(run.method for run in results.runs)
+    ]
+    table = framed(None, [Column("method", no_wrap=True), *right(*COLUMNS.values())], rows, padding=(0, 1))
     worth = (
         f"Means of {len(results.seeds)} seeds, with the lowest and the highest."
         if len(results.seeds) > 1

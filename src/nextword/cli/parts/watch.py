@@ -197,15 +197,15 @@ def headline(record: RunRecord) -> str:
 
     Parts of the cases are left to the report, and so is a group of which no value is better than another (the rank).
     """
+    from nextword.results.records import known_measure
     from nextword.results.report.formats import number
-    from nextword.results.report.measures import measure
 
     measured = record.evaluation.metrics
-    shown = [name for name in measured if not measure(name).subset][:3]
-    groups = {measure(name).group for name in shown}
+    shown = [name for name in measured if not known_measure(name).subset][:3]
+    groups = {known_measure(name).group for name in shown}
     for name in measured:
-        one = measure(name)
-        if one.group not in groups and one.better and not one.subset and one.setting == "joint":
+        one = known_measure(name)
+        if one.group not in groups and one.goal and not one.subset and one.setting == "joint":
             groups.add(one.group)
             shown.append(name)
     numbers = ", ".join(f"{name} {number(measured[name].value)}" for name in shown)

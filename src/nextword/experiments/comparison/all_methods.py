@@ -23,7 +23,15 @@ from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import checked_task
 from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import fit_with_main
-from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
+from nextword.results.records import (
+    Environment,
+    FailedRun,
+    Results,
+    RunRecord,
+    disk_full_explained,
+    locked,
+    measures_of,
+)
 from nextword.runtime import processes
 from nextword.runtime.progress import Watcher
 
@@ -155,6 +163,7 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
         seeds=list(setting.config.seeds),
         runs=records,
         failures=failures,
+        measures=measures_of(record.evaluation for record in records),
         environment=Environment.collect(),
         settings=plain(setting.config),
         searches=finished_searches(setting),

@@ -21,16 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from pydantic import Field
 
 from nextword.evaluation.samples import plain_text_of
 from nextword.experiments.tasks.small_start import Gpt2StartConfig
 from nextword.experiments.tasks.task import registry
-from nextword.experiments.tasks.window_likelihood import TextBlocks, WindowConfig, WindowTask
+from nextword.experiments.tasks.window_likelihood import TextBlocks, TokenStream, WindowConfig, WindowTask
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.strategies import Decoding, Texts, WritingConfig
-from nextword.inference.scoring.long_text import TokenStream
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
 from nextword.runtime.corpora import PARTS, JsonLine, is_json_lines, json_lines, numbered_lines, part_files
 from nextword.runtime.corpora.pairs import part_by_hash, part_named, texts_at
@@ -300,7 +298,7 @@ def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], lim
             break
     first = len(before)
     stop = None if limit is None else first + 1 + limit
-    return TokenStream(torch.tensor(ids[first:stop]), np.array(text_bytes[first + 1 : stop], dtype=np.int64))
+    return TokenStream(np.array(ids[first:stop]), np.array(text_bytes[first + 1 : stop], dtype=np.int64))
 
 
 def story_prompts(

@@ -80,11 +80,11 @@ class PairLikelihood(TargetLikelihood):
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
         """Nats, perplexity and bits per byte of the targets, and the predictions."""
+        measured = super().evaluate(model, tokenizer, progress)
         encoded = self._encoder(tokenizer)(self._pairs.test)
         with inference_mode_of(model):
-            total = self._likelihood(model, [pair.tokens for pair in encoded], progress)
             examples = example_predictions(model, encoded, tokenizer, self._frequent_words())
-        return Evaluation(metrics=likelihood_values(total, "target token", "targets"), examples=examples)
+        return Evaluation(metrics=measured.metrics, examples=examples)
 
     def _frequent_words(self) -> frozenset[str]:
         return frequent_words((pair.target for pair in self._pairs.train), self._config.frequent_words)

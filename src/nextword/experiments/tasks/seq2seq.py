@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from nextword.experiments.tasks.pair_measures import PairLikelihood, copying_metrics, example_predictions
+from nextword.experiments.tasks.pair_measures import PairLikelihood, copying_metrics
 from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTaskConfig, StartPairs
 from nextword.experiments.tasks.prompted_texts import as_decoding_says
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
-from nextword.experiments.tasks.window_likelihood import likelihood_values
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.strategies import Decoding
 from nextword.inference.scoring.opened_model import Progress, batches, progress_within
@@ -103,20 +102,16 @@ class LikelihoodAndCopying(PairLikelihood):
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
         """Likelihood over all test pairs, copying over the first of them."""
-        config, pairs, encoder = self._config, self._pairs, self._encoder(tokenizer)
-        encoded = encoder(pairs.test)
-        tokens = [pair.tokens for pair in encoded]
-        frequent = self._frequent_words()
-        with inference_mode_of(model):
-            total = self._likelihood(model, tokens, progress_within(progress, 0, LIKELIHOOD_SHARE))
-            examples = example_predictions(model, encoded, tokenizer, frequent)
-        outputs = self._outputs(model, tokens[: config.generation.pairs], progress)
+        config, encoder = self._config, self._encoder(tokenizer)
+        measured = super().evaluate(model, tokenizer, progress_within(progress, 0, LIKELIHOOD_SHARE))
+        encoded = encoder(self._pairs.test)[: config.generation.pairs]
+        outputs = self._outputs(model, [pair.tokens for pair in encoded], progress)
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
         sources = (encoder.visible_text(pair.source) for pair in encoded)
         references = (pair.target.text for pair in encoded)
-        copied = list(zip(sources, references, texts, strict=False))
-        metrics = likelihood_values(total, "target token", "targets") | copying_metrics(copied, frequent)
-        return Evaluation(metrics=metrics, examples=examples)
+        copied = list(zip(sources, references, texts, strict=True))
+        copying = copying_metrics(copied, self._frequent_words())
+        return measured.model_copy(update={"metrics": measured.metrics | copying})
 
     def _outputs(self, model: NextWordModel, pairs: Sequence[TokenPair], progress: Progress | None) -> list[list[int]]:
         generation = self._config.generation

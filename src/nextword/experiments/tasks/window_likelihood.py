@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from jaxtyping import Int
 from pydantic import Field
 
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
@@ -18,8 +21,10 @@ from nextword.experiments.tasks.tokenizers import named_or_trained
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.strategies import MAY_CHANGE
 from nextword.inference.scoring.calibrate import tuned
-from nextword.inference.scoring.long_text import TokenStream, Window, stream_likelihood, windows
+from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import Progress
+from nextword.inference.scoring.target_likelihood import span_log_probs, text_answers
+from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation, MetricValue
 from nextword.settings.config import Settings
@@ -29,10 +34,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from nextword.model.modeling import NextWordModel
-
-
-Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
-"""So many tokens of a text at most; ``None``: all."""
 
 
 class WindowConfig(Settings):
@@ -62,22 +63,73 @@ class WindowLikelihood(Measures):
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
         """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
-        stream, spans = self.test_windows(tokenizer)
         with inference_mode_of(model):
-            total = stream_likelihood(model, stream, spans, self._config.batch_size, progress)
+            total = self._likelihood(model, self.test_stream(tokenizer), self._config.stride, progress)
         return Evaluation(metrics=likelihood_values(total))
 
-    def test_windows(self, tokenizer: PreTrainedTokenizerBase) -> tuple[TokenStream, list[Window]]:
-        """The test text, and the windows in which it is scored; ValueError where it is shorter than one."""
-        stream = self._test(tokenizer, self._config.test_tokens)
-        return stream, windows(len(stream), self._config.window, self._config.stride)
+    def test_stream(self, tokenizer: PreTrainedTokenizerBase) -> TokenStream:
+        """The test text; ValueError where it is shorter than one window."""
+        stream, window = self._test(tokenizer, self._config.test_tokens), self._config.window
+        if len(stream.target) < window:
+            raise ValueError(
+                f"the text has {len(stream.target)} tokens, shorter than one window of {window}. "
+                f"Give more text or a smaller task.window."
+            )
+        return stream
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
         stream = self._validation(tokenizer, self._config.tuning_tokens)
-        size = min(self._config.window, len(stream) - 1)
-        spans = windows(len(stream), size, stride=size)
-        return tuned(model, lambda: stream_likelihood(model, stream, spans, self._config.batch_size))
+        return tuned(model, lambda: self._likelihood(model, stream, self._config.window))
+
+    def _likelihood(
+        self, model: NextWordModel, stream: TokenStream, stride: int, progress: Progress | None = None
+    ) -> LikelihoodSum:
+        # each window is one block of the interval
+        window = ScoringWindow(self._config.window, stride, model.next_word_head.looks_back)
+        asked = text_answers(model, [stream], window, self._config.batch_size, span_log_probs, progress=progress)
+        total, end = LikelihoodSum(), 0
+        for log_probs in next(asked):
+            begin, end = end, end + len(log_probs)
+            total.add(float((-log_probs).sum()), len(log_probs), int(stream.text_bytes[begin:end].sum()))
+        return total
+
+
+@dataclass(frozen=True)
+class TokenStream:
+    """A text as tokens.
+
+    Attributes:
+        ids: A start token, and the N tokens of the text: M = N + 1.
+        text_bytes: UTF-8 bytes that each token of the text covers.
+    """
+
+    ids: Int[np.ndarray, "M"]
+    text_bytes: Int[np.ndarray, "N"]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None = None) -> TokenStream:
+        """The first ``limit`` tokens of a text; ``None``: all.
+
+        Raises:
+            ValueError: The tokenizer has no start token, or cannot say which characters a token covers.
+        """
+        ids, text_bytes = ids_and_bytes(tokenizer, text)
+        return cls(np.array([start_id(tokenizer), *ids[:limit]]), text_bytes[:limit])
+
+    @property
+    def context(self) -> Int[np.ndarray, "1"]:
+        """What stands before the text."""
+        return self.ids[:1]
+
+    @property
+    def target(self) -> Int[np.ndarray, "N"]:
+        """The text."""
+        return self.ids[1:]
+
+
+Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
+"""So many tokens of a text at most; ``None``: all."""
 
 
 class TextBlocks(Data):
@@ -134,7 +186,7 @@ class WindowTask(Task):
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The model's positions must hold a window, a block and a text after its prompt; the test text a window."""
         expect_positions(model_config, self._lengths())
-        self.measures.test_windows(tokenizer)
+        self.measures.test_stream(tokenizer)
         if self.writes is not None:
             self._prompts(tokenizer)
 

@@ -45,9 +45,8 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name
 from nextword.model.saving import save_model_folder
-from nextword.results.records import Environment, disk_full_explained, locked
+from nextword.results.records import Environment, disk_full_explained, locked, measures_of
 from nextword.results.records.comparison_results import PropertySummary, TrainingResults
-from nextword.results.report.measures import measure
 from nextword.runtime import processes
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
@@ -267,6 +266,7 @@ def results_of(
         data={"task": task.name, **task.data.describe(), **task.data.counts()},
         training=settings.model_dump(mode="json"),
         evaluation=evaluation,
+        measures=measures_of([evaluation]),
         checks=list(map(PropertySummary.model_validate, checks)),
         cost=outcome.cost,
         curve=outcome.curve,
@@ -290,7 +290,7 @@ def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
         command=results.command,
         settings=results.training,
         results=tuple(
-            CardResult(metric=name, data=data, measured=value, title=measure(name).title)
+            CardResult(metric=name, data=data, measured=value, title=results.measures[name].title)
             for name, value in numbers.items()
         ),
         checks=(verdict, *(str(one.explanation) for one in failed)),

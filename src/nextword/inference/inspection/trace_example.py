@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from nextword.distribution import NextToken
 from nextword.inference.inspection.trace import Trace
 from nextword.inference.scoring.example_encoding import (
     EncodedExample,
@@ -19,16 +18,11 @@ from nextword.inference.scoring.example_encoding import (
     encode_context,
     encode_example,
 )
-from nextword.inference.scoring.long_text import (
-    looks_beyond_windows,
-    remembered_windows,
-    windows_after,
-    windows_from_start,
-)
+from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
-from nextword.inference.scoring.target_likelihood import distribution_at_targets
+from nextword.inference.scoring.target_likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.text_tokens import start_id
-from nextword.inference.scoring.token_facts import TokenFacts, TopPositions, joined_facts, token_facts
+from nextword.inference.scoring.token_facts import TextFacts, TokenFacts, TopPositions, span_facts
 from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome, speculative_decoding_of
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records.token_trace import (
@@ -46,8 +40,6 @@ from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from nextword.model.modeling import NextWordModel
 
 
 DECIMALS = 4
@@ -128,13 +120,11 @@ def traced(
     The model is as in evaluation; ``drafts`` were guessed while the target was written. Errors as of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
-    numbers = {"candidates": min(candidates, size), "positions": positions}
-    facts, positions_in = facts_in_windows(opened, encoded, inputs, window, **numbers)
-    wrong = np.flatnonzero(np.isnan(facts.log_prob) | np.isnan(facts.entropy))
-    if len(wrong):
-        raise ValueError(
-            f"token {wrong[0] + 1} of the text: its probability is no number (NaN); are the model's weights damaged?"
-        )
+    question = partial(span_facts, candidates=min(candidates, size), positions=positions)
+    (parts,) = text_answers(opened.model, [encoded], window, 1, question, lambda _: inputs)
+    said = TextFacts.joined(parts)
+    facts, positions_in = said.facts, said.texts
+    expect_numbers(opened, "the text", np.where(np.isnan(facts.entropy), np.nan, facts.log_prob))
     beside: Role = "source" if opened.has_encoder else "auxiliary"
     texts = _texts(opened, encoded, pieces, inputs)
     excerpts, facts = store_excerpts(opened, facts)
@@ -149,7 +139,7 @@ def traced(
         texts=texts,
         positions_in={name: roles.get(of, beside) for name, of in positions_in.items() if name in tokens.positions},
         first=first,
-        window=window,
+        window=window.window,
         vocabulary=_labels(opened.tokenizer, texts, [*tokens.candidates.ids, *(one.ids for one in guessed)]),
         tokens=tokens,
         drafts=guessed,
@@ -242,71 +232,25 @@ def written_example(
     return encoded, pieces, [] if drafting is None else drafting.verified
 
 
-# -- Facts about a text that is longer than its model can see, in windows that overlap by half.
+# -- A text that is longer than its model can see: windows that overlap by half.
 
 
-def window_of(opened: OpenedModel, encoded: EncodedExample) -> int | None:
-    """Tokens that the model sees at once of an example that is too long for it; None where it sees all of it.
+def window_of(opened: OpenedModel, encoded: EncodedExample) -> ScoringWindow:
+    """What the model sees at once of an example: all of it, where that is short enough.
 
     Raises:
         ValueError: The target of an encoder-decoder model, which is read as a whole, is too long.
     """
     limit = opened.longest
-    if limit is None:
-        return None
     read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
-    if read <= limit:
-        return None
+    if limit is None or read <= limit:
+        return ScoringWindow()
     if opened.has_encoder:
         raise ValueError(
             f"text: must have at most {limit:,} tokens, which is what the decoder of '{opened.name}' sees ({read:,} "
             "given); trace a part of it"
         )
-    return limit
-
-
-def facts_in_windows(
-    opened: OpenedModel,
-    encoded: EncodedExample,
-    inputs: Mapping[str, Any],
-    window: int | None,
-    **numbers: int,
-) -> tuple[TokenFacts, dict[str, str]]:
-    """What a model says about every target token, and of which text the positions of each component are.
-
-    Each token is predicted once. Every window but the first predicts as many tokens as half of it holds, so that these
-    have at least the other half before them, as ``nextword.inference.scoring.long_text`` has it.
-
-    The model is as in evaluation and without gradient; ``numbers`` are those of ``token_facts``.
-    """
-    found: list[TokenFacts] = []
-    texts: dict[str, Any] = {}
-    for begin, distribution, targets in _in_windows(opened.model, encoded, inputs, window):
-        texts = distribution.positions_in()
-        facts = token_facts(distribution, targets, **numbers)
-        # counted from the beginning of the text and not of the window; those of other texts are where they were
-        positions = {name: of.moved(begin) if texts[name] == "text" else of for name, of in facts.positions.items()}
-        found.append(replace(facts, positions=positions))
-    return joined_facts(found), texts
-
-
-def _in_windows(
-    model: NextWordModel, encoded: EncodedExample, inputs: Mapping[str, Any], window: int | None
-) -> Iterator[tuple[int, NextToken, Tensor]]:
-    # where each window begins, its distribution at the targets, and these
-    stream, first = [*encoded.context, *encoded.target], len(encoded.context)
-    if window is None:
-        yield 0, *distribution_at_targets(model, [encoded], inputs)
-    elif looks_beyond_windows(model):
-        spans = windows_from_start(first, len(stream), window, max(1, window // 2))
-        for some in remembered_windows(model, torch.tensor(stream), spans, 1, first=first):
-            if len(some.targets):
-                yield some.begin, some.distribution, some.targets
-    else:
-        for span in windows_after(first, len(stream), window, max(1, window // 2)):
-            a, b, c = span.begin, span.targets.start, span.targets.stop
-            part = replace(encoded, context=stream[a:b], target=stream[b:c])
-            yield a, *distribution_at_targets(model, [part], inputs)
+    return ScoringWindow(limit, max(1, limit // 2), opened.model.next_word_head.looks_back)
 
 
 # -- What stands around tokens that were retrieved from a store, as a text that positions can point into.

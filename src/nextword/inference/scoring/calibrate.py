@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field, JsonValue
-from torch import Tensor, nn
+from torch import Tensor
 
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.distribution import NextToken
@@ -21,13 +21,18 @@ from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.heads.head import registry as heads
-from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs
 from nextword.inference.scoring.measurement.all_models import given_examples
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, limited, scored_text
-from nextword.inference.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
+from nextword.inference.scoring.measurement.scored_texts import limited, scored_text, scoring_window_of
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
-from nextword.inference.scoring.target_likelihood import TokenPair, target_log_probs
+from nextword.inference.scoring.target_likelihood import (
+    TokenPair,
+    expect_numbers,
+    span_log_probs,
+    target_log_probs,
+    text_answers,
+)
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.files import Record
@@ -126,11 +131,11 @@ def asking(
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
-        scoring_window = ScoringWindow.of(opened, settings)
-        texts = [scored_text(opened, example, scoring_window) for example in given]
-        asked = answers(opened, texts, scoring_window, settings.batch_size, LOG_PROBS, progress)
+        window, inputs = scoring_window_of(opened, settings), auxiliary_inputs(opened)
+        texts = [scored_text(opened, example, window) for example in given]
+        asked = text_answers(opened.model, texts, window, settings.batch_size, span_log_probs, inputs, progress)
         for text, log_probs in zip(texts, asked, strict=True):
-            expect_numbers(opened, text, log_probs)
+            expect_numbers(opened, str(text.example.id), torch.cat(log_probs).numpy())
 
     return ask
 
@@ -195,11 +200,11 @@ def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -
     """
     with inference_mode_of(model):
         head, reading = model.next_word_head, OnePass(calibration_of(model, name))
-        model.next_word_head = cast(Head, _ReadAlong(head, reading))
+        head.forward = lambda context, mode=None: _AskedOnce(context, reading)  # type: ignore[method-assign]
         try:
             ask()
         finally:
-            model.next_word_head = head
+            del head.forward  # that of its class again
     return reading
 
 
@@ -256,21 +261,6 @@ class OnePass:
         begins = np.concatenate([[True], sequence[1:] != sequence[:-1]])[: len(sequence)]
         inside = np.arange(len(sequence)) - np.maximum.accumulate(np.where(begins, np.arange(len(sequence)), 0))
         return np.cumsum(begins | (inside % size == 0)) - 1, size
-
-
-class _ReadAlong(nn.Module):
-    # a head in all but its distribution
-    def __init__(self, head: nn.Module, reading: OnePass) -> None:
-        super().__init__()
-        self.head = head
-        self._reading = reading
-
-    def __getattr__(self, name: str) -> Any:
-        own = super().__getattr__
-        return own(name) if name == "head" else getattr(own("head"), name)
-
-    def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        return _AskedOnce(context, self._reading)
 
 
 class _AskedOnce(NextToken):

@@ -1,25 +1,52 @@
-"""Log-probabilities of targets, each after its context: a prompt, or the source of an encoder-decoder model."""
+"""Log-probabilities of given tokens, the one way to ask for them.
+
+    texts -> spans: a target after its context, or what each window of a text reads
+    spans -> batches -> the distribution before every target token -> an answer for each span
+
+Scores and pages of tokens, tasks, calibration and a server's ``echo`` ask here, each with a question of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from nextword.distribution import NextToken
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
-from nextword.inference.scoring.opened_model import Progress, batches
+from nextword.inference.scoring.long_text import ScoringWindow, TargetSpan, WindowMemory, WindowSpan, window_spans
+from nextword.inference.scoring.opened_model import OpenedModel, Progress, batches, progress_within
+from nextword.model.forward.output_layer import weights_at_fault
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
+Answer = TypeVar("Answer")
+
+Inputs = Callable[[Sequence[Any]], Mapping[str, Any]]
+"""Further inputs of a model for a batch of spans, such as an auxiliary text for each."""
+
+Reader = Callable[[Sequence[Any]], tuple[NextToken, Int[Tensor, "N"], Sequence[Any]]]
+"""Given some spans, the distribution before each of their N target tokens, these tokens, and those spans that have any;
+the model is as in evaluation."""
+
+Question = Callable[[NextToken, Int[Tensor, "N"], Sequence[Any]], Sequence[Answer]]
+"""Given what a reader gave, an answer for each span."""
+
+BATCHES_SORTED = 32
+"""So many batches of windows are sorted by length together, so that little is padded and the order can be restored."""
+
 
 @dataclass(frozen=True)
-class TokenPair:
+class TokenPair(TargetSpan):
     """A target, and what a model reads before it.
 
     Attributes:
@@ -28,13 +55,7 @@ class TokenPair:
         target_bytes: UTF-8 bytes of the text that they cover.
     """
 
-    context: list[int]
-    target: list[int]
     target_bytes: int
-
-
-Inputs = Callable[[Sequence[Any]], Mapping[str, Any]]
-"""Further inputs of a model for a batch of pairs, such as an auxiliary text for each."""
 
 
 def no_inputs(pairs: Sequence[Any]) -> Mapping[str, Any]:
@@ -53,20 +74,99 @@ def target_log_probs(
 
     The model is as in evaluation, and reads ``batch_size`` pairs at a time.
     """
-    rows: list[Float[Tensor, "T"]] = []
-    for part in batches(pairs, batch_size, progress):
-        distribution, targets = distribution_at_targets(model, part, inputs(part))
-        log_probs = distribution.log_prob(targets[:, None])[:, 0].double().cpu()
-        rows += log_probs.split([len(pair.target) for pair in part])
-    return rows
+    return list(_answers(_reader(model, inputs), pairs, batch_size, span_log_probs, progress))
 
 
-def distribution_at_targets(
-    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any] | None = None
-) -> tuple[Any, Int[Tensor, "N"]]:
-    """Distribution before every target token, N of all pairs one after the other, and these tokens."""
-    ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
-    return ask(model, pairs, inputs or {})
+def text_answers(
+    model: NextWordModel,
+    texts: Sequence[Any],
+    scoring_window: ScoringWindow,
+    batch_size: int,
+    question: Question[Answer],
+    inputs: Inputs = no_inputs,
+    progress: Progress | None = None,
+) -> Iterator[list[Answer]]:
+    """The answers about each text, in order, as soon as they are complete: one for each window that has targets.
+
+    The model is as in evaluation and without gradient, and reads ``batch_size`` windows at a time, also of several
+    texts together; but where its head looks back further than a window, text by text, each with a memory of its own. A
+    text has a ``context`` and a ``target``, and an ``example`` where the model has further ``inputs``.
+    """
+    if not texts:
+        return
+    remembers = scoring_window.long is not None
+    total, done = sum(len(text.target) for text in texts), 0
+    for together in [[text] for text in texts] if remembers else [texts]:
+        size = sum(len(text.target) for text in together)
+        share, done = progress_within(progress, done / total, (done + size) / total), done + size
+        read: Reader = WindowMemory(model) if remembers else _reader(model, inputs)
+        spans = (span for text in together for span in text_spans(text, scoring_window))
+        found = _in_pools(read, spans, batch_size, question, size, share)
+        for text in together:
+            answers: list[Answer] = []
+            missing = len(text.target)
+            while missing:
+                span, answer = next(found)
+                answers.append(answer)
+                missing -= len(span.target)
+            yield answers
+
+
+def text_spans(text: Any, scoring_window: ScoringWindow) -> Iterator[WindowSpan]:
+    """What each window of a text reads, in order."""
+    ids, first = np.concatenate([text.context, text.target]), len(text.context)
+    example = getattr(text, "example", None)
+    cut = scoring_window.windows(first, len(ids))
+    if not cut:
+        return iter([WindowSpan(ids[:first].tolist(), ids[first:].tolist(), 0, example)])
+    return window_spans(ids, cut, first, example)
+
+
+def _in_pools(
+    read: Reader,
+    spans: Iterator[WindowSpan],
+    batch_size: int,
+    question: Question[Answer],
+    size: int,
+    progress: Progress,
+) -> Iterator[tuple[WindowSpan, Answer]]:
+    # each span that has targets, in order, with its answer; all together have ``size`` of them
+    done = 0
+    while pool := list(islice(spans, BATCHES_SORTED * batch_size)):
+        lengths = [len(span.context) + len(span.target) for span in pool]
+        # windows of one text are of one length, and stay in order
+        by_length = sorted(range(len(pool)), key=lengths.__getitem__, reverse=True)
+        before, done = done, done + sum(len(span.target) for span in pool)
+        share = progress_within(progress, before / size, done / size)
+        found = _answers(read, [pool[place] for place in by_length], batch_size, question, share)
+        placed = dict(zip([place for place in by_length if pool[place].target], found, strict=True))
+        yield from ((pool[place], placed[place]) for place in sorted(placed))
+
+
+def _answers(
+    read: Reader, spans: Sequence[TargetSpan], batch_size: int, question: Question[Answer], progress: Progress | None
+) -> Iterator[Answer]:
+    for part in batches(spans, batch_size, progress):
+        distribution, targets, asked = read(part)
+        if asked:
+            yield from question(distribution, targets, asked)
+
+
+def span_log_probs(
+    distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[TargetSpan]
+) -> Sequence[Float[Tensor, "_T"]]:
+    """The question for the log-probability of each token, in float64 on the CPU."""
+    found = distribution.log_prob(ids[:, None])[:, 0].double().cpu()
+    return torch.split(found, [len(span.target) for span in spans])
+
+
+def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, "T"]) -> None:
+    """Raises ValueError where a log-probability is none, with the weights that are no numbers."""
+    wrong = np.flatnonzero(np.isnan(log_probs))
+    if not len(wrong):
+        return
+    why = weights_at_fault(opened.model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
+    raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text} is nan: {why}")
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
@@ -77,6 +177,21 @@ def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> Likelih
     return total
 
 
+# -- A batch of spans before the model.
+
+
+def _reader(model: NextWordModel, inputs: Inputs) -> Reader:
+    return lambda spans: (*distribution_at_targets(model, spans, inputs(spans)), spans)
+
+
+def distribution_at_targets(
+    model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any] | None = None
+) -> tuple[NextToken, Int[Tensor, "N"]]:
+    """Distribution before every target token, N of all pairs one after the other, and these tokens."""
+    ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
+    return ask(model, pairs, inputs or {})
+
+
 def fill_id(model: NextWordModel) -> int:
     """A token for positions that a mask leaves out."""
     pad = model.generation_config.pad_token_id
@@ -84,8 +199,8 @@ def fill_id(model: NextWordModel) -> int:
 
 
 def _after_prompts(
-    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]
-) -> tuple[Any, Int[Tensor, "N"]]:
+    model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any]
+) -> tuple[NextToken, Int[Tensor, "N"]]:
     rows = [[*pair.context, *pair.target] for pair in pairs]
     ids, mask = (tensor.to(model.device) for tensor in padded(rows, fill_id(model)))
     before, after, is_real = ids[:, :-1], ids[:, 1:], mask[:, 1:].bool()
@@ -96,8 +211,8 @@ def _after_prompts(
 
 
 def _after_sources(
-    model: NextWordModel, pairs: Sequence[TokenPair], inputs: Mapping[str, Any]
-) -> tuple[Any, Int[Tensor, "N"]]:
+    model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any]
+) -> tuple[NextToken, Int[Tensor, "N"]]:
     ids, mask = (tensor.to(model.device) for tensor in padded([pair.context for pair in pairs], fill_id(model)))
     labels = stacked([pair.target for pair in pairs], IGNORED_LABEL).to(model.device)
     scored = labels != IGNORED_LABEL

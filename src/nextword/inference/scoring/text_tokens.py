@@ -118,16 +118,24 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     for lines in gathered(lines_of(text), PIECE):
         encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
         for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-            before = bytes_before(line)
             ids += line_ids
-            ends += [line_begin + int(before[end]) for _, end in offsets]
-            line_begin += int(before[-1])
+            ends += [line_begin + end for _, end in offsets]
+            line_begin += len(line)
     if not ids:
         raise ValueError(f"tokenizer '{tokenizer.name_or_path}' makes no tokens of the text")
-    ends[-1] = line_begin
-    # tokens that are parts of one character all end where it ends: the first of them gets its bytes
-    running = np.maximum.accumulate(np.array(ends, dtype=np.int64))
-    return ids, np.diff(running, prepend=0)
+    return ids, np.diff(byte_ends(text, np.array(ends)), prepend=0)
+
+
+def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
+    """Where in a text, in UTF-8 bytes, each of its tokens ends, given the character; below 0: a special token.
+
+    What a tokenizer drops goes to the token after it, at the end to the last. Tokens that are parts of one character
+    all end where it ends: the first of them gets its bytes.
+    """
+    before = bytes_before(text)
+    found: Int[np.ndarray, "N"] = np.maximum.accumulate(before[np.maximum(ends, 0)])
+    found[-1] = before[-1]
+    return found
 
 
 def bytes_before(text: str) -> Int[np.ndarray, "M"]:

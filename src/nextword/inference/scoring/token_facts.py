@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,6 +86,37 @@ class TokenFacts:
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
     """Facts about one text from those about its parts in order; all name as many candidates and positions."""
     found: TokenFacts = _each(np.concatenate, *parts)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class TextFacts:
+    """What was said of the tokens of a text, or of some of them.
+
+    Attributes:
+        facts: Positions in "text" are indices in it, its context included; those in other texts count from 0 too.
+        texts: By component, which text its positions are in: "text", "source" or "auxiliary", or the documents of a
+            "store".
+    """
+
+    facts: TokenFacts
+    texts: Mapping[str, str]
+
+    @classmethod
+    def joined(cls, parts: Sequence[TextFacts]) -> TextFacts:
+        """Those about a text from those about its windows in order."""
+        return cls(joined_facts([part.facts for part in parts]), parts[0].texts)
+
+
+def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
+    """The question for what is said of each token; ``numbers`` are those of ``token_facts``."""
+    facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
+    found, begin = [], 0
+    for span in spans:
+        said = facts[begin : begin + len(span.target)]
+        begin += len(span.target)
+        moved = {name: of.moved(span.begin) if texts[name] == "text" else of for name, of in said.positions.items()}
+        found.append(TextFacts(replace(said, positions=moved), texts))
     return found
 
 

@@ -27,6 +27,8 @@ from nextword.results.records.evaluation_results import Place as Place
 from nextword.results.records.evaluation_results import SampleFile as SampleFile
 from nextword.results.records.evaluation_results import SystemRecord as SystemRecord
 from nextword.results.records.evaluation_results import Wins as Wins
+from nextword.results.records.known_measures import known_measure as known_measure
+from nextword.results.records.known_measures import measures_of as measures_of
 from nextword.results.records.measured_values import Environment as Environment
 from nextword.results.records.measured_values import Goal as Goal
 from nextword.results.records.measured_values import Measure as Measure

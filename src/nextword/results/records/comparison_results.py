@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from nextword.results.records.evaluation_results import EvaluationResults
-from nextword.results.records.measured_values import Environment, MetricValue
+from nextword.results.records.measured_values import Environment, Measure, MetricValue
 from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 WITH_PROMPT = ", with prompt"
@@ -245,6 +245,8 @@ class Results(VersionedRecord):
     """One per method and seed."""
     failures: list[FailedRun] = Field(default=[])
     """Runs that failed, in their order; they are not among ``runs``, and the same command tries them again."""
+    measures: dict[str, Measure] = Field(default={})
+    """What every metric of the runs means, by key, in reading order; empty in records of earlier versions."""
     environment: Environment
     """Where and when."""
     settings: dict[str, JsonValue] = Field(default={})
@@ -305,6 +307,8 @@ class TrainingResults(VersionedRecord):
     """All training settings as they were used."""
     evaluation: Evaluation
     """What was measured on the test part."""
+    measures: dict[str, Measure] = Field(default={})
+    """What every metric of it means, by key, in reading order; empty in records of earlier versions."""
     checks: list[PropertySummary]
     """What the checker said."""
     cost: Cost

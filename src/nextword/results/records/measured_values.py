@@ -66,6 +66,10 @@ class Measure(Record):
     """Digits after the point (of a percentage, where the unit is a fraction); None: four significant digits."""
     meaning: str
     """One sentence for a reader who does not know it."""
+    setting: str = Field(default="joint", exclude_if=lambda value: value == "joint")
+    """Which distribution was asked: "joint", "cache_only", "prompted" (a prompt stood before the text), ..."""
+    subset: str = Field(default="", exclude_if=lambda value: not value)
+    """The part of the cases it was measured on, for example "people"; empty: all of them."""
 
 
 # -- Where and when something was measured.

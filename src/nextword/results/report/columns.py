@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nextword.results.records import Measure
 from nextword.results.report import formats
-from nextword.results.report.comparison.method_tables import MethodColumn as Quantity
-from nextword.results.report.evaluation_table import ARROWS, GOALS
+from nextword.results.report.table import Column
 
 MOST_MAIN = 4
 """Measures without a place in the papers' tables that a terminal has room for."""
@@ -31,40 +30,22 @@ BIGRAMS = 2
 """Of the measures of n-grams, the one that stands for all where there is little room, as in F2-Softmax's figure 3."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A measure as a column."""
-
-    key: str
-    group: str
-    """Heading over columns that differ in the length of the n-grams only; empty for the others."""
-    title: str
-    short: str
-    """Title that needs no heading over it."""
-    metric: str
-    """Who gives the measure; empty where only its key tells."""
-    measure: Measure
-    main: bool
-    """Whether it is among the few for which a terminal or a figure has room."""
-    note: str = ""
-    kind: str = ""
-    """What the unit says first in its brackets, where a reader must see it: F1, precision or recall."""
-
-    @property
-    def arrow(self) -> str:
-        """Which way is good."""
-        return ARROWS[self.measure.goal] if self.measure.goal else ""
-
-    @property
-    def goal(self) -> str:
-        """The same in words."""
-        return GOALS[self.measure.goal] if self.measure.goal else ""
-
-    @property
-    def short_unit(self) -> str:
-        """The unit without what stands in brackets, but for the kind; of a share, its sign."""
-        name = formats.unit_name(self.measure.unit).partition(" (")[0]
-        return ", ".join(part for part in ("%" if name.startswith("%") else name, self.kind) if part)
+def text_column(key: str, measure: Measure, main: bool, kind: str = "") -> Column:
+    """A measure of texts; ``kind`` is what its unit says first in its brackets, where a reader must see it."""
+    unit = formats.unit_name(measure.unit)
+    plain = unit.partition(" (")[0]
+    short_unit = ", ".join(part for part in ("%" if plain.startswith("%") else plain, kind) if part)
+    return Column(
+        title=measure.title,
+        key=key,
+        measure=measure,
+        unit=unit,
+        short_unit=short_unit,
+        hover=f"{measure.title}: {measure.unit}",
+        below=(short_unit,),
+        main=main,
+        short=measure.title,
+    )
 
 
 @dataclass(frozen=True)
@@ -100,16 +81,13 @@ class Rule:
         columns = []
         for n, key in lengths:
             kind = re.search(r"\((\w+)", measures[key].unit) if self.kind else None
-            column = Column(
-                key=key,
-                group=self.group,
+            column = replace(
+                text_column(key, measures[key], self.main and n == main, kind[1] if kind else ""),
                 title=self.title.format(n=n),
                 short=self.short.format(n=n),
+                group=self.group,
                 metric=self.metric,
-                measure=measures[key],
-                main=self.main and n == main,
                 note=self.note,
-                kind=kind[1] if kind else "",
             )
             columns.append(column)
         return columns
@@ -134,11 +112,7 @@ class TableLayout:
         new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
         shown = new if placed or new else list(others)
         main = 0 if placed else MOST_MAIN
-        more = [
-            Column(key, "", others[key].title, others[key].title, "", others[key], main=i < main)
-            for i, key in enumerate(shown)
-        ]
-        return [*placed, *more]
+        return [*placed, *(text_column(key, others[key], i < main) for i, key in enumerate(shown))]
 
     def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
         """The measures that have a place in the paper's table, in its order."""
@@ -255,16 +229,16 @@ class _Line:
     unit: str
 
 
-def of_metrics(columns: Iterable[Quantity]) -> list[GlossaryEntry]:
+def of_metrics(columns: Iterable[Column]) -> list[GlossaryEntry]:
     """Of the metrics of runs, in the order of their columns."""
-    by_meaning: dict[str, list[Quantity]] = {}
+    by_meaning: dict[str, list[Column]] = {}
     for column in columns:
-        if column.meaning:
-            by_meaning.setdefault(column.meaning, []).append(column)
+        if column.measure and column.measure.meaning:
+            by_meaning.setdefault(column.measure.meaning, []).append(column)
     return [_of_metric(meaning, members) for meaning, members in by_meaning.items()]
 
 
-def _of_metric(meaning: str, columns: Sequence[Quantity]) -> GlossaryEntry:
+def _of_metric(meaning: str, columns: Sequence[Column]) -> GlossaryEntry:
     term, _, sentence = meaning.partition(": ")
     units: dict[str, list[str]] = {}
     for column in columns:
@@ -278,13 +252,13 @@ def _of_metric(meaning: str, columns: Sequence[Quantity]) -> GlossaryEntry:
 def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
     """Of the measures of texts that have a column, in the order of these."""
     lines = []
-    for column in columns:
-        said = _sentence(column.measure)
-        plain = column.title.lower() == column.measure.title.lower()
-        name = column.title if plain or column.note else f"{column.title} ({column.measure.title})"
-        alone = column.measure.title if column.group else name
+    for column, measure in ((column, column.measure) for column in columns if column.measure):
+        said = _sentence(measure)
+        plain = column.title.lower() == measure.title.lower()
+        name = column.title if plain or column.note else f"{column.title} ({measure.title})"
+        alone = measure.title if column.group else name
         meaning = f"{said} Here: {column.note}." if column.note else said
-        lines.append(_line(column.key, alone, column.group, meaning, column.measure))
+        lines.append(_line(column.key, alone, column.group, meaning, measure))
     return _entries(lines)
 
 

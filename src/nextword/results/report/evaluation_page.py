@@ -6,17 +6,16 @@ import json
 from collections.abc import Iterator
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from nextword.results.records import EvaluationResults, Wins
-from nextword.results.report import formats
+from nextword.results.report import formats, terminal
 from nextword.results.report.columns import of_measures
 from nextword.results.report.evaluation_table import (
     HUMAN,
-    EvaluationCell,
     Test,
-    grouped,
+    measure_table,
     note_on_tests,
     notes,
     paired_rows,
@@ -27,7 +26,6 @@ from nextword.results.report.template import style, template
 
 def render_evaluation(results: EvaluationResults) -> str:
     """The page as text."""
-    groups = grouped(results)
     names = [system.name for system in results.systems]
     title = names[0] if len(names) == 1 else f"{len(names)} systems"
     files = [file for system in results.systems for file in system.files]
@@ -35,7 +33,7 @@ def render_evaluation(results: EvaluationResults) -> str:
         style=style(),
         results=results,
         title=title,
-        groups=groups,
+        table=measure_table(results),
         names=names,
         samples=sorted({file.samples for file in files}),
         several=any(len(system.files) > 1 for system in results.systems),
@@ -82,58 +80,55 @@ def _values(results: EvaluationResults) -> Table:
     samples = {file.samples for system in results.systems for file in system.files}
     counted = " to ".join(str(count) for count in sorted({min(samples), max(samples)}))
     several = any(len(system.files) > 1 for system in results.systems)
-    groups = grouped(results)
-    caption = ["* best"] if any(cell.best for group in groups for row in group.rows for cell in row.cells) else []
+    measured = measure_table(results)
+    caption = ["* best"] if measured.has_best else []
     caption += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
     caption += ["mean over seeds"] if several else []
     title = f"{counted} {'sample' if counted == '1' else 'samples'}, {results.unit}"
-    table = formats.framed(title, "; ".join(caption) or None)
-    table.add_column("measure", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for system in results.systems:
-        table.add_column(Text(system.name), justify="right", overflow="fold")
-    if results.human is not None:
-        table.add_column(HUMAN, justify="right")
-    table.add_column("unit", style="dim", overflow="fold")
-    for group in groups:
+    systems = [Column(Text(system.name), justify="right", overflow="fold") for system in results.systems]
+    human = terminal.right(HUMAN) if results.human is not None else []
+    names = [Column("measure", no_wrap=True), Column("", no_wrap=True)]
+    table = terminal.framed(
+        title,
+        [*names, *systems, *human, Column("unit", style="dim", overflow="fold")],
+        caption="; ".join(caption) or None,
+    )
+    for block in measured.blocks:
         table.add_section()
-        for row in group.rows:
-            cells = [starred(cell) for cell in row.cells]
-            human = [Text(row.human.text)] if row.human is not None else []
-            unit = row.unit if len(row.unit) <= LONGEST_UNIT else row.unit.partition(" ")[0]
-            table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(unit))
+        for row in block.rows:
+            (unit,) = row.below
+            unit = unit if len(unit) <= LONGEST_UNIT else unit.partition(" ")[0]
+            cells = [terminal.marked(cell) for cell in row.cells[: len(systems)]]
+            people = [Text(cell.text) for cell in row.cells[len(systems) :]]
+            table.add_row(Text(row.label), row.arrow, *cells, *people, Text(unit))
     return table
-
-
-def starred(cell: EvaluationCell) -> Text:
-    """The value, the best in bold with a star."""
-    # The place of the star is kept free, so that the digits stay under each other.
-    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")
 
 
 def _differences(tests: list[Test]) -> Table:
-    table = formats.framed("Differences that hold")
-    table.add_column("measure")
-    table.add_column("systems")
-    table.add_column("difference", justify="right")
-    table.add_column("interval", justify="right")
-    table.add_column("better")
-    for test in tests:
-        names = Text(f"{test.first} \N{MINUS SIGN} {test.second}")
-        table.add_row(Text(test.title), names, test.difference, test.interval, Text(test.better))
-    return table
+    rows = [
+        (
+            Text(one.title),
+            Text(f"{one.first} \N{MINUS SIGN} {one.second}"),
+            one.difference,
+            one.interval,
+            Text(one.better),
+        )
+        for one in tests
+    ]
+    headers = ["measure", "systems", *terminal.right("difference", "interval"), "better"]
+    return terminal.framed("Differences that hold", headers, rows)
 
 
 def _ranking(wins: Wins) -> Table:
-    table = formats.framed("Ranking by majority", "a vote for each measure, also where chance may be the reason")
-    for heading in ("rank", "system", "wins", "losses", "votes"):
-        table.add_column(heading, justify="left" if heading == "system" else "right")
+    rows = []
     for place in wins.ranking:
         fought = [duel for duel in wins.duels if place.name in (duel.first, duel.second)]
         won = sum(duel.won if duel.first == place.name else duel.lost for duel in fought)
         votes = f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"
-        table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses), votes)
-    return table
+        rows.append((str(place.rank), Text(place.name), str(place.wins), str(place.losses), votes))
+    headers = [*terminal.right("rank"), "system", *terminal.right("wins", "losses", "votes")]
+    caption = "a vote for each measure, also where chance may be the reason"
+    return terminal.framed("Ranking by majority", headers, rows, caption)
 
 
 def _plain_text(results: EvaluationResults) -> Iterator[str]:

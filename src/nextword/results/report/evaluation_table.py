@@ -2,67 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
 from nextword.results.records import EvaluationResults, Measure, MetricValue, PairRecord, SampleFile, SystemRecord
 from nextword.results.report import formats
+from nextword.results.report.table import ARROWS, Block, Cell, Column, Row, Table, best_of
 
 SIGNIFICANT = 0.05
 HUMAN = "human"
-
-ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human": "\N{RIGHTWARDS ARROW}"}
-"""What a goal looks like beside a title; the arrow to the right points at the column of the human texts."""
-
-GOALS = {"higher": "higher is better", "lower": "lower is better", HUMAN: "the closer to people the better"}
-"""The same in words."""
-
-
-@dataclass(frozen=True)
-class EvaluationCell:
-    """A measure of one system."""
-
-    text: str
-    interval: str = ""
-    seeds: tuple[str, ...] = ()
-    best: bool = False
-    n: str = ""
-    """Of how many samples the value is, where these are not all."""
-    spread: str = ""
-    """Lowest and highest value over the seeds, or with one seed the 95 % interval."""
-    reason: str = ""
-    """Why there is no value, where that is known."""
-
-
-@dataclass(frozen=True)
-class EvaluationRow:
-    """A measure."""
-
-    key: str
-    measure: Measure
-    cells: tuple[EvaluationCell, ...]
-    human: EvaluationCell | None
-
-    @property
-    def arrow(self) -> str:
-        """Which way is good."""
-        return ARROWS[self.measure.goal] if self.measure.goal else ""
-
-    @property
-    def unit(self) -> str:
-        """The unit without what stands in brackets, which is explained once, with the measure."""
-        return formats.unit_name(self.measure.unit).partition(" (")[0]
-
-
-@dataclass(frozen=True)
-class Group:
-    """Measures under one heading."""
-
-    title: str
-    rows: tuple[EvaluationRow, ...]
 
 
 @dataclass(frozen=True)
@@ -83,26 +33,38 @@ class Test:
     """The better of the two, where the measure is better lower or higher and the difference holds; else empty."""
 
 
-def grouped(results: EvaluationResults, judged: Collection[str] | None = None) -> list[Group]:
-    """All measures, under their headings; of the systems in ``judged`` (None: all) one may be the best."""
-    rows = [_row(results, key, measure, judged) for key, measure in results.measures.items()]
-    return [Group(title, tuple(members)) for title, members in groupby(rows, key=lambda row: row.measure.group)]
+def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> Table:
+    """All measures, in blocks under their headings; of the systems in ``judged`` (None: all) one may be the best."""
+    names = [system.name for system in results.systems] + ([HUMAN] if results.human is not None else [])
+    groups = groupby(results.measures.items(), key=lambda one: one[1].group)
+    blocks = [
+        Block(tuple(_row(results, key, measure, judged) for key, measure in members), title)
+        for title, members in groups
+    ]
+    return Table(tuple(Column(name, group=name) for name in names), tuple(blocks), shows_groups=False)
 
 
-def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collection[str] | None) -> EvaluationRow:
+def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collection[str] | None) -> Row:
+    values = {system.name: system.values[key].value for system in results.systems if key in system.values}
+    judging = {name: value for name, value in values.items() if judged is None or name in judged}
     human = results.human.values.get(key) if results.human is not None else None
-    values = {system.name: system.values[key] for system in results.systems if key in system.values}
-    judging = {name: value.value for name, value in values.items() if judged is None or name in judged}
-    best = best_of(measure, judging, human.value if human else None)
+    best = best_of(measure.goal, judging, human.value if human else None)
     cells = [_of_system(system, key, measure, system.name in best) for system in results.systems]
-    of_humans = None
     if results.human is not None:
         ends = None if human is None else human.interval
-        of_humans = replace(_cell(measure, human, [results.human]), spread=_interval(measure, ends))
-    return EvaluationRow(key, measure, tuple(cells), of_humans)
+        cells.append(replace(_cell(measure, human, [results.human]), spread=_interval(measure, ends)))
+    return Row(
+        label=measure.title,
+        cells=tuple(cells),
+        key=key,
+        arrow=ARROWS[measure.goal] if measure.goal else "",
+        # what stands in brackets is explained once, with the measure
+        below=(formats.unit_name(measure.unit).partition(" (")[0],),
+        hover=measure.meaning,
+    )
 
 
-def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> EvaluationCell:
+def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> Cell:
     value, seeds = system.values.get(key), [file.values.get(key) for file in system.files]
     shown = tuple(formats.NOTHING if one is None else _number(measure, one.value) for one in seeds)
     cell = _cell(measure, value, system.files, best, shown if len(seeds) > 1 else ())
@@ -127,12 +89,14 @@ def _cell(
     files: Sequence[SampleFile],
     best: bool = False,
     seeds: tuple[str, ...] = (),
-) -> EvaluationCell:
+) -> Cell:
     if value is None:
-        return EvaluationCell(formats.NOTHING, seeds=seeds)
+        return Cell(seeds=seeds, below=(" ".join(seeds),))
     samples = sum(file.samples for file in files)
-    n = f"{formats.plain(value.n)} of {formats.plain(samples)}" if value.n < samples else ""
-    return EvaluationCell(_number(measure, value.value), _interval(measure, value.interval), seeds, best, n)
+    n = f"n = {formats.plain(value.n)} of {formats.plain(samples)}" if value.n < samples else ""
+    text, interval = _number(measure, value.value), _interval(measure, value.interval)
+    below = (interval, " ".join(seeds), n)
+    return Cell(text, value.value, seeds=seeds, interval=interval, best=best, n=n, below=below)
 
 
 def _number(measure: Measure, value: float) -> str:
@@ -159,19 +123,6 @@ def _files(results: EvaluationResults) -> list[tuple[str, SampleFile]]:
     return [*files, *([(HUMAN, results.human)] if results.human is not None else [])]
 
 
-def best_of(measure: Measure, values: Mapping[str, float], human: float | None) -> set[str]:
-    """The systems with the best value; none with fewer than two systems, all alike, or no goal."""
-    if measure.goal is None or len(values) < 2 or (measure.goal == "human" and human is None):
-        return set()
-    if measure.goal == "human" and human is not None:
-        costs = {name: abs(value - human) for name, value in values.items()}
-    else:
-        costs = {name: value if measure.goal == "lower" else -value for name, value in values.items()}
-    least = min(costs.values())
-    found = {name for name, cost in costs.items() if math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12)}
-    return set() if len(found) == len(values) else found
-
-
 def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None) -> list[Test]:
     """The paired tests, of some measures or of all."""
     return [_paired(one, results.measures[one.measure]) for one in results.tests if keys is None or one.measure in keys]
@@ -190,21 +141,12 @@ def _paired(one: PairRecord, measure: Measure) -> Test:
         second=one.second,
         difference=signed(one.difference),
         interval="" if one.low is None or one.high is None else formats.interval(signed(one.low), signed(one.high)),
-        p_bootstrap=p_value(one.p_bootstrap),
-        p_permutation=p_value(one.p_permutation),
-        p_holm=p_value(one.p_holm),
+        p_bootstrap=formats.p_value(one.p_bootstrap),
+        p_permutation=formats.p_value(one.p_permutation),
+        p_holm=formats.p_value(one.p_holm),
         significant=significant,
         better=better,
     )
-
-
-def p_value(p: float) -> str:
-    """A p-value with two digits.
-
-    >>> p_value(0.5), p_value(0.0312), p_value(0.00012)
-    ('0.50', '0.031', '0.0001')
-    """
-    return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
 
 
 def note_on_tests(results: EvaluationResults) -> str:

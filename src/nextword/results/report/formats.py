@@ -1,15 +1,12 @@
-"""Numbers as text, and the frame of tables in a terminal."""
+"""Numbers as text."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
+from typing import Any
 
 NOTHING = "–"
 """Stands where there is no number."""
@@ -117,9 +114,36 @@ def seconds(number: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def four_digits(number: float) -> str:
+    """A number with four digits, or all before the point.
+
+    >>> four_digits(28475.0), four_digits(1e-05), four_digits(0.25), four_digits(8.0)
+    ('28475', '0.00001', '0.25', '8')
+    """
+    return f"{number:.0f}" if abs(number) >= 1000 else f"{Decimal(f'{number:z.4g}'):f}"
+
+
+def seeds(count: int) -> str:
+    """How many trainings a number is the mean of.
+
+    >>> seeds(1), seeds(3)
+    ('one seed', '3 seeds')
+    """
+    return "one seed" if count == 1 else f"{count} seeds"
+
+
 def probability(number: float) -> str:
     """A probability, with three decimals while these say anything."""
     return f"{number:.3f}" if number >= 0.0005 or number == 0 else f"{number:.0e}"
+
+
+def p_value(p: float) -> str:
+    """A p-value with two digits.
+
+    >>> p_value(0.5), p_value(0.0312), p_value(0.00012)
+    ('0.50', '0.031', '0.0001')
+    """
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
 
 
 def setting(name: str) -> str:
@@ -157,15 +181,6 @@ def spans(headings: Iterable[str]) -> list[tuple[str, int]]:
     [('a', 2), ('', 1), ('a', 1)]
     """
     return [(heading, len(list(members))) for heading, members in groupby(headings)]
-
-
-def framed(title: str | Text | None, caption: str | Text | None = None, **looks: Any) -> Table:
-    """A table for the terminal, without columns yet."""
-    from rich import box
-    from rich.table import Table
-
-    looks = {"padding": (0, 1, 0, 0), **looks}
-    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False, **looks)
 
 
 def listing(parts: Sequence[str]) -> str:

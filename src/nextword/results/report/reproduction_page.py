@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from nextword.results.records import write_atomically
@@ -25,22 +25,11 @@ from nextword.results.records.reproduced_table import (
     ReproducedRow,
     ReproducedTable,
 )
-from nextword.results.report import formats
-from nextword.results.report.evaluation_table import ARROWS, GOALS
+from nextword.results.report import formats, terminal
+from nextword.results.report.table import ARROWS, GOALS, Cell
 from nextword.results.report.template import style, template
 
 # -- The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision.
-
-
-@dataclass(frozen=True)
-class OurCell:
-    """Our number for a cell."""
-
-    text: str
-    interval: str = ""
-    seeds: int = 0
-    """Trainings that it is the mean of; 0: no training gave it."""
-    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +39,8 @@ class RowPair:
     title: str
     note: str
     printed: tuple[str, ...]
-    ours: tuple[OurCell, ...]
+    ours: tuple[Cell, ...]
+    """Each with the numbers of the trainings that it is the mean of; none: no training gave it."""
     missing: str
     """Why no cell of the row has a number of ours, where the reason is the same for all."""
 
@@ -69,7 +59,7 @@ class Numbers:
         """Why single cells lack a number of ours: each reason with the rows."""
         rows: dict[str, list[str]] = {}
         for row in self.rows:
-            for why in {} if row.missing else dict.fromkeys(cell.missing for cell in row.ours if cell.missing):
+            for why in {} if row.missing else dict.fromkeys(cell.reason for cell in row.ours if cell.reason):
                 rows.setdefault(why, []).append(row.title)
         return list(rows.items())
 
@@ -81,7 +71,7 @@ class Numbers:
     @property
     def has_ours(self) -> bool:
         """Whether any cell has a number of ours."""
-        return any(not cell.missing for row in self.rows for cell in row.ours)
+        return any(not cell.reason for row in self.rows for cell in row.ours)
 
 
 def numbers(table: ReproducedTable) -> Numbers:
@@ -95,13 +85,13 @@ def numbers(table: ReproducedTable) -> Numbers:
         for place, column in enumerate(table.columns)
     ]
     rows = tuple(_row(row, decimals) for row in table.rows)
-    counted = Counter(cell.seeds for row in rows for cell in row.ours if cell.seeds)
+    counted = Counter(len(cell.numbers) for row in rows for cell in row.ours if cell.numbers)
     return Numbers(tuple(table.columns), rows, max(counted, key=lambda count: (counted[count], count), default=0))
 
 
 def _row(row: ReproducedRow, decimals: Sequence[int | None]) -> RowPair:
     ours = tuple(_ours(cell, digits) for cell, digits in zip(row.cells, decimals, strict=True))
-    reasons = {cell.missing for cell in ours}
+    reasons = {cell.reason for cell in ours}
     return RowPair(
         title=row.title,
         note=row.note or "",
@@ -131,16 +121,7 @@ def _shown(value: float | str | None, decimals: int | None) -> str:
         return formats.NOTHING
     if isinstance(value, str):
         return value
-    return _four_digits(value) if decimals is None else formats.value(value, "", decimals)
-
-
-def _four_digits(number: float) -> str:
-    """A number with four digits, or all before the point.
-
-    >>> _four_digits(28475.0), _four_digits(1e-05), _four_digits(0.25), _four_digits(8.0)
-    ('28475', '0.00001', '0.25', '8')
-    """
-    return f"{number:.0f}" if abs(number) >= 1000 else f"{Decimal(f'{number:z.4g}'):f}"
+    return formats.four_digits(value) if decimals is None else formats.value(value, "", decimals)
 
 
 def _printed(cell: ReproducedCell, decimals: int | None) -> str:
@@ -148,22 +129,14 @@ def _printed(cell: ReproducedCell, decimals: int | None) -> str:
     return number if cell.spread is None else f"{number} ± {_shown(cell.spread, _digits(cell.spread))}"
 
 
-def _ours(cell: ReproducedCell, decimals: int | None) -> OurCell:
+def _ours(cell: ReproducedCell, decimals: int | None) -> Cell:
     if cell.value is None:
-        return OurCell(formats.NOTHING, missing=cell.missing or "it was not measured")
+        return Cell(reason=cell.missing or "it was not measured")
     interval = ""
     if cell.low is not None and cell.high is not None:
         interval = formats.interval(_shown(cell.low, decimals), _shown(cell.high, decimals))
-    return OurCell(_shown(cell.value, decimals), interval, sum(seed != NO_SEED for seed in cell.by_seed))
-
-
-def seeds_in_words(count: int) -> str:
-    """How many trainings a number is the mean of.
-
-    >>> seeds_in_words(1), seeds_in_words(3)
-    ('one seed', '3 seeds')
-    """
-    return "one seed" if count == 1 else f"{count} seeds"
+    numbers = tuple(number for seed, number in cell.by_seed.items() if seed != NO_SEED)
+    return Cell(_shown(cell.value, decimals), interval=interval, numbers=numbers)
 
 
 SIGNS: dict[Outcome, str] = {
@@ -218,7 +191,7 @@ def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> st
         arrows=ARROWS,
         goals=GOALS,
         nothing=formats.NOTHING,
-        seeds=seeds_in_words,
+        seeds=formats.seeds,
         difference=difference,
         verdict=verdict,
     )
@@ -261,8 +234,8 @@ def difference(one: JudgedComparison) -> str:
     if one.difference is None:
         return "no number here"
     if one.low is None or one.high is None:
-        return f"{one.difference:+.3g} ({seeds_in_words(one.seeds)} so far)" if one.seeds else f"{one.difference:+.3g}"
-    return f"{one.difference:+.3g} ({one.low:+.3g} to {one.high:+.3g}, {seeds_in_words(one.seeds)})"
+        return f"{one.difference:+.3g} ({formats.seeds(one.seeds)} so far)" if one.seeds else f"{one.difference:+.3g}"
+    return f"{one.difference:+.3g} ({one.low:+.3g} to {one.high:+.3g}, {formats.seeds(one.seeds)})"
 
 
 # -- A reproduced table in the terminal.
@@ -297,31 +270,27 @@ def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:
 
 
 def _part(found: Numbers, first: int, last: int) -> Table:
-    table = formats.framed(None, padding=(0, 0, 0, 1))
-    table.add_column("", overflow="fold", max_width=24)
+    table = terminal.framed(None, [Column("", overflow="fold", max_width=24)], padding=(0, 0, 0, 1))
     for column in found.columns[first:last]:
         arrow = ARROWS[column.better] if column.better else ""
         unit = f"({column.unit})" if column.unit else ""
         heading = "\n".join(filter(None, [*column.group.split(), *column.title.split(), unit]))
         table.add_column(Text(f"{heading}{arrow}"), justify="right")
     for row in found.rows:
-        ours = [_ours_coloured(cell, found.seeds) for cell in row.ours[first:last]]
-        cells = [
-            Text.assemble(one, "\n", (f"({printed})", "dim"))
-            for one, printed in zip(ours, row.printed[first:last], strict=True)
-        ]
-        table.add_row(Text(row.title), *cells)
+        both = zip(row.ours[first:last], row.printed[first:last], strict=True)
+        table.add_row(Text(row.title), *(_ours_above(ours, printed, found.seeds) for ours, printed in both))
     return table
 
 
-def _ours_coloured(cell: OurCell, usual: int) -> Text:
-    few = f"\n{seeds_in_words(cell.seeds)}" if cell.seeds not in (0, usual) else ""
-    return Text.assemble((cell.text, "bold"), f"\n{cell.interval}" if cell.interval else "", few)
+def _ours_above(ours: Cell, printed: str, usual: int) -> Text:
+    seeds = len(ours.numbers)
+    lines = [ours.interval, formats.seeds(seeds) if seeds not in (0, usual) else ""]
+    return Text.assemble((ours.text, "bold"), *(f"\n{line}" for line in lines if line), "\n", (f"({printed})", "dim"))
 
 
 def _told(found: Numbers) -> Iterator[str]:
     if found.has_ours:
-        usual = f", mean over {seeds_in_words(found.seeds)}" if found.seeds else ""
+        usual = f", mean over {formats.seeds(found.seeds)}" if found.seeds else ""
         yield f"Ours with its 95 % interval{usual}; in brackets the paper's."
     rows: dict[str, list[str]] = {}
     for row in found.rows:

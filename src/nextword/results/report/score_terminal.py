@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from nextword.results.records import GroupScore, MetricValue, ModelScore, ScoreDifference, ScoreResults
 from nextword.results.report import formats
+from nextword.results.report.terminal import framed, right
 
 SIGNIFICANT = 0.05
 INFINITE = "\N{INFINITY}"
@@ -61,47 +63,39 @@ def is_significant(one: ScoreDifference) -> bool:
 
 def _values(results: ScoreResults) -> Table:
     texts = "1 text" if results.texts == 1 else f"{results.texts:,} texts"
-    table = formats.framed(Text(f"{texts}, {results.bytes:,} bytes"))
-    table.add_column("model", overflow="fold")
-    for heading in ("tokens", "perplexity", "nats per token", "bits per byte"):
-        table.add_column(heading, justify="right")
+    headers = [Column("model", overflow="fold"), *right("tokens", *TITLES.values())]
+    table = framed(Text(f"{texts}, {results.bytes:,} bytes"), headers)
     for model in results.models:
-        cells = [_with_interval(model.values.get(key), DECIMALS[key]) for key in ("perplexity", "nll", "bits_per_byte")]
+        cells = [_with_interval(model.values.get(key), decimals) for key, decimals in DECIMALS.items()]
         table.add_row(Text(model.name), f"{model.tokens:,}", *cells)
     return table
 
 
 def _differences(results: ScoreResults) -> Table:
-    table = formats.framed(Text("Paired differences"))
-    table.add_column("models", overflow="fold")
-    table.add_column("difference", justify="right")
-    table.add_column("of", no_wrap=True)
-    table.add_column("in words", overflow="fold")
+    rows = []
     for one in results.differences:
         if one.group is None:
-            decimals = DECIMALS[one.measure]
-            number = formats.signed(one.difference, "nats", decimals)
+            signed = partial(formats.signed, unit="nats", decimals=DECIMALS[one.measure])
+            number = signed(one.difference)
             if one.low is not None and one.high is not None:
-                low, high = (formats.signed(end, "nats", decimals) for end in (one.low, one.high))
-                number = f"{number} ({low} to {high})"
+                number = f"{number} ({signed(one.low)} to {signed(one.high)})"
             said = verdict(one, results.units, results.unit)
-            table.add_row(Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, TITLES[one.measure], said)
-    return table
+            rows.append((Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, TITLES[one.measure], said))
+    words = [Column("of", no_wrap=True), Column("in words", overflow="fold")]
+    return framed(Text("Paired differences"), [Column("models", overflow="fold"), *right("difference"), *words], rows)
 
 
 def _groups(results: ScoreResults, key: str) -> Table:
     if len(results.models) > 1 and results.same_tokens:
         return _side_by_side(results, key)
-    table = formats.framed(Text(results.breakdowns[key].title))
-    if len(results.models) > 1:
-        table.add_column("model", overflow="fold")
-    table.add_column("group")
-    for heading in ("tokens", "nats per token", "perplexity", "% of all nats"):
-        table.add_column(heading, justify="right")
+    several = len(results.models) > 1
+    headers = [Column("model", overflow="fold")] if several else []
+    headers += [Column("group"), *right("tokens", "nats per token", "perplexity", "% of all nats")]
+    table = framed(Text(results.breakdowns[key].title), headers)
     for model in results.models:
         table.add_section()
         for one in model.breakdowns[key]:
-            name = [Text(model.name)] if len(results.models) > 1 else []
+            name = [Text(model.name)] if several else []
             perplexity = INFINITE if one.perplexity == float("inf") else f"{one.perplexity:,.2f}"
             share = formats.NOTHING if one.share_of_nats is None else f"{100 * one.share_of_nats:.1f}"
             table.add_row(*name, one.group, f"{one.tokens:,}", _nll(one, interval=True), perplexity, share)
@@ -113,22 +107,19 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
     first, *others = results.models
     shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
     by_position = {(one.group, one.first): one for one in shown}
-    caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
-    table = formats.framed(Text(results.breakdowns[key].title), caption)
-    table.add_column("group")
-    table.add_column("tokens", justify="right")
-    for model in results.models:
-        table.add_column(Text(model.name), justify="right", overflow="fold")
-    for other in others if shown else ():
-        table.add_column(Text(f"{other.name} \N{MINUS SIGN} {first.name}"), justify="right", overflow="fold")
+    others = others if shown else []
+    names = [model.name for model in results.models] + [f"{one.name} \N{MINUS SIGN} {first.name}" for one in others]
     by_group = [{one.group: one for one in model.breakdowns[key]} for model in results.models]
+    rows = []
     for name in dict.fromkeys(name for groups in by_group for name in groups):
         counts = {groups[name].tokens if name in groups else 0 for groups in by_group}
         tokens = f"{min(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
         values = [_nll(groups[name]) if name in groups else formats.NOTHING for groups in by_group]
-        less = [_difference(by_position.get((name, other.name))) for other in others if shown]
-        table.add_row(name, tokens, *values, *less)
-    return table
+        less = [_difference(by_position.get((name, other.name))) for other in others]
+        rows.append((name, tokens, *values, *less))
+    headers = [Column(Text(name), justify="right", overflow="fold") for name in names]
+    caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
+    return framed(Text(results.breakdowns[key].title), ["group", *right("tokens"), *headers], rows, caption)
 
 
 def _difference(one: ScoreDifference | None) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from nextword.results.records import MetricValue, write_atomically
 from nextword.results.records.survey_files import SurveyResults
-from nextword.results.report import formats
+from nextword.results.report import formats, terminal
 from nextword.results.report.columns import of_measures
-from nextword.results.report.evaluation_table import EvaluationCell, grouped, note_on_tests, paired_rows
+from nextword.results.report.evaluation_table import measure_table, note_on_tests, paired_rows
+from nextword.results.report.table import Cell
 from nextword.results.report.template import style, template
 
 
@@ -26,7 +27,7 @@ def render_survey(results: SurveyResults) -> str:
         results=results,
         judged=judged,
         names=[system.name for system in judged.systems],
-        groups=grouped(judged),
+        table=measure_table(judged),
         glossary=of_measures(judged.measures),
         duels=[(one, share(one.win), share(one.tie), share(one.lose)) for one in results.duels],
         tests=paired_rows(judged),
@@ -63,49 +64,45 @@ def survey_tables(results: SurveyResults) -> list[RenderableType]:
     return [*tables, Text("\n".join(told), style="dim")]
 
 
-def _table(title: str) -> Table:
-    return formats.framed(title, title_justify="left")
-
-
 def _values(results: SurveyResults) -> Table:
-    table = _table(results.title)
-    table.add_column("measure")
-    for system in results.judged.systems:
-        table.add_column(Text(system.name), justify="right", overflow="fold")
-    table.add_column("unit", style="dim")
-    for group in grouped(results.judged):
-        for row in group.rows:
-            table.add_row(row.measure.title, *(Text(_with_interval(cell)) for cell in row.cells), row.unit)
-    for name, value in results.marked.items():
-        table.add_row(Text(f"Marked words, {name}"), Text(_with_interval(share(value))))
-    return table
+    systems = [Column(Text(system.name), justify="right", overflow="fold") for system in results.judged.systems]
+    rows: list[tuple[Any, ...]] = [
+        (row.label, *(Text(_with_interval(cell)) for cell in row.cells), *row.below)
+        for row in measure_table(results.judged).rows
+    ]
+    marked = [(Text(f"Marked words, {name}"), Text(_with_interval(share(one)))) for name, one in results.marked.items()]
+    return _table(results.title, ["measure", *systems, Column("unit", style="dim")], [*rows, *marked])
 
 
-def _with_interval(one: Share | EvaluationCell) -> str:
+def _table(title: str, headers: Iterable[Any], rows: Iterable[Iterable[Any]] = ()) -> Table:
+    return terminal.framed(title, headers, rows, title_justify="left")
+
+
+def _with_interval(one: Cell) -> str:
     return f"{one.text} ({one.interval})" if one.interval else one.text
 
 
 def _duels(results: SurveyResults) -> Table:
     first, second = results.duels[0].first, results.duels[0].second
-    table = _table(f"{first} against {second}, % of answers")
-    for heading in ("question", "win", "tie", "lose"):
-        table.add_column(heading, justify="left" if heading == "question" else "right")
-    for one in results.duels:
-        table.add_row(one.question, *(Text(_with_interval(share(part))) for part in (one.win, one.tie, one.lose)))
-    return table
+    rows = [
+        (one.question, *(Text(_with_interval(share(part))) for part in (one.win, one.tie, one.lose)))
+        for one in results.duels
+    ]
+    return _table(f"{first} against {second}, % of answers", ["question", *terminal.right("win", "tie", "lose")], rows)
 
 
 def _tests(results: SurveyResults) -> Table:
-    table = _table("Differences")
-    rows = paired_rows(results.judged)
+    tests = paired_rows(results.judged)
     # no word is cut where there is room for all of them
-    table.add_column("measure", overflow="fold", min_width=min(12, _longest_word(*(row.title for row in rows))))
-    table.add_column("systems", overflow="fold")
-    for heading in ("value", "interval", "p bootstrap", "p permutation", "p Holm"):
-        table.add_column(heading, justify="right", min_width=_longest_word(heading))
-    for row in rows:
-        names = Text(f"{row.first} \N{MINUS SIGN} {row.second}")
-        table.add_row(row.title, names, row.difference, row.interval, row.p_bootstrap, row.p_permutation, row.p_holm)
+    numbers = [
+        Column(heading, justify="right", min_width=_longest_word(heading))
+        for heading in ("value", "interval", "p bootstrap", "p permutation", "p Holm")
+    ]
+    measure = Column("measure", overflow="fold", min_width=min(12, _longest_word(*(one.title for one in tests))))
+    table = _table("Differences", [measure, Column("systems", overflow="fold"), *numbers])
+    for one in tests:
+        names = Text(f"{one.first} \N{MINUS SIGN} {one.second}")
+        table.add_row(one.title, names, one.difference, one.interval, one.p_bootstrap, one.p_permutation, one.p_holm)
     return table
 
 
@@ -114,12 +111,8 @@ def _longest_word(*texts: str) -> int:
 
 
 def _agreement(results: SurveyResults) -> Table:
-    table = _table("Agreement of judges")
-    for heading in ("question", "Krippendorff's alpha", "equal pairs, %", "units"):
-        table.add_column(heading, justify="left" if heading == "question" else "right")
-    for row in agreements(results):
-        table.add_row(*row)
-    return table
+    headers = ["question", *terminal.right("Krippendorff's alpha", "equal pairs, %", "units")]
+    return _table("Agreement of judges", headers, agreements(results))
 
 
 # -- What people said, as text: rows of the page and of the terminal.
@@ -127,18 +120,10 @@ def _agreement(results: SurveyResults) -> Table:
 SHARE_DECIMALS = 1
 
 
-@dataclass(frozen=True)
-class Share:
-    """A share with its interval."""
-
-    text: str
-    interval: str
-
-
-def share(value: MetricValue) -> Share:
-    """In percent."""
+def share(value: MetricValue) -> Cell:
+    """In percent, with its interval."""
     ends = "" if value.interval is None else formats.interval(*map(_percent, value.interval))
-    return Share(_percent(value.value), ends)
+    return Cell(_percent(value.value), interval=ends, below=(ends,))
 
 
 def _percent(number: float) -> str:

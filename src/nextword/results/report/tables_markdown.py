@@ -11,12 +11,11 @@ from nextword.results.report import formats
 from nextword.results.report.reproduction_page import (
     SIGNS,
     Numbers,
-    OurCell,
     difference,
     numbers,
-    seeds_in_words,
     verdict,
 )
+from nextword.results.report.table import Cell
 
 FEW = 4
 """Of a claim with more comparisons docs/claims.md has the count alone."""
@@ -90,15 +89,15 @@ def printed(one: JudgedComparison) -> str:
     return formats.NOTHING if one.printed is None else f"{one.printed:+.3g}"
 
 
-def _cell(ours: OurCell, printed: str) -> str:
-    few = f", {seeds_in_words(1)}" if ours.seeds == 1 else ""
+def _cell(ours: Cell, printed: str) -> str:
+    few = f", {formats.seeds(1)}" if len(ours.numbers) == 1 else ""
     interval = f" <sub>({ours.interval}{few})</sub>" if ours.interval else f" <sub>({few[2:]})</sub>" if few else ""
     return f"**{plain(ours.text)}**{interval}<br>{plain(printed)}"
 
 
 def _how(table: ReproducedTable) -> str:
     ran = [
-        f"`{one.recipe}`, {seeds_in_words(len(one.seeds))}"
+        f"`{one.recipe}`, {formats.seeds(len(one.seeds))}"
         + (f", {one.minutes + (one.start_minutes or 0):.0f} minutes" if one.minutes is not None else "")
         for one in table.experiments
     ]

@@ -9,7 +9,7 @@ from nextword.runtime.corpora.open import (
     lines,
     open_corpus,
 )
-from nextword.runtime.corpora.packed import Digest, file_text, gathered, numbered_lines
+from nextword.runtime.corpora.packed import Digest, file_text, gathered, numbered_lines, plain_text
 from nextword.runtime.corpora.part_names import (
     PARTS,
     is_json_lines,
@@ -39,6 +39,7 @@ __all__ = [
     "open_corpus",
     "part_files",
     "part_of",
+    "plain_text",
     "readable",
     "table_ending",
     "table_rows",

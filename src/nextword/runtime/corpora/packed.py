@@ -105,6 +105,17 @@ def file_text(path: Path, where: str = "") -> str:
         ) from None
 
 
+def plain_text(path: Path, where: str = "") -> str:
+    """As ``file_text``, of a file of plain text with a text in it; ValueError where it is another."""
+    text, place = file_text(path, where), file_place(path, where)
+    if "\0" in text:
+        byte = len(text[: text.index("\0")].encode())
+        raise ValueError(f"{place}: must be text (a zero byte at {byte}); is it a binary file?")
+    if not text.strip():
+        raise ValueError(f"{place}: must have a text (an empty file given)")
+    return text
+
+
 @contextlib.contextmanager
 def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked where it is packed.

@@ -16,7 +16,7 @@ from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.evaluation.metrics.statistics import holm
 from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.long_text import windows
+from nextword.inference.scoring.long_text import windows_after
 from nextword.inference.scoring.measurement.all_models import score_models
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
@@ -40,7 +40,7 @@ def windowed(model, ids: list[int], size: int, stride: int) -> float:
     """Nats of a text after a start token, in windows, by hand."""
     stream = torch.tensor([START, *ids])
     nats = 0.0
-    for window in windows(len(stream), size, stride):
+    for window in windows_after(1, len(stream), size, stride):
         row = stream[window.begin : window.begin + window.size + 1]
         with torch.no_grad():
             logits = model(input_ids=row[None, :-1]).logits[0]
@@ -52,7 +52,7 @@ def windowed_losses(model, ids: list[int], size: int, stride: int) -> float:
     """The same by the losses of transformers."""
     stream = torch.tensor([START, *ids])
     nats = 0.0
-    for window in windows(len(stream), size, stride):
+    for window in windows_after(1, len(stream), size, stride):
         labels = stream[window.begin : window.begin + window.size + 1].clone()
         labels[: len(labels) - window.scored] = -100
         with torch.no_grad():

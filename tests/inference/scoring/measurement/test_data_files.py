@@ -53,9 +53,9 @@ def test_empty_rows_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "fields", "message"),
     [
-        ("a.txt", b"", {}, r"a\.txt: must have a text \(an empty file given\)"),
+        ("a.txt", b"", {}, r"a\.txt': must have a text \(an empty file given\)"),
         ("a.txt", b"\x89PNG\r\n", {}, r"a\.txt' is not UTF-8 text \(byte 0\); is it a binary file\?"),
-        ("a.bin", b"ab\0c", {}, r"a\.bin: must be text \(a zero byte at 2\); is it a binary file\?"),
+        ("a.bin", b"ab\0c", {}, r"a\.bin': must be text \(a zero byte at 2\); is it a binary file\?"),
         ("a.jsonl", b'{"text": "a"}\n{"body": "b"}\n', {}, r"line 2: must have 'text' or 'target' \(body given\)"),
         (
             "a.jsonl",

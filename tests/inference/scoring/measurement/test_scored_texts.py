@@ -4,8 +4,10 @@ import pytest
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement.scored_texts import ScoringWindow, scored_spans, scored_text
+from nextword.inference.scoring.long_text import ScoringWindow
+from nextword.inference.scoring.measurement.scored_texts import scored_text
 from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.target_likelihood import text_spans
 from tests.helpers.word_models import TEXT, word_model, word_tokenizer
 
 TOKENIZER = word_tokenizer()
@@ -21,7 +23,7 @@ def opened() -> OpenedModel:
 def test_what_a_window_holds_is_visible(opened: OpenedModel, prompt: str, scoring_window: ScoringWindow) -> None:
     text = scored_text(opened, Example(TEXT, prompt=prompt), scoring_window)
     words, number = f"{prompt}{TEXT}".split(), 0
-    for part in scored_spans(text, scoring_window):
+    for part in text_spans(text, scoring_window):
         read = TOKENIZER.convert_ids_to_tokens([*part.context, *part.target])
         for place in range(len(part.context), len(read)):
             # without the start token, which is no text
@@ -29,7 +31,7 @@ def test_what_a_window_holds_is_visible(opened: OpenedModel, prompt: str, scorin
             assert seen == words[text.visible[number] : len(prompt.split()) + number]
             assert read[place] == words[len(prompt.split()) + number]
             number += 1
-        first = part.begin + len(part.context)
+        first = part.begin + len(part.context) + 1 - text.tokens_before
         assert TOKENIZER.convert_ids_to_tokens(text.token_at("text", first)) == read[len(part.context)]
     assert number == len(TEXT.split())
 

@@ -10,7 +10,6 @@ from nextword.results.records import Results
 from nextword.results.report import svg
 from nextword.results.report.comparison import figures
 from nextword.results.report.comparison.methods import ReportedMethod, methods
-from nextword.results.report.svg import FORMATS, NARROW
 
 Sample = Callable[..., Results]
 
@@ -92,25 +91,30 @@ def test_no_two_of_twenty_methods_look_alike(sample: Sample) -> None:
 
 def test_name_of_the_threshold_stands_beside_the_panel(sample: Sample) -> None:
     """No curve comes there: lines end at the panel's right edge."""
-    for room in FORMATS:
-        root = ET.fromstring(str(figures.spectrum(methods(sample()), room)))
-        lines = [path.get("d", "") for path in root.iter("path") if path.get("clip-path")]
-        rightmost = max(float(x) for line in lines for x in re.findall(r"[ML] ([\d.]+) ", line))
-        (name,) = (text for text in root.iter("text") if text.text == "rank at")
-        (left,) = re.findall(r"translate\(([\d.]+)", name.get("transform", ""))
-        assert float(left) > rightmost
+    root = ET.fromstring(str(figures.spectrum(methods(sample()))))
+    lines = [path.get("d", "") for path in root.iter("path") if path.get("clip-path")]
+    rightmost = max(float(x) for line in lines for x in re.findall(r"[ML] ([\d.]+) ", line))
+    (name,) = (text for text in root.iter("text") if text.text == "rank at")
+    (left,) = re.findall(r"translate\(([\d.]+)", name.get("transform", ""))
+    assert float(left) > rightmost
 
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("draw", ALL)
-def test_each_figure_is_drawn_for_a_window_and_for_a_telephone(draw: Callable[..., str | None], sample: Sample) -> None:
+def test_each_figure_scales_and_has_all_of_itself_inside(draw: Callable[..., str | None], sample: Sample) -> None:
     found = methods(sample(methods=[(f"a method with a long name, {i}", "cache", "mle", None) for i in range(6)]))
-    for room in FORMATS:
-        root = ET.fromstring(str(draw(found, room)))
-        assert root.get("class") == room.name
-        width = float(root.attrib["viewBox"].split()[2])
-        assert width == pytest.approx(room.width * 72)
-        assert all(0 <= x <= width for x in places(root))
+    root = ET.fromstring(str(draw(found)))
+    assert not {"width", "height", "style"} & set(root.attrib)
+    width = float(root.attrib["viewBox"].split()[2])
+    assert width == pytest.approx(svg.WIDTH * 72)
+    assert all(0 <= x <= width for x in places(root))
+
+
+def test_a_label_like_a_tag_stays_as_it_is(sample: Sample) -> None:
+    label = '<g id="1" style="fill: #0072b2"> url(#2)'
+    with svg.figure("label", 3.0) as drawn:
+        drawn.subplots().set_title(label)
+        assert label in words(svg.inline(drawn, "label", '"quoted" & <described>'))
 
 
 def places(root: ET.Element) -> list[float]:
@@ -121,12 +125,12 @@ def places(root: ET.Element) -> list[float]:
 def test_legend_above_the_panels_has_no_more_columns_than_fit(sample: Sample) -> None:
     from matplotlib.patches import Patch
 
-    with svg.figure("legend", NARROW, 3.0) as drawn:
+    with svg.figure("legend", 3.0) as drawn:
         drawn.subplots()
-        svg.legend(drawn, [Patch(label=f"a method with a long name {i}") for i in range(5)], NARROW)
+        svg.legend(drawn, [Patch(label=f"a method with a long name {i}") for i in range(5)])
         (made,) = drawn.legends
         assert made.get_window_extent().width <= drawn.bbox.width
-    with svg.figure("legend", NARROW, 3.0) as drawn:
-        svg.legend(drawn, [Patch(label=label) for label in "ab"], NARROW)
+    with svg.figure("legend", 3.0) as drawn:
+        svg.legend(drawn, [Patch(label=label) for label in "ab"])
         (made,) = drawn.legends
         assert made.get_window_extent().height < 30  # both on one line

@@ -6,22 +6,27 @@ import pytest
 
 from nextword.results.records import EvaluationResults, Measure, Results, SystemRecord
 from nextword.results.report.columns import REFERENCES, text_columns
-from nextword.results.report.comparison.main_table import TextTable, sheets
+from nextword.results.report.comparison.main_table import sheets
 from nextword.results.report.comparison.methods import methods
-from nextword.results.report.evaluation_table import grouped
+from nextword.results.report.evaluation_table import measure_table
+from nextword.results.report.table import Row, Table
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import HUMAN, KEYS, MEASURES, PAPER, comparison, evaluation, file, human_file, system
 
 RATIO = {key for key, measure in MEASURES.items() if measure.unit.startswith("fraction")}
 
 
-def only_table(results: Results) -> TextTable:
+def only_table(results: Results) -> Table:
     (sheet,) = sheets(results, methods(results))
-    (table,) = sheet.tables
-    return table
+    return sheet.table
 
 
-def table_of(texts: EvaluationResults, seeds: Sequence[int] = (1,)) -> TextTable:
+def people(table: Table) -> Row | None:
+    (block,) = table.blocks
+    return block.human
+
+
+def table_of(texts: EvaluationResults, seeds: Sequence[int] = (1,)) -> Table:
     results = make_sample(seeds=seeds, methods=[("a", "softmax", "mle", None), ("b", "f2", "mle", None)], task="lm")
     results = results.model_copy(update={"texts": {"greedy": texts}})
     table = only_table(results)
@@ -32,7 +37,7 @@ def of(name: str, values: Mapping[str, float], undefined: Mapping[str, str] | No
     return system(name, file(f"{name}.jsonl", values, undefined))
 
 
-def best(table: TextTable, key: str) -> list[str]:
+def best(table: Table, key: str) -> list[str]:
     place = [column.key for column in table.columns].index(key)
     return [row.label for row in table.rows if row.cells[place].best]
 
@@ -44,7 +49,7 @@ def text(key: str, number: float) -> str:
 
 def test_columns_are_those_of_the_paper_in_its_order() -> None:
     results = comparison()
-    table = sheets(results, methods(results))[0]
+    table = sheets(results, methods(results))[0].table
     assert [column.key for column in table.columns] == list(KEYS[:13])
     assert table.headings == [("", 2), ("MS-Jaccard", 3), ("Self-BLEU", 3), ("Distinct", 3), ("", 2)]
     assert [column.title for column in table.columns[:4]] == [f"PPL of {REFERENCES}", "KLD", "n = 1", "n = 2"]
@@ -65,17 +70,27 @@ def test_every_value_of_the_paper_stands_in_its_own_cell() -> None:
         for label, numbers in PAPER.items()
     }
     assert {label: {key: cell.text for key, cell in row.items()} for label, row in found.items()} == expected
-    assert table.human is not None
-    people = [cell.text for cell in table.human.cells]
-    assert people == ["\N{EN DASH}", *(text(key, n) for key, n in zip(KEYS[1:13], HUMAN, strict=False))]
+    human = people(table)
+    assert human is not None
+    assert [cell.text for cell in human.cells] == [
+        "\N{EN DASH}",
+        *(text(key, n) for key, n in zip(KEYS[1:13], HUMAN, strict=False)),
+    ]
 
 
 def test_cells_are_those_of_the_table_with_a_row_a_measure() -> None:
     results = comparison(decodings=("greedy",))
     table = only_table(results)
-    rows = {row.key: row for group in grouped(results.texts["greedy"]) for row in group.rows}
+    rows = {row.key: row for row in measure_table(results.texts["greedy"]).rows}
     for place, column in enumerate(table.columns):
-        assert tuple(row.cells[place] for row in table.rows) == rows[column.key].cells
+        there = rows[column.key].cells[: len(table.rows)]
+        for cell, other in zip((row.cells[place] for row in table.rows), there, strict=True):
+            assert (cell.text, cell.value, cell.best, cell.spread) == (
+                other.text,
+                other.value,
+                other.best,
+                other.spread,
+            )
 
 
 @pytest.mark.parametrize(("one", "other"), [("distinct-1", "distinct-2"), ("ms-jaccard-2", "self-bleu-2")])
@@ -128,7 +143,7 @@ def test_nearest_to_people_is_best_on_either_side_and_ties_are_both() -> None:
 def test_without_people_nothing_is_nearest_and_there_is_no_row() -> None:
     values = {"rep": 0.5, "perplexity": 20.0}
     table = table_of(evaluation([of("a", values), of("b", {"rep": 0.1, "perplexity": 30.0})], None))
-    assert table.human is None
+    assert people(table) is None
     assert best(table, "rep") == []
     assert best(table, "perplexity") == ["a"]
 
@@ -151,8 +166,9 @@ def test_no_value_is_a_dash_with_the_reason_and_never_best() -> None:
     assert (c["kl-human-generated"].text, c["kl-human-generated"].reason) == ("\N{EN DASH}", "")
     assert best(table, "kl-human-generated") == ["b"]
     assert best(table, "distinct-2") == ["c"]
-    assert table.human is not None
-    assert table.human.cells[0].text == "0.000"
+    human = people(table)
+    assert human is not None
+    assert human.cells[0].text == "0.000"
 
 
 def test_seeds_are_a_mean_with_the_range() -> None:
@@ -216,7 +232,7 @@ def test_what_no_paper_has_a_place_for_has_a_column_of_its_own() -> None:
         ((*KEYS[:13], "zipf", "uniq"), [13, 2]),
         (("mauve", "coherence", *(f"seq-rep-{n}" for n in range(1, 13)), "rep"), [2, 13]),  # one heading, one part
         (("mauve", *(f"seq-rep-{n}" for n in range(1, 15))), [13, 2]),  # a heading too wide for any table
-        ((), [0]),
+        ((), []),
     ],
 )
 def test_columns_for_which_a_table_has_no_room_are_in_the_next(keys: tuple[str, ...], sizes: list[int]) -> None:
@@ -225,13 +241,12 @@ def test_columns_for_which_a_table_has_no_room_are_in_the_next(keys: tuple[str, 
     texts = texts.model_copy(update={"measures": made_up(*keys)})
     (sheet,) = sheets(results.model_copy(update={"texts": {"greedy": texts}}), methods(results))
     assert [len(part.columns) for part in sheet.parts] == sizes
-    assert [column for part in sheet.parts for column in part.columns] == list(sheet.columns)
-    (whole,) = sheet.tables
-    last = [table.rows[1] for part in sheet.parts for table in part.tables]
-    assert [cell for row in last for cell in row.cells] == list(whole.rows[1].cells)
-    if whole.human is not None:
-        people = [table.human for part in sheet.parts for table in part.tables]
-        assert [cell for row in people if row is not None for cell in row.cells] == list(whole.human.cells)
+    assert [column for part in sheet.parts for column in part.columns] == list(sheet.table.columns)
+    assert [cell for part in sheet.parts for cell in part.rows[1].cells] == list(sheet.table.rows[1].cells)
+    human = people(sheet.table)
+    if human is not None:
+        of_people = [people(part) for part in sheet.parts]
+        assert [cell for row in of_people if row is not None for cell in row.cells] == list(human.cells)
 
 
 def test_what_is_said_otherwise_has_a_column_only_where_nothing_else_has() -> None:

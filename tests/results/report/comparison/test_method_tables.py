@@ -5,13 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from nextword.results.records import Cost, Evaluation, MetricValue, Results, RunRecord
-from nextword.results.report.comparison.method_tables import (
-    MethodCell,
-    MethodTable,
-    cost_table,
-    main_table,
-    subset_table,
-)
+from nextword.results.report.comparison.method_tables import cost_table, every_seed, main_table, parts, subset_table
+from nextword.results.report.table import Cell, Table
 
 Sample = Callable[..., Results]
 
@@ -36,7 +31,7 @@ def number(value: float, unit: str = "nats per token", n: int = 10, half: float 
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
 
-def column(table: MethodTable, title: str) -> list[MethodCell]:
+def column(table: Table, title: str) -> list[Cell]:
     place = [c.title for c in table.columns].index(title)
     return [row.cells[place] for row in table.rows]
 
@@ -59,10 +54,10 @@ def test_ties_are_all_best_but_not_when_all_are_alike(sample: Sample) -> None:
 def test_seeds_are_averaged_plainly_and_each_is_kept(sample: Sample) -> None:
     runs = [run("a", 2, nll=number(4.0, half=0.5)), run("a", 1, nll=number(1.0, half=0.25))]
     (cell,) = column(main_table(with_runs(sample(), *runs)), "NLL")
-    assert cell.mean == 2.5
-    assert [(value.seed, value.text, value.interval) for value in cell.seeds] == [
-        (1, "1.000", "0.750–1.250"),
-        (2, "4.000", "3.500–4.500"),
+    assert (cell.text, cell.value, cell.numbers, cell.seeds) == ("2.500", 2.5, (1.0, 4.0), ("1.000", "4.000"))
+    assert every_seed(with_runs(sample(), *runs)) == [
+        ("a", "Likelihood: NLL", "1", "1.000", "0.750–1.250", "10"),
+        ("a", "Likelihood: NLL", "2", "4.000", "3.500–4.500", "10"),
     ]
     assert cell.interval == ""  # the intervals of two seeds are not the interval of their mean
 
@@ -86,11 +81,11 @@ def test_a_value_that_lacks_seeds_says_so_and_is_never_best(sample: Sample) -> N
 def test_columns_that_need_their_group_name_have_it(sample: Sample) -> None:
     recall = number(0.5, "fraction of words")
     alone = with_runs(sample(), run("a", copy_recall=recall, rare_copy_recall=recall))
-    assert [name for name, _ in subset_table(alone).groups] == ["Copying, rare"]
-    assert subset_table(alone).names_groups
-    assert not main_table(alone).names_groups
-    assert not cost_table(alone).names_groups
-    assert main_table(sample()).names_groups
+    assert [name for name, _ in subset_table(alone).headings] == ["Copying, rare"]
+    assert subset_table(alone).shows_groups
+    assert not main_table(alone).shows_groups
+    assert not cost_table(alone).shows_groups
+    assert main_table(sample()).shows_groups
 
 
 def test_shares_are_percentages_and_other_numbers_are_not(sample: Sample) -> None:
@@ -135,9 +130,9 @@ def test_costs_nobody_has_are_left_out(sample: Sample) -> None:
 
 def test_groups_span_all_columns(sample: Sample) -> None:
     table = main_table(sample())
-    assert sum(span for _, span in table.groups) == len(table.columns)
-    assert sum(table.group_starts) == len(table.groups)
-    assert dict(table.groups)["Accuracy"] == 5
+    assert sum(span for _, span in table.headings) == len(table.columns)
+    assert sum(table.starts) == len(table.headings)
+    assert dict(table.headings)["Accuracy"] == 5
 
 
 @pytest.mark.parametrize(("count", "text"), [(999, "999"), (1234, "1.23 k"), (12_345, "12.3 k"), (1.2e9, "1.20 G")])
@@ -148,18 +143,19 @@ def test_counts(count: float, text: str) -> None:
 
 
 def test_wide_tables_are_cut_between_groups(sample: Sample) -> None:
-    parts = main_table(sample()).parts
-    assert [[name for name, _ in part.groups] for part in parts] == [
+    found = parts(main_table(sample()))
+    assert [[name for name, _ in part.headings] for part in found] == [
         ["Accuracy"],
         ["Accuracy, cache only"],
         ["Likelihood", "Rank of log-probabilities"],
     ]
-    assert [[row.method.label for row in part.rows] for part in parts] == [list(labels(sample()))] * 3
+    assert [[row.label for row in part.rows] for part in found] == [list(labels(sample()))] * 3
     whole = main_table(sample())
-    titles = [(column.group, column.title) for part in parts for column in part.columns]
+    titles = [(column.group, column.title) for part in found for column in part.columns]
     assert titles == [(column.group, column.title) for column in whole.columns]
-    assert tuple(cell for part in parts for cell in part.rows[0].cells) == whole.rows[0].cells
-    assert len(main_table(sample(methods=[])).parts) <= 1
+    assert tuple(cell for part in found for cell in part.rows[0].cells) == whole.rows[0].cells
+    assert [bool(part.rows[0].made_of) for part in found] == [True, False, False]
+    assert len(parts(main_table(sample(methods=[])))) <= 1
 
 
 def labels(results: Results) -> dict[str, None]:
@@ -168,6 +164,6 @@ def labels(results: Results) -> dict[str, None]:
 
 def test_a_group_that_is_too_wide_is_cut_evenly(sample: Sample) -> None:
     metrics = {f"acc@{k}": number(0.5, "fraction of prompts") for k in range(1, 9)}
-    parts = main_table(with_runs(sample(), run("a", **metrics))).parts
-    assert [len(part.columns) for part in parts] == [4, 4]
-    assert [name for part in parts for name, _ in part.groups] == ["Accuracy", "Accuracy"]
+    found = parts(main_table(with_runs(sample(), run("a", **metrics))))
+    assert [len(part.columns) for part in found] == [4, 4]
+    assert [name for part in found for name, _ in part.headings] == ["Accuracy", "Accuracy"]

@@ -15,9 +15,9 @@ Sample = Callable[..., Results]
 def test_the_leader_has_the_best_mean_of_the_first_measure(sample: Sample) -> None:
     results = sample(seeds=(1, 2, 3))
     table = main_table(results)
-    place = next(i for i, column in enumerate(table.columns) if column.main and column.better)
-    means = {row.method.label: row.cells[place].mean or 0.0 for row in table.rows}
-    best = max(means.values()) if table.columns[place].better == "higher" else min(means.values())
+    place = next(i for i, column in enumerate(table.columns) if column.main and column.goal)
+    means = {row.label: row.cells[place].value or 0.0 for row in table.rows}
+    best = max(means.values()) if table.columns[place].goal == "higher" else min(means.values())
     assert leader(results) is not None
     assert means[str(leader(results))] == best
     assert str(leader(results)) in finding(results)

@@ -29,7 +29,7 @@ from nextword.inference.scoring.measurement.model_passes import ModelPasses, Wat
 from nextword.inference.scoring.measurement.score_checkpoint import CHUNK_BYTES, NAME, ScoreCheckpoint, chunks
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import limited
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, expect_tokenizer
 from nextword.results.records import Environment, locked
 from nextword.results.records.measured_values import MetricValue
 from nextword.results.records.score_results import (
@@ -99,6 +99,8 @@ def score(
     name_of_one = Path(model).name if isinstance(model, str | Path) else type(model).__name__
     models = dict(model) if isinstance(model, Mapping) else {name_of_one: model}
     tokenizers = tokenizer if isinstance(tokenizer, Mapping) else dict.fromkeys(models, tokenizer)
+    for one in tokenizers.values():
+        expect_tokenizer(one)
     missing = [name for name in models if name not in tokenizers]
     if missing or not models:
         raise ValueError(f"tokenizer: must have one for each model ({', '.join(missing) or 'no model'} has none)")
@@ -117,9 +119,12 @@ def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Examp
     """Texts as a user of the library hands them over, each with a name.
 
     Raises:
-        ValueError: One is the name of a file.
+        ValueError: One is the name of a file, or none is a text.
     """
-    given = [texts] if isinstance(texts, str | Example) else list(texts)
+    try:
+        given = [texts] if isinstance(texts, str | Example) else list(texts)
+    except TypeError:
+        raise ValueError(f"texts: must be a text or a list of texts ({type(texts).__name__} given)") from None
     for text in given:  # the command takes files: here the name of one would be scored letter by letter
         if isinstance(text, str) and 0 < len(text) < LONGEST_PATH and "\n" not in text and os.path.isfile(text):
             raise ValueError(

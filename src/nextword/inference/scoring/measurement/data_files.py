@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from nextword.inference.scoring.example_encoding import Example
 from nextword.runtime.corpora import (
-    file_text,
     is_published,
     numbered_lines,
     open_corpus,
     part_files,
+    plain_text,
     readable,
     table_ending,
     table_rows,
@@ -188,13 +188,7 @@ def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None, 
     elif sample_by is not None:
         yield from _pieces(path, sample_by, where)
     else:
-        text = file_text(path, where)
-        if "\0" in text:
-            place = len(text[: text.index("\0")].encode())
-            raise ValueError(f"{path}: must be text (a zero byte at {place}); is it a binary file?")
-        if not text.strip():
-            raise ValueError(f"{path}: must have a text (an empty file given)")
-        yield Example(text, id=path.name)
+        yield Example(plain_text(path, where), id=path.name)
 
 
 def _pieces(path: Path, sample_by: SampleBy, where: str) -> Iterator[Example]:

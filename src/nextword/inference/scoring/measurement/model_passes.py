@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, BinaryIO, TypeVar
@@ -15,20 +17,15 @@ from jaxtyping import Float, Int
 
 from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.inference.scoring.breakdowns import Breakdown, CopiedSpans, FrequencyBands, NewAndRepeated, TextPosition
+from nextword.inference.scoring.example_encoding import auxiliary_inputs
 from nextword.inference.scoring.measurement.block_sums import BlockSums, Units
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_checkpoint import Chunk, ModelState, chunks
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import ScoredText, ScoringWindow, scored_text
-from nextword.inference.scoring.measurement.token_answers import (
-    LOG_PROBS,
-    TokenQuestion,
-    answers,
-    expect_numbers,
-    facts_question,
-    token_lines,
-)
+from nextword.inference.scoring.measurement.scored_texts import ScoredText, scored_text, scoring_window_of
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
+from nextword.inference.scoring.target_likelihood import Question, expect_numbers, span_log_probs, text_answers
+from nextword.inference.scoring.token_facts import TextFacts, TopPositions, span_facts
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.pretrained import token_label
 from nextword.runtime.workers import Workers, WorkerTask
@@ -128,7 +125,7 @@ def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, An
 
     Also sees to it that the settings fit the model.
     """
-    model, scoring_window = opened.model, ScoringWindow.of(opened, settings)
+    model, scoring_window = opened.model, scoring_window_of(opened, settings)
     if settings.counts is not None:
         TokenCounts.load(settings.counts, "counts").expect_tokenizer(opened.tokenizer, "counts")
     about = {
@@ -170,23 +167,81 @@ def _score_texts(
     opened: OpenedModel,
 ) -> tuple[BlockSums, list[bytes]]:
     """The sums of a chunk; and what was said of each token, as lines of a file, where that is asked for."""
-    texts, scoring_window = _texts(opened, chunk, settings), ScoringWindow.of(opened, settings)
+    texts, scoring_window = _texts(opened, chunk, settings), scoring_window_of(opened, settings)
     labels = cache(partial(token_label, opened.tokenizer))
     lines: list[bytes] = []
     found: list[Float[np.ndarray, "T"]] = []
-    question: TokenQuestion[Any] = facts_question(settings.positions) if each_token else LOG_PROBS
+    question: Question[Any] = partial(span_facts, positions=settings.positions) if each_token else span_log_probs
     with inference_mode_of(opened.model):
-        asked = answers(opened, texts, scoring_window, settings.batch_size, question, told)
-        for text, answer in zip(texts, asked, strict=True):
-            found.append(answer.facts.log_prob if each_token else answer)
-            expect_numbers(opened, text, found[-1])
-            if each_token:
+        inputs = auxiliary_inputs(opened)
+        asked = text_answers(opened.model, texts, scoring_window, settings.batch_size, question, inputs, told)
+        for text, parts in zip(texts, asked, strict=True):
+            said = TextFacts.joined(parts) if each_token else None
+            found.append(torch.cat(parts).numpy() if said is None else said.facts.log_prob)
+            expect_numbers(opened, str(text.example.id), found[-1])
+            if said is not None:
                 groups = {one.key: [one.names[code] for code in one.codes(text)] for one in breakdowns}
-                lines += token_lines(opened.name, text, answer, groups, labels)
+                lines += token_lines(opened.name, text, said, groups, labels)
     unit = np.concatenate([units.of_tokens(number, text) for number, text in enumerate(texts, chunk.first)])
     return BlockSums.of(texts, found, unit, breakdowns), lines
 
 
 def _texts(opened: OpenedModel, chunk: Chunk, settings: ScoreSettings) -> list[ScoredText]:
-    scoring_window = ScoringWindow.of(opened, settings)
+    scoring_window = scoring_window_of(opened, settings)
     return [scored_text(opened, example, scoring_window) for example in chunk.examples]
+
+
+# -- What a model says of every token, as lines of JSON: one object a token.
+
+DIGITS = 6
+"""Behind the point."""
+
+
+def token_lines(
+    model: str,
+    text: ScoredText,
+    facts: TextFacts,
+    groups: Mapping[str, Sequence[str]],
+    label: Callable[[int], str],
+) -> Iterator[bytes]:
+    """The lines of one text; ``groups`` has, by breakdown, the group of each token, and ``label`` shows a token."""
+    said, before = facts.facts, text.tokens_before
+    # counted from 1 here, at the first token of the text or of the source
+    positions = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.positions.items()}
+    for row, token in enumerate(text.target.tolist()):
+        line: dict[str, Any] = {
+            "model": model,
+            "text": text.example.id,
+            "position": row + 1,
+            "id": token,
+            "token": label(token),
+            "log_prob": _number(said.log_prob[row]),
+            "rank": int(said.rank[row]),
+            "entropy": _number(said.entropy[row]),
+            "shares": {name: _number(share[row]) for name, share in said.shares.items()},
+            "groups": {key: names[row] for key, names in groups.items()},
+        }
+        if positions:
+            line["positions"] = {
+                name: list(_places(text, facts.texts[name], of, row, label)) for name, of in positions.items()
+            }
+        yield json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _places(
+    text: ScoredText, read: str, positions: TopPositions, row: int, label: Callable[[int], str]
+) -> Iterator[dict[str, Any]]:
+    for place, (position, share) in enumerate(
+        zip(positions.at[row].tolist(), positions.share[row].tolist(), strict=True)
+    ):
+        if share > 0:
+            token = None if positions.documents is not None else text.token_at(read, position)
+            shown: dict[str, Any] = {} if token is None else {"token": label(token)}
+            if positions.documents is not None:
+                shown = {"document": int(positions.documents[row, place])}
+            yield {"in": read, "position": position, **shown, "share": _number(share)}
+
+
+def _number(value: float) -> float | None:
+    """What JSON can write; None for the logarithm of 0."""
+    return round(float(value), DIGITS) if math.isfinite(value) else None

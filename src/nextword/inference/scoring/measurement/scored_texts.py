@@ -1,8 +1,8 @@
-"""A text in tokens of a model, and the windows in which every token of it is scored once."""
+"""A text in tokens of a model, to be scored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from nextword.inference.scoring.example_encoding import Example, example_tokens
-from nextword.inference.scoring.long_text import Window, windows_after, windows_from_start
+from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import TokenPair
-from nextword.inference.scoring.text_tokens import bytes_before
+from nextword.inference.scoring.text_tokens import byte_ends
 
 LONGEST_DEFAULT = 4096
 """Window by default where a model can see more: a longer one takes memory that nobody asked for."""
@@ -58,6 +57,11 @@ class ScoredText:
         """UTF-8 bytes that each token covers; they add up to those of the text."""
         return np.diff(self.ends, prepend=0)
 
+    @property
+    def tokens_before(self) -> int:
+        """Tokens before the text in the decoder, start tokens included."""
+        return 1 if "source" in self.copied_from else len(self.context)
+
     def token_at(self, text: str, position: int) -> int | None:
         """The token at a position from 1 in "text" or in the "source"; None for a start token that is in no text.
 
@@ -71,58 +75,22 @@ class ScoredText:
         return None if "source" in self.copied_from else int(self.context[position - 1])
 
 
-@dataclass(frozen=True)
-class ScoredSpan(TokenPair):
-    """A part of a text that is scored in one window.
-
-    Attributes:
-        begin: Position in the text of the first token that the decoder reads. The first token of the text has 1; what
-            stands before it, a prompt or a start token, has 0 and less.
-    """
-
-    example: Example
-    begin: int
-
-
-@dataclass(frozen=True)
-class ScoringWindow:
+def scoring_window_of(opened: OpenedModel, settings: ScoreSettings) -> ScoringWindow:
     """How much of a text a model sees at once.
 
-    Attributes:
-        window: Tokens; None: each target as a whole, after its source.
-        stride: New tokens that each window after the first scores.
-        long: Tokens that its head looks back over, of windows that came before too; None: those of the window.
+    Raises:
+        ValueError: The window is longer than the model's positions, or the stride longer than the window.
     """
-
-    window: int | None
-    stride: int | None
-    long: int | None = None
-
-    @classmethod
-    def of(cls, opened: OpenedModel, settings: ScoreSettings) -> ScoringWindow:
-        """That of a model.
-
-        Raises:
-            ValueError: The window is longer than the model's positions, or the stride longer than the window.
-        """
-        if opened.has_encoder:
-            return cls(None, None)
-        longest = opened.longest
-        window = settings.window or min(longest or WITHOUT_LIMIT, LONGEST_DEFAULT)
-        if longest is not None and window > longest:
-            raise ValueError(f"window: must be at most {longest:,}, what '{opened.name}' can see ({window:,} given)")
-        stride = settings.stride or max(1, window // 2)
-        if stride > window:
-            raise ValueError(f"stride: must be at most {window:,}, the window of '{opened.name}' ({stride:,} given)")
-        return cls(window, stride, opened.model.next_word_head.looks_back)
-
-    def windows(self, context: int, length: int) -> list[Window]:
-        """The windows of a text of so many tokens, the first of them its context; none where it is read as a whole."""
-        if self.window is None or self.stride is None:
-            return []
-        # a head that looks back further than a window reads the context first
-        cut = windows_after if self.long is None else windows_from_start
-        return cut(context, length, self.window, self.stride)
+    if opened.has_encoder:
+        return ScoringWindow()
+    longest = opened.longest
+    window = settings.window or min(longest or WITHOUT_LIMIT, LONGEST_DEFAULT)
+    if longest is not None and window > longest:
+        raise ValueError(f"window: must be at most {longest:,}, what '{opened.name}' can see ({window:,} given)")
+    stride = settings.stride or max(1, window // 2)
+    if stride > window:
+        raise ValueError(f"stride: must be at most {window:,}, the window of '{opened.name}' ({stride:,} given)")
+    return ScoringWindow(window, stride, opened.model.next_word_head.looks_back)
 
 
 def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWindow) -> ScoredText:
@@ -147,31 +115,12 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
         context=context,
         specials=tokens.specials,
         target=target.ids,
-        ends=_byte_ends(example.text, target.spans[:, 1]),
+        ends=byte_ends(example.text, target.spans[:, 1]),
         is_special=target.spans[:, 0] < 0,
         visible=_visible(len(context), len(target.ids), tokens.specials, scoring_window),
         copied_from=_copied_from(opened, example),
         source_is_cut=len(context) < len(tokens.context.ids),
     )
-
-
-def scored_spans(text: ScoredText, scoring_window: ScoringWindow) -> Iterator[ScoredSpan]:
-    """The parts of a text that are scored in one window each, in order."""
-    covered = text.text_bytes
-    windows = scoring_window.windows(len(text.context), len(text.context) + len(text.target))
-    if not windows:
-        yield ScoredSpan(text.context.tolist(), text.target.tolist(), int(covered.sum()), text.example, 0)
-        return
-    stream, first = np.concatenate([text.context, text.target]), len(text.context)
-    for window in windows:
-        begin, end = window.targets.start, window.targets.stop
-        yield ScoredSpan(
-            context=stream[window.begin : begin].tolist(),
-            target=stream[begin:end].tolist(),
-            target_bytes=int(covered[begin - first : end - first].sum()),
-            example=text.example,
-            begin=window.begin - first + 1,
-        )
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
@@ -193,16 +142,6 @@ def _visible(context: int, target: int, specials: int, scoring_window: ScoringWi
         return np.maximum(context - specials + np.arange(target) - scoring_window.long, 0)
     for window in scoring_window.windows(context, context + target):
         found[window.targets.start - context : window.targets.stop - context] = max(0, window.begin - specials)
-    return found
-
-
-def _byte_ends(text: str, ends: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
-    # What a tokenizer drops goes to the token after it, at the end to the last. Tokens that are parts of one character
-    # all end where it ends: the first of them gets its bytes.
-    before = bytes_before(text)
-    found: Int[np.ndarray, "T"] = before[np.maximum(ends, 0)]
-    np.maximum.accumulate(found, out=found)
-    found[-1] = before[-1]
     return found
 
 

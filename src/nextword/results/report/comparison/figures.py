@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from nextword.results.records import MetricValue
+from nextword.results.records import Measure, MetricValue
+from nextword.results.records.known_measures import PROMPTED
 from nextword.results.report import formats, svg
 from nextword.results.report.comparison.methods import ReportedMethod
-from nextword.results.report.measures import PROMPTED, ReportedMeasure, measures
-from nextword.results.report.svg import WIDE, Format
 from nextword.results.report.template import INK, PAPER, SOFT
 
 if TYPE_CHECKING:
@@ -21,79 +20,87 @@ if TYPE_CHECKING:
 
 _HATCHES = ("", "////", "....", "xxxx")
 
+LONGEST_NAME = 20
+"""Characters of a method's name beside a panel."""
 
-def accuracy(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
+
+def _grid(panels: int, beside: int) -> tuple[int, int]:
+    """Lines and columns of panels, at most so many beside each other."""
+    lines = math.ceil(panels / beside)
+    return lines, math.ceil(panels / lines)
+
+
+def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
     """Acc@k as bars: a panel for each k, a row for each method, joint and cache-only next to each other."""
-    found = [m for m in _recorded(methods) if m.group.startswith("Accuracy")]
+    found = _of_group(methods, "Accuracy")
     if not found:
         return None
-    titles = list(dict.fromkeys(m.title for m in sorted(found, key=lambda m: m.order)))
-    settings = list(dict.fromkeys(m.setting for m in found))
-    lines = math.ceil(len(titles) / (2 if room.narrow else 5))
-    columns = math.ceil(len(titles) / lines)
+    titles = list(dict.fromkeys(m.title for m in found.values()))
+    settings = list(dict.fromkeys(m.setting for m in found.values()))
+    lines, columns = _grid(len(titles), 3)
     bars = len(methods) * (len(settings) + 0.6)
-    with svg.figure("accuracy", room, lines * (0.55 + 0.2 * bars) + 0.35) as drawn:
+    with svg.figure("accuracy", lines * (0.55 + 0.2 * bars) + 0.35) as drawn:
         panels = list(drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten())
         for panel, title in zip(panels, titles, strict=False):
-            shown = {m.setting: m for m in found if m.title == title}
+            shown = {m.setting: key for key, m in found.items() if m.title == title}
             _bars(panel, methods, [shown.get(setting) for setting in settings])
             panel.set_title(title)
         _without(panels, len(titles), columns)
-        _method_names(panels, methods, room)
-        drawn.supxlabel(formats.unit_name(_unit(methods, found[0])), fontsize=9.5)
+        _method_names(panels, methods)
+        drawn.supxlabel(_unit(methods, next(iter(found))))
         if len(settings) > 1:
-            _setting_legend(drawn, settings, room)
+            _setting_legend(drawn, settings)
         return svg.inline(
-            drawn, "accuracy", room, f"Bars of {formats.listing(titles)} for every method; numbers as in the table"
+            drawn, "accuracy", f"Bars of {formats.listing(titles)} for every method; numbers as in the table"
         )
 
 
-def likelihood(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
+def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
     """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
-    found = [m for m in _recorded(methods) if m.group.startswith("Likelihood")]
     # Of what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
-    shown = [m for m in found if m.title == "perplexity" or (m.setting != PROMPTED and m.title != "mean perplexity")]
-    return _dot_panels("likelihood", methods, shown, room)
+    shown = {
+        key: m
+        for key, m in _of_group(methods, "Likelihood").items()
+        if m.title == "perplexity" or (m.setting != PROMPTED and m.title != "mean perplexity")
+    }
+    return _dot_panels("likelihood", methods, shown)
 
 
-def steering(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
+def steering(methods: Sequence[ReportedMethod]) -> str | None:
     """What the right auxiliary text is worth over another's: a dot with its interval for each method, and zero."""
-    found = [m for m in _recorded(methods) if m.group.startswith("Steering")]
-    return _dot_panels("steering", methods, found, room, zero=True)
+    return _dot_panels("steering", methods, _of_group(methods, "Steering"), zero=True)
 
 
 def _dot_panels(
-    name: str, methods: Sequence[ReportedMethod], found: Sequence[ReportedMeasure], room: Format, *, zero: bool = False
+    name: str, methods: Sequence[ReportedMethod], found: dict[str, Measure], *, zero: bool = False
 ) -> str | None:
     if not found:
         return None
-    lines = math.ceil(len(found) / (1 if room.narrow else 4))
-    columns = math.ceil(len(found) / lines)
-    with svg.figure(name, room, lines * (0.85 + 0.34 * len(methods))) as drawn:
+    lines, columns = _grid(len(found), 2)
+    with svg.figure(name, lines * (0.85 + 0.34 * len(methods))) as drawn:
         panels = list(drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten())
-        for panel, shown in zip(panels, found, strict=False):
+        for panel, (key, shown) in zip(panels, found.items(), strict=False):
             for place, method in enumerate(methods):
-                _dots(panel, place, method, shown)
+                _dots(panel, place, method, key)
             if zero:
                 panel.axvline(0.0, color=INK, linewidth=1.0, zorder=1)
-            panel.set_title(", ".join([shown.title, *shown.group.split(", ")[1:]]))
-            unit = formats.unit_name(_unit(methods, shown))
-            panel.set_xlabel(textwrap.fill(unit, int(9 * room.width / columns)), fontsize=9.5)
+            panel.set_title(",\n".join([shown.title, *shown.group.split(", ")[1:]]))
+            panel.set_xlabel(textwrap.fill(_unit(methods, key), int(9 * svg.WIDTH / columns)))
             panel.grid(axis="x")
             panel.margins(x=0.12)
-            panel.locator_params(axis="x", nbins=5)
+            panel.locator_params(axis="x", nbins=4)
             panel.tick_params(axis="y", length=0)
         _without(panels, len(found), columns)
-        _method_names(panels, methods, room)
-        return svg.inline(drawn, name, room, "Dots with intervals for every method; numbers as in the table")
+        _method_names(panels, methods)
+        return svg.inline(drawn, name, "Dots with intervals for every method; numbers as in the table")
 
 
-def spectrum(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
+def spectrum(methods: Sequence[ReportedMethod]) -> str | None:
     """Singular values of the log-probability matrix on a logarithmic axis, a line for each run."""
     drawable = [method for method in methods if any(run.evaluation.spectrum for run in method.runs)]
     if not drawable:
         return None
-    with svg.figure("spectrum", room, _height_of_lines(drawable, room)) as drawn:
+    with svg.figure("spectrum", _height_of_lines(drawable)) as drawn:
         panel = drawn.subplots()
         for method in drawable:
             for run in method.runs:
@@ -106,18 +113,18 @@ def spectrum(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | No
             _threshold(panel, threshold)
         panel.set_xlabel("index of the singular value")
         panel.set_ylabel("singular value / largest")
-        _line_legend(drawn, drawable, room)
-        return svg.inline(drawn, "spectrum", room, "Singular values in falling order, a line for every method")
+        _line_legend(drawn, drawable)
+        return svg.inline(drawn, "spectrum", "Singular values in falling order, a line for every method")
 
 
-def curves(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
+def curves(methods: Sequence[ReportedMethod]) -> str | None:
     """Training loss over steps, a line for each run."""
     from matplotlib.ticker import MaxNLocator
 
     drawable = [method for method in methods if any(run.curve for run in method.runs)]
     if not drawable:
         return None
-    with svg.figure("curves", room, _height_of_lines(drawable, room)) as drawn:
+    with svg.figure("curves", _height_of_lines(drawable)) as drawn:
         panel = drawn.subplots()
         for method in drawable:
             for run in method.runs:
@@ -125,8 +132,8 @@ def curves(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None
         panel.set_xlabel("optimiser steps")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylabel("training loss (own objective, nats)")
-        _line_legend(drawn, drawable, room)
-        return svg.inline(drawn, "curves", room, "Training loss over steps, a line for every method")
+        _line_legend(drawn, drawable)
+        return svg.inline(drawn, "curves", "Training loss over steps, a line for every method")
 
 
 def _threshold(panel: Axes, threshold: float) -> None:
@@ -145,25 +152,25 @@ def _threshold(panel: Axes, threshold: float) -> None:
     )
 
 
-def _recorded(methods: Sequence[ReportedMethod]) -> list[ReportedMeasure]:
-    found = measures({key for method in methods for run in method.runs for key in run.evaluation.metrics})
-    return [one for one in found if not one.subset]
+def _of_group(methods: Sequence[ReportedMethod], group: str) -> dict[str, Measure]:
+    """Measures of all cases under one heading."""
+    found = methods[0].measures if methods else {}
+    return {key: one for key, one in found.items() if not one.subset and one.group.startswith(group)}
 
 
-def _values(method: ReportedMethod, shown: ReportedMeasure) -> list[MetricValue]:
-    metrics = [run.evaluation.metrics for run in method.runs]
-    return [values[shown.key] for values in metrics if shown.key in values]
+def _values(method: ReportedMethod, key: str) -> list[MetricValue]:
+    return [run.evaluation.metrics[key] for run in method.runs if key in run.evaluation.metrics]
 
 
-def _unit(methods: Sequence[ReportedMethod], shown: ReportedMeasure) -> str:
-    return next(value.unit for method in methods for value in _values(method, shown))
+def _unit(methods: Sequence[ReportedMethod], key: str) -> str:
+    return formats.unit_name(next(value.unit for method in methods for value in _values(method, key)))
 
 
-def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[ReportedMeasure | None]) -> None:
+def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[str | None]) -> None:
     height = 0.8 / len(shown)
     for place, method in enumerate(methods):
-        for i, one in enumerate(shown):
-            values = _values(method, one) if one is not None else []
+        for i, key in enumerate(shown):
+            values = _values(method, key) if key is not None else []
             if not values:
                 continue
             scale = formats.scale(values[0].unit)
@@ -186,8 +193,8 @@ def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[Report
     panel.tick_params(axis="y", length=0)
 
 
-def _dots(panel: Axes, place: int, method: ReportedMethod, shown: ReportedMeasure) -> None:
-    values = _values(method, shown)
+def _dots(panel: Axes, place: int, method: ReportedMethod, key: str) -> None:
+    values = _values(method, key)
     for j, value in enumerate(values):
         scale = formats.scale(value.unit)
         where = place + (j - (len(values) - 1) / 2) * 0.6 / len(values)
@@ -200,9 +207,9 @@ def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colou
         panel.plot([end * scale for end in value.interval], [where, where], color=colour, linewidth=1.2, zorder=3)
 
 
-def _method_names(panels: Iterable[Axes], methods: Sequence[ReportedMethod], room: Format) -> None:
+def _method_names(panels: Iterable[Axes], methods: Sequence[ReportedMethod]) -> None:
     for panel in panels:
-        panel.set_yticks(range(len(methods)), [short(method.label, room.label) for method in methods], color=INK)
+        panel.set_yticks(range(len(methods)), [short(method.label, LONGEST_NAME) for method in methods], color=INK)
         panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
 
 
@@ -213,14 +220,14 @@ def _without(panels: Sequence[Axes], used: int, columns: int) -> None:
         panels[place - columns].tick_params(labelbottom=True)
 
 
-def _setting_legend(drawn: Figure, settings: Sequence[str], room: Format) -> None:
+def _setting_legend(drawn: Figure, settings: Sequence[str]) -> None:
     from matplotlib.patches import Patch
 
     patches = [
         Patch(facecolor=SOFT if i == 0 else PAPER, edgecolor=SOFT, hatch=_HATCHES[i % len(_HATCHES)], label=label)
         for i, label in enumerate(formats.setting(setting) for setting in settings)
     ]
-    svg.legend(drawn, patches, room, above=True)
+    svg.legend(drawn, patches)
 
 
 def _line(panel: Axes, method: ReportedMethod, x: list[int], y: list[float]) -> None:
@@ -230,14 +237,14 @@ def _line(panel: Axes, method: ReportedMethod, x: list[int], y: list[float]) -> 
     panel.grid(axis="y")
 
 
-def _line_legend(drawn: Figure, shown: Sequence[ReportedMethod], room: Format) -> None:
+def _line_legend(drawn: Figure, shown: Sequence[ReportedMethod]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=m.style.colour, linestyle=m.style.dash, marker=m.style.marker, label=short(m.label))
         for m in shown
     ]
-    svg.legend(drawn, handles, room)
+    svg.legend(drawn, handles)
 
 
 def _power(value: float, _: float) -> str:
@@ -247,9 +254,8 @@ def _power(value: float, _: float) -> str:
     return f"10{digits}" if math.isclose(exponent, round(exponent), abs_tol=1e-9) else f"{value:g}"
 
 
-def _height_of_lines(methods: Sequence[ReportedMethod], room: Format) -> float:
-    beside = 0.25 * len(methods) + 0.4
-    return 2.4 + beside if room.narrow else max(3.8, beside)  # the legend of a narrow figure stands above the lines
+def _height_of_lines(methods: Sequence[ReportedMethod]) -> float:
+    return 2.9 + 0.12 * len(methods)  # the legend stands above the lines, two methods beside each other
 
 
 def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
@@ -258,9 +264,9 @@ def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
     if any(values[0] != 1.0 for values in spectra):
         return []
     found = []
-    for shown in _recorded(methods):
+    for key in _of_group(methods, "Rank"):
         try:
-            found.append(float(shown.key.rpartition("rank@")[2]))
+            found.append(float(key.rpartition("rank@")[2]))
         except ValueError:
             continue  # another metric, or "default"
     return found

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate
 from statistics import fmean
 
 from nextword.results.records import WITH_PROMPT, EvaluationResults, MetricValue, Results, SampleFile
 from nextword.results.report import formats
-from nextword.results.report.columns import Column, layout_of, text_columns
+from nextword.results.report.columns import layout_of, text_columns
 from nextword.results.report.comparison.methods import ReportedMethod, Style
-from nextword.results.report.evaluation_table import (
-    ARROWS,
-    HUMAN,
-    EvaluationCell,
-    Group,
-    grouped,
-    spread,
-)
-from nextword.results.report.measures import measure
+from nextword.results.report.evaluation_table import HUMAN, measure_table, spread
+from nextword.results.report.table import ARROWS, Block, Cell, Column, Row, Table
 
 MOST = 13
 """Columns of a table at most, as many as the widest of the papers' has."""
@@ -31,96 +24,31 @@ GREEDY = "greedy"
 
 
 @dataclass(frozen=True)
-class TextRow:
-    """What the texts of a method, or of people, measure."""
-
-    label: str
-    style: Style | None
-    """How figures draw the method; None for people."""
-    cells: tuple[EvaluationCell, ...]
-    lacking: str = ""
-    """How many seeds there are, where these are not all; such a row is never called the best."""
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """The table of one decoding."""
-
-    decoding: str
-    columns: tuple[Column, ...]
-    rows: tuple[TextRow, ...]
-    human: TextRow | None
-    groups: tuple[Group, ...]
-    """All measures, those without a column too, a row a measure."""
-    of_people: bool
-    """Whether people were measured, shown here or not."""
-
-    def of_columns(self, first: int, last: int) -> TextTable:
-        """The table of some of its columns."""
-        rows = tuple(replace(row, cells=row.cells[first:last]) for row in self.rows)
-        human = None if self.human is None else replace(self.human, cells=self.human.cells[first:last])
-        return replace(self, columns=self.columns[first:last], rows=rows, human=human)
-
-    @property
-    def has_best(self) -> bool:
-        """Whether any value is marked."""
-        return any(cell.best for row in self.rows for cell in row.cells)
-
-
-@dataclass(frozen=True)
 class Sheet:
-    """Tables of the same columns that are read together: a way of writing without and with a prompt, or one alone."""
+    """Decodings that are read together: a way of writing without and with a prompt, a block each, or one alone."""
 
     title: str
-    columns: tuple[Column, ...]
-    tables: tuple[TextTable, ...]
+    decodings: tuple[str, ...]
+    table: Table
 
     @property
-    def blocks(self) -> list[tuple[str, TextTable]]:
-        """The tables with what is written over each; nothing over one alone."""
-        if len(self.tables) == 1:
-            return [("", self.tables[0])]
-        return [("with prompt" if _prompted(table.decoding) else "without prompt", table) for table in self.tables]
-
-    @property
-    def headings(self) -> list[tuple[str, int]]:
-        """Headings over neighbouring columns, with the number of columns each spans."""
-        return formats.spans(column.group for column in self.columns)
-
-    @property
-    def starts(self) -> list[bool]:
-        """For every column, whether a heading starts with it."""
-        return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
-
-    @property
-    def parts(self) -> list[Sheet]:
-        """The same columns in sheets of at most ``MOST``, those under one heading together."""
-        cuts, end = [0], 0
-        for name, span in self.headings:
-            for width in [span] if name and span <= MOST else [1] * span:
-                if end + width - cuts[-1] > MOST:
-                    cuts.append(end)
-                end += width
-        return [self._columns(first, last) for first, last in pairwise([*cuts, end])]
-
-    def _columns(self, first: int, last: int) -> Sheet:
-        tables = tuple(table.of_columns(first, last) for table in self.tables)
-        return replace(self, columns=self.columns[first:last], tables=tables)
-
-    @property
-    def has_best(self) -> bool:
-        """Whether any value is marked."""
-        return any(table.has_best for table in self.tables)
+    def parts(self) -> list[Table]:
+        """The same columns in tables of at most ``MOST``, those under one heading together."""
+        joints = [0]
+        for name, span in self.table.headings:
+            widths = [span] if name and span <= MOST else [1] * span
+            joints += accumulate(widths, initial=joints[-1])
+        return self.table.cut(joints[1:], lambda first, last: last - first <= MOST)
 
     @property
     def several(self) -> bool:
         """Whether a method has several seeds."""
-        return any(cell.seeds for table in self.tables for row in table.rows for cell in row.cells)
+        return any(cell.seeds for row in self.table.rows for cell in row.cells)
 
     @property
     def human(self) -> bool:
         """Whether people have a row."""
-        return any(table.human is not None for table in self.tables)
+        return any(block.human is not None for block in self.table.blocks)
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
@@ -130,7 +58,8 @@ def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
 
 def sheets(results: Results, methods: Sequence[ReportedMethod]) -> list[Sheet]:
     """The tables of all decodings, greedy first; empty where the methods wrote nothing."""
-    return [_sheet(title, members, methods, len(results.seeds)) for title, members in _ways(results).items()]
+    styles = {method.label: method.style for method in methods}
+    return [_sheet(title, members, styles, len(results.seeds)) for title, members in _ways(results).items()]
 
 
 def _ways(results: Results) -> dict[str, list[tuple[str, EvaluationResults]]]:
@@ -147,53 +76,65 @@ def _prompted(decoding: str) -> bool:
 
 
 def _sheet(
-    title: str, members: Sequence[tuple[str, EvaluationResults]], methods: Sequence[ReportedMethod], seeds: int
+    title: str, members: Sequence[tuple[str, EvaluationResults]], styles: Mapping[str, Style], seeds: int
 ) -> Sheet:
     measures = {key: measure for _, texts in members for key, measure in texts.measures.items()}
     layout = layout_of(measures)
-    columns = tuple(layout.columns(measures))
-    tables = tuple(_table(name, texts, columns, layout.people, methods, seeds) for name, texts in members)
-    return Sheet(title if len(tables) > 1 else tables[0].decoding, columns, tables)
+    columns = layout.columns(measures)
+    alone = len(members) == 1
+    blocks = [
+        Block(
+            rows=tuple(_rows(texts, columns, styles, seeds)),
+            title="" if alone else "with prompt" if _prompted(name) else "without prompt",
+            human=_human(texts, columns) if layout.people else None,
+        )
+        for name, texts in members
+    ]
+    table = Table(tuple(columns), tuple(blocks), shows_groups=any(column.group for column in columns))
+    decodings = tuple(name for name, _ in members)
+    return Sheet(decodings[0] if alone else title, decodings, table)
 
 
-def _table(
-    decoding: str,
-    texts: EvaluationResults,
-    columns: tuple[Column, ...],
-    people: bool,
-    methods: Sequence[ReportedMethod],
-    seeds: int,
-) -> TextTable:
-    styles = {method.label: method.style for method in methods}
-    whole = {system.name for system in texts.systems if len(system.models) >= seeds}
-    groups = grouped(texts, judged=whole)
-    rows = [row for group in groups for row in group.rows]
-    found = [
-        TextRow(
+def whole_systems(texts: EvaluationResults, seeds: int) -> set[str]:
+    """The systems that have all seeds."""
+    return {system.name for system in texts.systems if len(system.models) >= seeds}
+
+
+def _rows(
+    texts: EvaluationResults, columns: Sequence[Column], styles: Mapping[str, Style], seeds: int
+) -> Iterator[Row]:
+    whole = whole_systems(texts, seeds)
+    measured = {row.key: row.cells for row in measure_table(texts, judged=whole).rows}
+    for place, system in enumerate(texts.systems):
+        found = {key: cells[place] for key, cells in measured.items()}
+        yield Row(
             label=system.name,
+            cells=_cells(found, columns, system.files),
             style=styles.get(system.name),
-            cells=_cells({row.key: row.cells[place] for row in rows}, columns, system.files),
             lacking="" if system.name in whole else f"{len(system.models)} of {seeds} seeds",
         )
-        for place, system in enumerate(texts.systems)
-    ]
-    human = None
-    if people and texts.human is not None:
-        of_people = {row.key: row.human for row in rows if row.human is not None}
-        human = TextRow(HUMAN, None, _cells(of_people, columns, [texts.human]))
-    return TextTable(decoding, columns, tuple(found), human, tuple(groups), texts.human is not None)
 
 
-def _cells(
-    found: Mapping[str, EvaluationCell], columns: Iterable[Column], files: Collection[SampleFile]
-) -> tuple[EvaluationCell, ...]:
+def _human(texts: EvaluationResults, columns: Sequence[Column]) -> Row | None:
+    if texts.human is None:
+        return None
+    found = {row.key: row.cells[-1] for row in measure_table(texts).rows}
+    return Row(HUMAN, _cells(found, columns, [texts.human]))
+
+
+def _cells(found: Mapping[str, Cell], columns: Sequence[Column], files: Collection[SampleFile]) -> tuple[Cell, ...]:
     """A cell for each column, one without a value with the reason that the files give."""
-    cells = []
-    for column in columns:
-        # the other table of a sheet may have a measure that this one lacks
-        cell = found.get(column.key, EvaluationCell(formats.NOTHING))
-        cells.append(cell if cell.text != formats.NOTHING else replace(cell, reason=_reason(column, files)))
-    return tuple(cells)
+    # the other table of a sheet may have a measure that this one lacks
+    cells = [found.get(column.key, Cell()) for column in columns]
+    return tuple(
+        replace(
+            cell,
+            reason=_reason(column, files) if cell.text == formats.NOTHING else "",
+            hover=cell.n,
+            below=(cell.spread,),
+        )
+        for column, cell in zip(columns, cells, strict=True)
+    )
 
 
 def _reason(column: Column, files: Collection[SampleFile]) -> str:
@@ -350,17 +291,18 @@ def _quantities(results: Results, methods: Sequence[ReportedMethod]) -> tuple[st
 def _of_texts(texts: EvaluationResults) -> list[Quantity]:
     quantities = []
     for column in text_columns(texts.measures):
+        measure = texts.measures[column.key]
         if not column.main:
             continue
-        scale, values = formats.scale(column.measure.unit), {}
+        scale, values = formats.scale(measure.unit), {}
         for system in texts.systems:
             if column.key in system.values:
                 ends = spread(system, column.key)
                 scaled = None if ends is None else (ends[0] * scale, ends[1] * scale)
                 values[system.name] = TableReading(system.values[column.key].value * scale, scaled)
         human = texts.human.values.get(column.key) if texts.human is not None else None
-        of_people = human.value * scale if human is not None and column.measure.goal == "human" else None
-        title = column.measure.title if column.group else column.short
+        of_people = human.value * scale if human is not None and measure.goal == "human" else None
+        title = measure.title if column.group else column.short
         quantities.append(Quantity(f"{title} {column.arrow}", column.short_unit, values, of_people))
     return [one for one in quantities if one.values]
 
@@ -375,7 +317,7 @@ def _of_runs(methods: Sequence[ReportedMethod]) -> Quantity | None:
     units = {value.unit for values in found.values() for value in values}
     if len(units) != 1:
         return None
-    better = measure(PERPLEXITY).better
+    better = methods[0].measures[PERPLEXITY].goal
     values = {
         label: TableReading(fmean(value.value for value in values), _ends(values)) for label, values in found.items()
     }

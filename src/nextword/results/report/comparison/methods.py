@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nextword.results.records import Results, RunRecord
+from nextword.results.records import Measure, Results, RunRecord, measures_of
 from nextword.results.report.template import METHODS as COLOURS
 from nextword.results.report.template import variable
 
@@ -43,6 +43,8 @@ class ReportedMethod:
     runs: tuple[RunRecord, ...]
     """By seed."""
     style: Style
+    measures: dict[str, Measure]
+    """What the metrics of all methods mean, by key, in reading order."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -60,16 +62,18 @@ def methods(results: Results) -> list[ReportedMethod]:
     grouped: dict[str, list[RunRecord]] = {}
     for run in results.runs:
         grouped.setdefault(run.method, []).append(run)
-    return [_method(label, runs, place) for place, (label, runs) in enumerate(grouped.items())]
+    measures = measures_of((run.evaluation for run in results.runs), results.measures)
+    return [_method(label, runs, place, measures) for place, (label, runs) in enumerate(grouped.items())]
 
 
-def _method(label: str, runs: list[RunRecord], place: int) -> ReportedMethod:
+def _method(label: str, runs: list[RunRecord], place: int, measures: dict[str, Measure]) -> ReportedMethod:
     ordered = sorted(runs, key=lambda run: run.seed)
     notes = dict.fromkeys(run.note for run in ordered if run.note)  # a dict keeps the order, a set would not
     # The lengths have no common divisor, so that 440 methods pass before two look the same.
     style = Style(COLOURS[place % len(COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
     first = ordered[0]
-    return ReportedMethod(label, first.head, first.objective, first.conditioner, tuple(notes), tuple(ordered), style)
+    parts = first.head, first.objective, first.conditioner
+    return ReportedMethod(label, *parts, tuple(notes), tuple(ordered), style, measures)
 
 
 # -- What a comparison has no number for, and why.

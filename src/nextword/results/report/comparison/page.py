@@ -22,11 +22,17 @@ from nextword.results.report import formats
 from nextword.results.report.columns import of_metrics, of_texts
 from nextword.results.report.comparison import figures, texts_page
 from nextword.results.report.comparison.main_table import Sweep, sweep
-from nextword.results.report.comparison.method_tables import cost_table, finding, main_table, subset_table
+from nextword.results.report.comparison.method_tables import (
+    cost_table,
+    every_seed,
+    finding,
+    main_table,
+    parts,
+    subset_table,
+)
 from nextword.results.report.comparison.methods import ReportedMethod, failures, methods
 from nextword.results.report.comparison.texts_page import heads, legend, readings, ways
 from nextword.results.report.evaluation_page import render_evaluation
-from nextword.results.report.svg import FORMATS, Format
 from nextword.results.report.template import style, template
 from nextword.runtime.optional_libraries import install, missing
 
@@ -53,8 +59,7 @@ class Figure:
     anchor: str
     title: str
     text: str
-    svgs: tuple[Markup, ...]
-    """The drawing in every format; the style sheet shows the one for which there is room."""
+    svg: Markup
 
 
 def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
@@ -82,10 +87,9 @@ def render(results: Results, inside: str | None = None) -> str:
         inside=inside,
         facts=_facts(results),
         table=table,
-        subsets=subsets,
-        costs=cost_table(results),
+        tables={"Results": parts(table), "Results by kind of case": parts(subsets), "Cost": parts(cost_table(results))},
+        every_seed=every_seed(results),
         glossary=of_metrics([*table.columns, *subsets.columns]),
-        incomplete=_incomplete(results, found),
         failures=failures(results),
         figures=_figures(found, results),
         examples=examples(found),
@@ -94,7 +98,7 @@ def render(results: Results, inside: str | None = None) -> str:
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
         written=written,
-        text_glossary=of_texts(column for way in written for column in way.sheet.columns),
+        text_glossary=of_texts(column for way in written for column in way.sheet.table.columns),
         readings=read,
         legend=legend(read),
         mark=texts_page.mark,
@@ -105,7 +109,7 @@ def render(results: Results, inside: str | None = None) -> str:
         plain=formats.plain,
         details=_details(results),
         settings=_settings(results, found),
-        several=any(len(row.method.runs) > 1 for row in table.rows),
+        several=any(len(method.runs) > 1 for method in found),
     )
 
 
@@ -144,11 +148,6 @@ def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     return [group for group in told if group[1]] + [("Seeds", [("", ", ".join(map(str, results.seeds)))])]
 
 
-def _incomplete(results: Results, found: Sequence[ReportedMethod]) -> dict[str, str]:
-    expected = len(results.seeds)
-    return {method.label: f"{len(method.runs)} of {expected} seeds" for method in found if len(method.runs) < expected}
-
-
 def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
     if missing(["matplotlib"]):
         logger.warning("report: figures are left out, matplotlib is not installed (%s)", install("experiments"))
@@ -176,11 +175,10 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
     return [figure for figure in (*_text_figures(found, results), *of_runs) if figure is not None]
 
 
-def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
-    drawn = [draw(room) for room in FORMATS]
+def _figure(anchor: str, title: str, text: str, draw: Callable[[], str | None]) -> Figure | None:
+    svg = draw()
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
-    svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
-    return Figure(anchor, title, text, svgs) if svgs else None
+    return None if svg is None else Figure(anchor, title, text, Markup(svg))
 
 
 def _text_figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure | None]:

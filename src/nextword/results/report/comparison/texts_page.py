@@ -18,10 +18,27 @@ from nextword.results.records import (
 from nextword.results.report import formats, svg
 from nextword.results.report.columns import GlossaryEntry, of_measures
 from nextword.results.report.comparison.figures import short
-from nextword.results.report.comparison.main_table import Point, Quantity, Sheet, Sweep, TextTable, in_order, sheets
+from nextword.results.report.comparison.main_table import (
+    Point,
+    Quantity,
+    Sheet,
+    Sweep,
+    in_order,
+    sheets,
+    whole_systems,
+)
 from nextword.results.report.comparison.methods import ReportedMethod
-from nextword.results.report.evaluation_table import HUMAN, Test, note_on_tests, notes, paired_rows, spread, undefined
-from nextword.results.report.svg import WIDE, Format
+from nextword.results.report.evaluation_table import (
+    HUMAN,
+    Test,
+    measure_table,
+    note_on_tests,
+    notes,
+    paired_rows,
+    spread,
+    undefined,
+)
+from nextword.results.report.table import Table
 from nextword.results.report.template import INK, PAPER
 
 if TYPE_CHECKING:
@@ -34,7 +51,9 @@ if TYPE_CHECKING:
 class DecodingSection:
     """Everything about the texts of one decoding."""
 
-    table: TextTable
+    title: str
+    table: Table
+    """All measures, those without a column too, a row a measure."""
     evaluation: EvaluationResults
     tests: tuple[Test, ...]
     """The paired tests of the measures in the table."""
@@ -95,17 +114,19 @@ def ways(results: Results, methods: Sequence[ReportedMethod]) -> list[Way]:
         Way(
             anchor=f"texts-{number}",
             sheet=sheet,
-            decodings=tuple(_decoding(table, results.texts[table.decoding]) for table in sheet.tables),
+            decodings=tuple(_decoding(results, title, sheet.table) for title in sheet.decodings),
         )
         for number, sheet in enumerate(sheets(results, methods), 1)
     ]
 
 
-def _decoding(table: TextTable, texts: EvaluationResults) -> DecodingSection:
+def _decoding(results: Results, title: str, table: Table) -> DecodingSection:
+    texts = results.texts[title]
     columns = {column.key for column in table.columns}
     votes = [texts.measures[key].title for key in texts.wins.measures] if texts.wins is not None else []
     return DecodingSection(
-        table=table,
+        title=title,
+        table=measure_table(texts, judged=whole_systems(texts, len(results.seeds))),
         evaluation=texts,
         tests=tuple(paired_rows(texts, columns)),
         tests_note=note_on_tests(texts),
@@ -158,33 +179,26 @@ def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
 GROUPS = ("share-frequent", "share-medium", "share-rare", "share-very-rare")
 """Keys of the shares, most frequent tokens first."""
 
-MANY = 7
-"""From so many methods on, a panel takes the whole width."""
-
 _HATCHES = ("", "////", "\\\\\\\\", "----", "xxxx", "||||")  # no dots: each would be a circle of many points
 _DASHES = ((0, (6, 2)), (0, (8, 2, 1, 2)), (0, (3, 2)), (0, (8, 2, 1, 2, 1, 2)))
 _DOTS = (0, (1, 1.6))
 
 
-def frequency_groups(results: Results, methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
+def frequency_groups(results: Results, methods: Sequence[ReportedMethod]) -> str | None:
     """Shares of frequent to very rare tokens (F2-Softmax, figure 2): a panel a decoding, a bar a method."""
     found = [(title, texts) for title, texts in in_order(results) if all(key in texts.measures for key in GROUPS)]
     shown = [method for method in methods if any(_system(texts, method) is not None for _, texts in found)]
     if not found or not shown:
         return None
-    columns = 1 if room.narrow or len(found) == 1 or len(shown) >= MANY else 2
-    lines = math.ceil(len(found) / columns)
-    with svg.figure("groups", room, 2.3 * lines + 0.5 + _legend_height(len(shown) + 1, room)) as drawn:
-        panels = drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten()
-        for panel, (title, texts) in zip(panels, found, strict=False):
+    with svg.figure("groups", 2.1 * len(found) + 0.3 + _legend_height(len(shown) + 1)) as drawn:
+        panels = drawn.subplots(len(found), sharey=True, squeeze=False).flatten()
+        for panel, (title, texts) in zip(panels, found, strict=True):
             _bars(panel, shown, texts)
             panel.set_title(title)
-        for panel in panels[len(found) :]:
-            panel.set_visible(False)
-        drawn.supylabel(formats.unit_name(found[0][1].measures[GROUPS[0]].unit).partition(" (")[0], fontsize=9.5)
-        svg.legend(drawn, _legend_of_bars(shown, any(texts.human is not None for _, texts in found)), room)
+        drawn.supylabel(formats.unit_name(found[0][1].measures[GROUPS[0]].unit).partition(" (")[0])
+        svg.legend(drawn, _legend_of_bars(shown, any(texts.human is not None for _, texts in found)))
         return svg.inline(
-            drawn, "groups", room, "Bars of the shares of frequent, medium, rare and very rare tokens for every method"
+            drawn, "groups", "Bars of the shares of frequent, medium, rare and very rare tokens for every method"
         )
 
 
@@ -247,26 +261,26 @@ def _legend_of_bars(methods: Sequence[ReportedMethod], human: bool) -> list[Arti
     return handles
 
 
-def _legend_height(entries: int, room: Format) -> float:
-    """Inches that a legend over the panels of a narrow figure takes at most."""
-    return 0.2 * entries if room.narrow else 0.0
+def _legend_height(entries: int) -> float:
+    """Inches that a legend takes, of which two entries or more stand beside each other."""
+    return 0.12 * entries
 
 
-def class_sweep(shown: Sweep, room: Format = WIDE) -> str:
+def class_sweep(shown: Sweep) -> str:
     """Measures against the number of classes (F2-Softmax, figure 3): a panel for each measure, a line a division."""
-    columns = min(2 if room.narrow else 4, len(shown.quantities))
+    columns = min(2, len(shown.quantities))
     lines = math.ceil(len(shown.quantities) / columns)
     keys = _legend_of_sweep(shown)
-    with svg.figure("sweep", room, 2.35 * lines + 0.75 + _legend_height(len(keys), room)) as drawn:
+    with svg.figure("sweep", 1.9 * lines + 0.4 + _legend_height(len(keys))) as drawn:
         panels = drawn.subplots(lines, columns, squeeze=False).flatten()
         for panel, quantity in zip(panels, shown.quantities, strict=False):
             _panel(panel, shown, quantity)
         for panel in panels[len(shown.quantities) :]:
             panel.set_visible(False)
-        drawn.supxlabel("number of classes", fontsize=9.5)
-        svg.legend(drawn, keys, room, above=True)
+        drawn.supxlabel("number of classes")
+        svg.legend(drawn, keys)
         titles = formats.listing([quantity.title for quantity in shown.quantities])
-        return svg.inline(drawn, "sweep", room, f"Lines of {titles} against the number of classes")
+        return svg.inline(drawn, "sweep", f"Lines of {titles} against the number of classes")
 
 
 def _panel(panel: Axes, shown: Sweep, quantity: Quantity) -> None:
@@ -291,7 +305,7 @@ def _panel(panel: Axes, shown: Sweep, quantity: Quantity) -> None:
         panel.axhline(quantity.human, color=INK, linestyle=_DOTS, linewidth=1.6, zorder=1)
     _classes_axis(panel, [point.classes for _, points in shown.lines for point in points])
     panel.set_title(quantity.title)
-    panel.set_ylabel(quantity.unit, fontsize=9.0)
+    panel.set_ylabel(quantity.unit)
     panel.grid(axis="y")
     panel.locator_params(axis="y", nbins=5)
     panel.margins(y=0.12)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from nextword.results.report.comparison.terminal import LONGEST_NAME, FittedTable, add_names
+from nextword.results.report.terminal import LONGEST_NAME, FittedTable, add_names
 
 NAMES = ["softmax", "cache (TRIME as released)"]
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.results.report.measures import measure, measures
+from nextword.results.records import Evaluation, Measure, MetricValue, known_measure, measures_of
 
 
 @pytest.mark.parametrize(
-    ("key", "title", "group", "setting", "subset", "better"),
+    ("key", "title", "group", "setting", "subset", "goal"),
     [
         ("acc@1", "Acc@1", "Accuracy", "joint", "", "higher"),
         ("cache_only_acc@25", "Acc@25", "Accuracy, cache only", "cache_only", "", "higher"),
@@ -37,20 +37,18 @@ from nextword.results.report.measures import measure, measures
         ("never_heard_of", "never_heard_of", "Other", "joint", "", None),
     ],
 )
-def test_metrics_are_presented(key: str, title: str, group: str, setting: str, subset: str, better: str | None) -> None:
-    found = measure(key)
-    assert (found.title, found.group, found.setting, found.subset, found.better) == (
-        title,
-        group,
-        setting,
-        subset,
-        better,
-    )
+def test_metrics_are_presented(key: str, title: str, group: str, setting: str, subset: str, goal: str | None) -> None:
+    found = known_measure(key)
+    assert (found.title, found.group, found.setting, found.subset, found.goal) == (title, group, setting, subset, goal)
+
+
+def of(keys: set[str]) -> Evaluation:
+    return Evaluation(metrics={key: MetricValue(value=1.0, unit=f"unit of {key}", n=1) for key in keys})
 
 
 def test_reading_order() -> None:
     keys = {"rank@1e-3", "cache_only_acc@2", "acc@10", "acc@2", "odd", "nll", "people_acc@1"}
-    assert [m.key for m in measures(keys)] == [
+    assert list(measures_of([of(keys)])) == [
         "acc@2",
         "acc@10",
         "cache_only_acc@2",
@@ -63,7 +61,7 @@ def test_reading_order() -> None:
 
 def test_what_stands_under_one_heading_stays_together() -> None:
     keys = {"nll", "perplexity", "bits_per_byte", "prompted_nll", "prompted_perplexity", "steering"}
-    assert [m.key for m in measures(keys)] == [
+    assert list(measures_of([of(keys)])) == [
         "perplexity",
         "bits_per_byte",
         "nll",
@@ -71,3 +69,19 @@ def test_what_stands_under_one_heading_stays_together() -> None:
         "prompted_nll",
         "steering",
     ]
+
+
+def test_a_measure_travels_with_its_number() -> None:
+    """What the record says of a metric holds, whatever its key; what it does not say is known by the key."""
+    ours = known_measure("acc@2").model_copy(update={"title": "ours", "unit": "pages"})
+    found = measures_of([of({"odd", "nll"})], {"odd": ours, "gone": ours})
+    assert list(found) == ["odd", "nll"]
+    assert (found["odd"].title, found["odd"].unit) == ("ours", "pages")
+    assert (found["nll"].title, found["nll"].unit) == ("NLL", "unit of nll")
+
+
+def test_setting_and_subset_are_written_where_there_is_one() -> None:
+    """So that the records of evaluations, which have none, are what they were."""
+    parts = known_measure("cache_only_people_acc@2", "fraction")
+    assert Measure.model_validate_json(parts.model_dump_json()) == parts
+    assert parts.model_dump().keys() - known_measure("nll").model_dump().keys() == {"setting", "subset"}

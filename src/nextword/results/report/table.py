@@ -1,0 +1,211 @@
+"""A table of a report: columns, rows in blocks, and cells. A page and a terminal draw the same one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from nextword.results.records import Goal, Measure
+from nextword.results.report import formats
+
+if TYPE_CHECKING:
+    from nextword.results.report.comparison.methods import Style
+
+ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human": "\N{RIGHTWARDS ARROW}"}
+"""What a goal looks like beside a title; the arrow to the right points at the column of the human texts."""
+
+GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to people the better"}
+"""The same in words."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure, a cost or a system."""
+
+    title: str
+    group: str = ""
+    """Heading over neighbouring columns; empty: none."""
+    key: str = ""
+    measure: Measure | None = None
+    unit: str = ""
+    """In full."""
+    short_unit: str = ""
+    """Where a heading has room for it."""
+    n: str = ""
+    """How many cases the column's values come from, as text; empty for a cost."""
+    hover: str = ""
+    below: tuple[str, ...] = ()
+    """Small lines under the title."""
+    main: bool = True
+    """Whether it is among the few for which a terminal or a figure has room."""
+    short: str = ""
+    """Title that needs no heading over it."""
+    metric: str = ""
+    """Who gives the measure; empty where only its key tells."""
+    note: str = ""
+    """What a reader must know besides the meaning of the measure."""
+    show: Callable[[float], str] = formats.number
+
+    @property
+    def goal(self) -> Goal | None:
+        """Which way is good."""
+        return self.measure.goal if self.measure else None
+
+    @property
+    def arrow(self) -> str:
+        """The same as a sign."""
+        return ARROWS[self.goal] if self.goal else ""
+
+    @property
+    def goal_in_words(self) -> str:
+        """The same in words."""
+        return GOALS[self.goal] if self.goal else ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value, as text."""
+
+    text: str = formats.NOTHING
+    value: float | None = None
+    """The number; the mean where there are several seeds."""
+    numbers: tuple[float, ...] = ()
+    """Of every seed that has one."""
+    seeds: tuple[str, ...] = ()
+    """Of every seed, as text, where there are several."""
+    interval: str = ""
+    """95 % interval, or empty."""
+    spread: str = ""
+    """Lowest and highest value over the seeds, or with one seed the 95 % interval."""
+    n: str = ""
+    """Of how many samples the value is, where these are not all."""
+    best: bool = False
+    lacking: str = ""
+    """How many seeds it has, where these are not all; such a value is never called the best."""
+    reason: str = ""
+    """Why there is no value, where that is known."""
+    hover: str = ""
+    below: tuple[str, ...] = ()
+    """Small lines under the value."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method, a measure, or people."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    style: Style | None = None
+    """How figures draw the method."""
+    noted: bool = False
+    """Whether there is a note on it."""
+    made_of: str = ""
+    """Specs of a method."""
+    below: tuple[str, ...] = ()
+    """Small lines under the label."""
+    lacking: str = ""
+    """How many seeds there are, where these are not all; such a row is never called the best."""
+    key: str = ""
+    arrow: str = ""
+    """Which way is good, of a measure."""
+    hover: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that stand together."""
+
+    rows: tuple[Row, ...]
+    title: str = ""
+    human: Row | None = None
+    """What people have, below the others."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and blocks of rows, in reading order."""
+
+    columns: tuple[Column, ...]
+    blocks: tuple[Block, ...]
+    shows_groups: bool = True
+    """Whether the headings over columns are shown."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Of all blocks, but people's."""
+        return tuple(row for block in self.blocks for row in block.rows)
+
+    @property
+    def headings(self) -> list[tuple[str, int]]:
+        """Headings over neighbouring columns, with the number of columns each spans."""
+        return formats.spans(column.group for column in self.columns)
+
+    @property
+    def starts(self) -> list[bool]:
+        """For every column, whether a heading starts with it."""
+        return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
+
+    @property
+    def has_best(self) -> bool:
+        """Whether any value is marked as the best."""
+        return any(cell.best for row in self.rows for cell in row.cells)
+
+    @property
+    def has_lacking(self) -> bool:
+        """Whether any value lacks some of its seeds."""
+        return any(cell.lacking for row in self.rows for cell in row.cells)
+
+    @property
+    def main(self) -> Table:
+        """The columns for which a terminal has room."""
+        return self.of_columns([place for place, column in enumerate(self.columns) if column.main])
+
+    def of_columns(self, places: Sequence[int]) -> Table:
+        """The table of some of its columns."""
+
+        def of(row: Row) -> Row:
+            return replace(row, cells=tuple(row.cells[place] for place in places))
+
+        blocks = tuple(
+            replace(block, rows=tuple(map(of, block.rows)), human=None if block.human is None else of(block.human))
+            for block in self.blocks
+        )
+        return replace(self, columns=tuple(self.columns[place] for place in places), blocks=blocks)
+
+    def beside(self, other: Table) -> Table:
+        """The columns of another table of the same rows behind its own."""
+        blocks = tuple(
+            replace(
+                one, rows=tuple(replace(a, cells=a.cells + b.cells) for a, b in zip(one.rows, two.rows, strict=True))
+            )
+            for one, two in zip(self.blocks, other.blocks, strict=True)
+        )
+        return replace(self, columns=self.columns + other.columns, blocks=blocks)
+
+    def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[Table]:
+        """Tables of neighbouring columns, as few as fit, cut at some of the ``joints``, the last of which is the end.
+
+        ``fits`` says whether the columns from one to another, which does not count, are not too many.
+        """
+        cuts = [0]
+        for before, end in pairwise([0, *joints]):
+            if before > cuts[-1] and not fits(cuts[-1], end):
+                cuts.append(before)
+        ends = [*cuts, len(self.columns)]
+        return [self.of_columns(range(first, last)) for first, last in pairwise(ends) if first < last]
+
+
+def best_of(goal: Goal | None, values: Mapping[str, float], human: float | None = None) -> set[str]:
+    """The names with the best value; none with fewer than two, all alike, or no goal."""
+    if goal is None or len(values) < 2 or (goal == "human" and human is None):
+        return set()
+    if goal == "human" and human is not None:
+        costs = {name: abs(value - human) for name, value in values.items()}
+    else:
+        costs = {name: value if goal == "lower" else -value for name, value in values.items()}
+    least = min(costs.values())
+    found = {name for name, cost in costs.items() if math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12)}
+    return set() if len(found) == len(values) else found

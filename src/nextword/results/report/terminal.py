@@ -1,0 +1,110 @@
+"""Tables of a report in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+from nextword.results.report import table as tables
+from nextword.results.report.table import Cell
+
+FEWER = "\N{DAGGER}"
+"""Marks a value over fewer seeds than were asked for."""
+
+
+def framed(
+    title: str | Text | None,
+    headers: Iterable[Any] = (),
+    rows: Iterable[Iterable[Any]] = (),
+    caption: str | Text | None = None,
+    **looks: Any,
+) -> Table:
+    """A table in the frame that all have, with rich's columns, or headings, and what rich can draw in its rows."""
+    looks = {"padding": (0, 1, 0, 0), "pad_edge": False, **looks}
+    table = Table(*headers, title=title, caption=caption, box=box.SIMPLE_HEAD, **looks)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def right(*headings: str) -> list[Column]:
+    """Columns of numbers."""
+    return [Column(heading, justify="right") for heading in headings]
+
+
+def marked(cell: Cell) -> Text:
+    """The value, the best in bold with a star, one over fewer seeds with a dagger."""
+    # The place of the mark is kept free, so that the digits stay under each other.
+    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")
+
+
+def fitted(table: tables.Table, title: str, caption: Text, heading: Callable[[tables.Column], str]) -> FittedTable:
+    """The main columns of a table of methods, in parts that fit; ``heading`` gives a column's, a word a line."""
+    whole = table.main
+
+    def part(first: int, last: int) -> Table:
+        shown = whole.of_columns(range(first, last))
+        below = caption if last == len(whole.columns) else None
+        drawn = framed(None if first else title, caption=below or None, padding=(0, 0))
+        add_names(drawn, "method", [row.label for row in shown.rows])
+        for column in shown.columns:
+            drawn.add_column(Text(heading(column)), justify="right", no_wrap=True)
+        for block in shown.blocks:
+            if block.title:
+                drawn.add_section()
+                drawn.add_row(Text(block.title, style="dim"))
+            for row in block.rows:
+                # Text, not str: a label may hold square brackets, which rich would read as markup.
+                drawn.add_row(Text(f"{row.label}{FEWER if row.lacking else ''}"), *map(marked, row.cells))
+            if block.human is not None:
+                drawn.add_section()
+                drawn.add_row(Text(block.human.label), *map(marked, block.human.cells))
+        return drawn
+
+    return FittedTable(part, len(whole.columns))
+
+
+# -- A table that is cut into several, below each other, where the terminal is too narrow for one.
+
+LONGEST_NAME = 32
+"""Characters of a row's name that are never broken."""
+
+
+class FittedTable:
+    """Columns in as few tables as the terminal has room for; each begins with the names of the rows.
+
+    A column is as wide as the longest word in it: headings stand a word a line, numbers have no spaces.
+
+    Args:
+        part: Makes the table of the columns from the first number up to, not including, the second.
+        columns: How many columns there are, the names not counted.
+    """
+
+    def __init__(self, part: Callable[[int, int], Table], columns: int) -> None:
+        self.part = part
+        self.columns = columns
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Tables that fit; where a column alone does not, one table a column."""
+        unlimited = options.update(max_width=10_000)  # a measurement never exceeds the room that it is told of
+        for count in range(1, max(1, self.columns) + 1):
+            ends = [round(self.columns * i / count) for i in range(count + 1)]
+            tables = [self.part(first, last) for first, last in pairwise(ends)]
+            if all(Measurement.get(console, unlimited, table).minimum <= options.max_width for table in tables):
+                break
+        yield from tables
+
+
+def add_names(table: Table, title: str, names: list[str]) -> None:
+    """Adds the column of names, which are broken only where one is very long."""
+    longest = max(map(cell_len, names), default=0)
+    whole = longest <= LONGEST_NAME
+    table.add_column(title, no_wrap=whole, overflow="fold", min_width=longest if whole else None)
