@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import sys
 
+import commands
 from links import ROOT, ROOT_PAGES, relinked
 from notebooks import write_page
 
@@ -27,6 +28,7 @@ def main(number: int | None) -> None:
         text = relinked((ROOT / name).read_text(encoding="utf-8"), ROOT / name)
         (TARGET / ROOT_PAGES[name]).write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "website" / "pages", TARGET, dirs_exist_ok=True)
+    commands.write_page(TARGET / "cli-options.md")
     notebooks = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
     for place, notebook in enumerate(notebooks):
         runs = number is None or place == number % len(notebooks)

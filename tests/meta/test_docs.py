@@ -65,7 +65,7 @@ def command_lines(text: str) -> Iterator[str]:
     """Every `nextword ...` line of a console block, and every `nextword ...` in backticks."""
     for body in blocks(text, "console"):
         for line in body.replace("\\\n", " ").splitlines():
-            command = re.match(r"(?:\$ |.*torchrun .*-m )?(nextword .*)", line)
+            command = re.match(r"(?:\$ )?(?:.*\| |.*torchrun .*-m )?(nextword .*)", line)
             if command:
                 yield command[1].split("  #")[0].split(" > ")[0]
     yield from re.findall(r"`(nextword [^`]+)`", FENCE.sub("", text))
@@ -150,7 +150,7 @@ def test_readme_is_short() -> None:
 
 
 def test_encoder_decoder_example_runs(monkeypatch: pytest.MonkeyPatch, ids: torch.Tensor) -> None:
-    text = (ROOT / "docs" / "generation.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "generate.md").read_text(encoding="utf-8")
     (example,) = (body for body in blocks(text, "python") if "AutoModelForSeq2SeqLM" in body)
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 50}
     special = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}

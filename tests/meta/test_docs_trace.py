@@ -1,4 +1,4 @@
-"""docs/trace.md names every key of a trace, and no other; its example runs."""
+"""docs/file-formats.md names every key of a trace, and no other; the example of docs/inspect.md runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tests.helpers.text_tokenizers import byte_level
 
 pytestmark = pytest.mark.docs
 
-PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "file-formats.md").read_text(encoding="utf-8")
 
 
 def keys() -> set[str]:
@@ -39,7 +40,7 @@ def keys() -> set[str]:
 
 
 def test_the_table_has_every_key() -> None:
-    table = PAGE.split("## What the file holds")[1].split("\n## ")[0]
+    table = PAGE.split("## Traces")[1].split("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     assert {key for row in rows for key in re.findall(r"`([^`]+)`", row)} == keys()
 
@@ -48,7 +49,7 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     opened = decoder(byte_level(), "cache")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"model": opened.model, "tokenizer": opened.tokenizer}
-    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], names)
+    exec(re.findall(r"```python\n(.*?)```", (DOCS / "inspect.md").read_text(encoding="utf-8"), re.DOTALL)[0], names)
     assert (tmp_path / "page.html").is_file()
     assert nw.Trace.load(tmp_path / "trace.json") == names["trace"]
 

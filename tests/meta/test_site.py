@@ -40,6 +40,7 @@ def test_every_page_is_in_the_menu() -> None:
         *(f"notebooks/{notebook.stem}.md" for notebook in notebooks.glob("*.ipynb")),
         "contributing.md",
         "changelog.md",
+        "cli-options.md",
     ]
     assert menu == sorted(pages)
 
@@ -61,6 +62,15 @@ def test_every_page_is_in_the_menu() -> None:
 )
 def test_links_lead_to_pages_of_the_site(page: str, text: str, expected: str) -> None:
     assert module("links").relinked(text, ROOT / page) == expected
+
+
+def test_every_option_is_on_the_page_of_commands(tmp_path: Path) -> None:
+    module("commands").write_page(tmp_path / "cli-options.md")
+    page = (tmp_path / "cli-options.md").read_text(encoding="utf-8")
+    assert "\n## nextword ngram build\n" in page
+    row = next(line for line in page.split("## nextword generate\n")[1].splitlines() if "`--samples`" in line)
+    assert row.startswith("| `--samples` | `1` | ")
+    assert "| `--text`, `--target` |" in page
 
 
 def test_formulas_are_mathml() -> None:

@@ -68,8 +68,8 @@ def check(
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other model of transformers, with
-            adapters or without; the folder, GGUF file or hub name of one; with ``vocabulary`` any scorer. What is asked
-            of these is in ``docs/audit.md``.
+            adapters or without; the folder, GGUF file or hub name of one; with ``vocabulary`` any scorer.
+            ``docs/checker.md`` says what is asked of these.
         texts_or_ids: Texts or token ids to check on beside random tokens; for an encoder-decoder model they are source
             and target at once. For a conditioned model each has a random auxiliary text.
         tokenizer: Turns texts into ids, and is itself asked which texts it cannot tell apart; None for a folder, which

@@ -30,7 +30,7 @@ def evaluate(
     watch: Watch = lambda stage, done, total: None,
     command: str = "",
 ) -> EvaluationResults:
-    """Measures samples; see ``docs/evaluate.md`` for what a samples file holds.
+    """Measures samples; see ``docs/file-formats.md`` for what a samples file holds.
 
     Features of models are kept beside each samples file, in a folder of its name with ``.features`` behind it, so that
     an interrupted evaluation goes on where it was; ``config.features`` names another folder, for all files.

@@ -22,7 +22,7 @@ from pydantic import ValidationError, model_validator
 from nextword.settings.config import DeferredModel
 
 SCHEMA_VERSION = 6
-"""Version of the format of results.json; docs/report.md says when it is raised."""
+"""Version of the format of results.json; docs/file-formats.md says when it is raised."""
 
 
 @contextlib.contextmanager

@@ -201,7 +201,7 @@ def generate(
             ``max_new_tokens``, ``seeds``, ``samples``, ``stop``, ``sources``, ``arguments``, ...
 
     Returns:
-        One text each, with the columns of samples files (docs/generate.md): ``text``, ``token_ids``, ``prompt``, ...;
+        One text each, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...;
         in the order of the prompts, one decoding and seed after the other.
 
     Raises:

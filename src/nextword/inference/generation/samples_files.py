@@ -1,4 +1,4 @@
-"""What a written text is as a line of a samples file (docs/evaluate.md)."""
+"""What a written text is as a line of a samples file (docs/file-formats.md)."""
 
 from __future__ import annotations
 

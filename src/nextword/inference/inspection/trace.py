@@ -35,7 +35,7 @@ class Trace(TraceRecord):
     def to_json(self, path: str | Path) -> None: ...
 
     def to_json(self, path: str | Path | None = None) -> str | None:
-        """The trace as JSON, which ``load`` reads; docs/trace.md says what each key means.
+        """The trace as JSON, which ``load`` reads; docs/file-formats.md says what each key means.
 
         Args:
             path: A file to write it to; then nothing is returned, which a notebook would print in full.

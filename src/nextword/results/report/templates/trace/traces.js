@@ -1,4 +1,4 @@
-// What the models said, as it stands in the page: the record of docs/trace.md, read and never written.
+// What the models said, as it stands in the page: the record of docs/file-formats.md, read and never written.
 
 const traces = JSON.parse(document.getElementById("traces").textContent);
 // JSON has no infinity: the log of a probability of zero is null.
