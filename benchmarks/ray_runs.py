@@ -24,9 +24,9 @@ from options import at_least, parser, settled
 from rows import append, surroundings
 
 from nextword.experiments.comparison.all_methods import compare, make_start
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.comparison.engines.engine import Engine, Resources, Sequential
 from nextword.experiments.comparison.engines.ray_engine import RayEngine
-from nextword.experiments.comparison.recipe import configured
 from nextword.runtime.progress import Watcher
 
 BASELINE = "sequential"

@@ -14,7 +14,7 @@ import transformers as hf
 from torch import Tensor
 
 import nextword as nw
-from nextword.experiments.reproduction.planning.meta_models import zipf_counts
+from nextword.experiments.reproduction.planning.experiment_work import zipf_counts
 from nextword.heads import head_spec, parse_head
 from nextword.heads.safe_start import fitted_temperature, nats_apart, probe_tokens, unobtrusive_share
 from tests.helpers.counted import counts_file

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nextword.experiments.comparison.all_methods import compare
-from nextword.experiments.comparison.comparison_settings import build_task
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import build_task, configured
 from nextword.experiments.tasks import registry
 from nextword.functional.padding import IGNORED_LABEL
 

@@ -51,7 +51,7 @@ def compare(asked: CompareOptions, computing: EngineOptions) -> None:
     nextword compare --task lm --data book.txt start.model=gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
-    from nextword.experiments.comparison.recipe import configured, read
+    from nextword.experiments.comparison.comparison_settings import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
     recipe, overrides = recipe_and_overrides(asked.words or [])

@@ -64,7 +64,7 @@ def tasks() -> None:
 @plain_errors
 def recipes() -> None:
     """Built-in recipes: what 'nextword compare' takes."""
-    from nextword.experiments.comparison.recipe import built_in
+    from nextword.experiments.comparison.comparison_settings import built_in
 
     _print("recipe", [ListedRow(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
 

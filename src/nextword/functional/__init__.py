@@ -1,7 +1,7 @@
 """Pure tensor functions shared by two parts or more; they know nothing else of the library.
 
 One loss is computed, from objective to gradient, without ever holding the scores (N, V) of all positions. An objective
-(``objectives/maximum_likelihood.py``) asks ``head(context).log_likelihood(targets)``. ``NextToken.log_likelihood``
+(``objectives/likelihood.py``) asks ``head(context).log_likelihood(targets)``. ``NextToken.log_likelihood``
 (``distribution/next_token.py``) takes the distribution apart: tensors with a row for each position, and weights that
 all positions share. Then these files act, in this order: ``chunked_loss.py`` goes through the rows a chunk at a time,
 forwards and at once backwards; ``products.py`` makes the scores of a chunk; ``vocab_shard.py`` knows which columns of

@@ -13,7 +13,7 @@ from nextword.cli import app
 from nextword.cli.first_look import real_model
 from nextword.cli.first_look.quickstart import untrained_line
 from nextword.cli.first_look.real_model import FETCHED, RealModel
-from nextword.experiments.comparison.recipe import configured, read
+from nextword.experiments.comparison.comparison_settings import configured, read
 from nextword.results.records import Results
 from tests.helpers.opened_models import decoder
 from tests.helpers.text_tokenizers import byte_level

@@ -8,8 +8,7 @@ import pytest
 
 from nextword.cli.first_look.quickstart import write_prompt_page
 from nextword.experiments.comparison.all_methods import compare
-from nextword.experiments.comparison.comparison_settings import CompareConfig
-from nextword.experiments.comparison.recipe import configured, read
+from nextword.experiments.comparison.comparison_settings import CompareConfig, configured, read
 from nextword.results.records import Results
 
 SMALL = [

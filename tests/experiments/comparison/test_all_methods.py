@@ -10,7 +10,7 @@ import torch
 
 import nextword as nw
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.results.records import Results, locked
 from tests.helpers.counting_task import Heard
 

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nextword.experiments.comparison.comparison_settings import CompareConfig, common_settings, stage_settings
+from nextword.experiments.comparison.comparison_settings import (
+    CompareConfig,
+    built_in,
+    common_settings,
+    configured,
+    read,
+    stage_settings,
+)
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.comparison.recipe import built_in, configured, read
 from nextword.experiments.tasks import registry
 from nextword.experiments.training.settings import TrainingSettings, merged
 

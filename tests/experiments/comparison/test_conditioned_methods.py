@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import nextword as nw
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.tasks import registry
 from nextword.experiments.tasks.head_counts import training_counts
 from nextword.experiments.training.collator import RightPadding

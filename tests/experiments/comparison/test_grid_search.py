@@ -8,7 +8,7 @@ import pytest
 
 from nextword.experiments.comparison import grid_search
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from tests.helpers.counting_task import FourNumbers, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")

@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 from nextword.evaluation import evaluate
 from nextword.evaluation.metrics.unigram_kl import unigram_kl
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.comparison.measured_texts import written_examples
-from nextword.experiments.comparison.recipe import configured
 from nextword.functional.frequency import TokenCounts
 from nextword.results.records import Results
 from nextword.runtime import optional_libraries as extras

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from tests.helpers.counting_task import Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "writing", "quick_report")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 import nextword as nw
 from nextword.experiments.comparison import preflight
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.tasks.head_counts import wants_counts, with_counts
 from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, registry

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.experiments.comparison.recipe import built_in, configured, read
+from nextword.experiments.comparison.comparison_settings import built_in, configured, read
 from nextword.experiments.reproduction.data_sets import DataFolder, known_data_sets
 from nextword.experiments.reproduction.experiment import (
     SCALES,

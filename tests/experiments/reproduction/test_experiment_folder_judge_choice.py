@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.experiments.comparison.recipe import configured, read
+from nextword.experiments.comparison.comparison_settings import configured, read
 from nextword.experiments.reproduction.experiment import AtScale, Experiment
 from nextword.experiments.reproduction.experiment_folder import with_judges
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nextword.experiments.comparison.comparison_settings import CompareConfig
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import CompareConfig, configured
 from nextword.experiments.reproduction.experiment import SCALES, Scale, find_experiment, recipe_of, settings_of
 from nextword.experiments.reproduction.paper import (
     Address,

@@ -10,7 +10,7 @@ import torch
 from transformers import GPT2Config
 
 from nextword.experiments.comparison.all_methods import compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.tasks import Task, registry
 from nextword.settings.config import validated
 from tests.helpers.fake_models import FakeModel

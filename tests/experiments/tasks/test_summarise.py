@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nextword.experiments.comparison.all_methods import compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.tasks import registry
 from nextword.experiments.tasks.summarise import Summarise, SummariseConfig, SummaryGenerationConfig
 from nextword.experiments.tasks.table2text import TableTextsConfig

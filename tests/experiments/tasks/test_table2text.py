@@ -11,7 +11,7 @@ import nextword as nw
 from nextword.evaluation import evaluate
 from nextword.evaluation.metrics.bleu import bleu_logicnlg
 from nextword.experiments.comparison import all_methods
-from nextword.experiments.comparison.recipe import built_in, configured, read
+from nextword.experiments.comparison.comparison_settings import built_in, configured, read
 from nextword.experiments.tasks import registry
 from nextword.experiments.tasks.table2text import TableToText
 from nextword.experiments.tasks.tables_as_text import MARKS

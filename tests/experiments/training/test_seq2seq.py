@@ -19,7 +19,7 @@ from transformers import (
 
 import nextword as nw
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.settings import TrainingSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nextword as nw
-from nextword.experiments.comparison.recipe import configured as compare_configured
+from nextword.experiments.comparison.comparison_settings import configured as compare_configured
 from nextword.experiments.training.run_folder import RunFolder
 from nextword.experiments.training.train_config import configured, read
 from tests.helpers.families import tiny

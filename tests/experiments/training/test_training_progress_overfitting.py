@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nextword.experiments.training.training_progress import (
+from nextword.experiments.training.train_model import (
     StepTeller,
     risen,
     rises_steadily,

@@ -12,7 +12,7 @@ import pytest
 from nextword.evaluation.survey import MadeSurvey, survey_results
 from nextword.evaluation.survey.outputs import write_survey
 from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers
-from nextword.results.report.judge_page import judge_page, mturk_item, mturk_layout
+from nextword.results.report.survey_page import judge_page, mturk_item, mturk_layout
 from tests.helpers.answered_surveys import MARKUP, made
 from tests.helpers.browser import HEIGHTS, NARROW, WIDE, Opening
 

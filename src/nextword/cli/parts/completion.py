@@ -49,7 +49,7 @@ def complete_metric(incomplete: str) -> list[str]:
 
 def complete_recipe(incomplete: str) -> list[str]:
     """Built-in recipes."""
-    from nextword.experiments.comparison.recipe import built_in
+    from nextword.experiments.comparison.comparison_settings import built_in
 
     return _beginning(built_in(), incomplete)
 

@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 from nextword.evaluation.survey.make_survey import MadeSurvey
 from nextword.results.records import write_atomically
 from nextword.results.records.survey_files import Passage, Survey
-from nextword.results.report.judge_page import judge_page, mturk_item, mturk_layout
+from nextword.results.report.survey_page import judge_page, mturk_item, mturk_layout
 from nextword.runtime.resumable import expect_same
 
 SURVEY, KEY = "survey.json", "key.json"
@@ -117,7 +117,7 @@ def _written(passages: list[Passage]) -> str:
     return "\n\n".join("\n".join([*([f"{one.title}:"] if one.title else []), *one.lines]) for one in passages)
 
 
-# -- Mechanical Turk: a CSV with an item a line, for the layout of ``results/report/judge_page.py``.
+# -- Mechanical Turk: a CSV with an item a line, for the layout of ``results/report/survey_page.py``.
 
 
 def mturk_csv(survey: Survey) -> str:

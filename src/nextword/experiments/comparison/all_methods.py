@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nextword.experiments.comparison.common_start import CommonStart, prepare_start
-from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, plain
+from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured, plain
 from nextword.experiments.comparison.engines.engine import Engine, Sequential, needs
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.grid_search import finished_searches, settled
 from nextword.experiments.comparison.measured_texts import measured_texts, written_examples
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import checked_task
-from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import fit_with_main
 from nextword.results.records import (
     Environment,

@@ -107,7 +107,7 @@ def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
 
 def recipe_of(one: AtScale) -> dict[str, Any]:
     """Its recipe with its own methods behind the recipe's, before any override."""
-    from nextword.experiments.comparison.recipe import read
+    from nextword.experiments.comparison.comparison_settings import read
 
     recipe = read(one.recipe)
     return {**recipe, "methods": [*recipe["methods"], *one.methods]}
@@ -127,7 +127,7 @@ def comparison_of(
     Raises:
         ValueError: Data is missing, or an override is wrong.
     """
-    from nextword.experiments.comparison.recipe import configured
+    from nextword.experiments.comparison.comparison_settings import configured
 
     begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
     config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *changes])

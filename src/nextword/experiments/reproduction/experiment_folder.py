@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.all_methods import compare, make_start
-from nextword.experiments.comparison.comparison_settings import build_task
+from nextword.experiments.comparison.comparison_settings import build_task, configured, read
 from nextword.experiments.comparison.engines.engine import Engine
-from nextword.experiments.comparison.recipe import configured, read
 from nextword.experiments.reproduction.data_sets import DataFolder
 from nextword.experiments.reproduction.experiment import (
     AtScale,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from nextword.experiments.comparison.all_methods import compare
-from nextword.experiments.comparison.comparison_settings import build_task
+from nextword.experiments.comparison.comparison_settings import build_task, configured
 from nextword.experiments.comparison.engines import ray_engine
 from nextword.experiments.comparison.engines.engine import Resources, Sequential
 from nextword.experiments.comparison.engines.ray_engine import RayEngine
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.one_run import Setting
-from nextword.experiments.comparison.recipe import configured
 from nextword.runtime.progress import Watcher
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")

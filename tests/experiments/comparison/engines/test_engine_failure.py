@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.results.records import DiskFullError, Evaluation, MetricValue, Results
 from tests.helpers.counting_task import FourNumbers, Heard
 from tests.helpers.full_disk import largest_file

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.comparison.engines.engine import Resources, Sequential
 from nextword.experiments.comparison.engines.ray_engine import RayEngine
-from nextword.experiments.comparison.recipe import configured
 from nextword.results.records import Results
 from nextword.results.records.reproduced_table import ReproducedTable
 from nextword.settings import plugins

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nextword.experiments.comparison.recipe import configured, read
+from nextword.experiments.comparison.comparison_settings import configured, read
 from nextword.experiments.reproduction.planning.experiment_plan import made_up_task
 from nextword.experiments.reproduction.planning.experiment_work import start_config
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.reproduction.planning.experiment_work import (
     RowLength,
     planned_trainings,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.reproduction.planning import measured_steps as module
 from nextword.experiments.reproduction.planning.experiment_plan import comparison_plan, timed
 from nextword.experiments.reproduction.planning.measured_steps import (

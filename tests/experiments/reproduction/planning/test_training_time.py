@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.reproduction.planning.experiment_work import experiment_work
 from nextword.experiments.reproduction.planning.training_time import UTILISATION, gpu_speed
 from nextword.experiments.training.settings import TrainingSettings

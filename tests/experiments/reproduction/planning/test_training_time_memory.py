@@ -6,8 +6,7 @@ from transformers import GPT2Config
 
 import nextword as nw
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.reproduction.planning.experiment_work import RowLength
-from nextword.experiments.reproduction.planning.meta_models import ModelSize, method_size
+from nextword.experiments.reproduction.planning.experiment_work import ModelSize, RowLength, method_size
 from nextword.experiments.reproduction.planning.training_time import existing_folder, models_on_disk, training_memory
 from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.settings import TrainingSettings

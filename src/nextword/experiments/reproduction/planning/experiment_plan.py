@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nextword.evaluation.judges.entities import BUILT_IN
 from nextword.evaluation.judges.sp_acc import find_parser
 from nextword.evaluation.metrics.metric import parse_metric
-from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
+from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured
 from nextword.experiments.comparison.measured_texts import START as OWN_START
 from nextword.experiments.comparison.preflight import check_settings, checked_task
-from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.reproduction.data_sets import data_sets_of, known_data_sets, names_of
 from nextword.experiments.reproduction.experiment import AtScale, expected_experiment, overrides_of, recipe_of
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, Request

@@ -22,8 +22,8 @@ from nextword.experiments.reproduction.planning.experiment_work import (
     ExperimentWork,
     PlannedTraining,
     RowLength,
+    zipf_counts,
 )
-from nextword.experiments.reproduction.planning.meta_models import zipf_counts
 from nextword.experiments.reproduction.planning.training_time import StepCost, training_memory
 from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.cost import MIB

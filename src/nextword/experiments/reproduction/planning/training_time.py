@@ -19,8 +19,12 @@ from nextword.settings.setting_names import named
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-    from nextword.experiments.reproduction.planning.experiment_work import ExperimentWork, PlannedTraining, RowLength
-    from nextword.experiments.reproduction.planning.meta_models import ModelSize
+    from nextword.experiments.reproduction.planning.experiment_work import (
+        ExperimentWork,
+        ModelSize,
+        PlannedTraining,
+        RowLength,
+    )
 
 
 @dataclass(frozen=True)

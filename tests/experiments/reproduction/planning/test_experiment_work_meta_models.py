@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.reproduction.planning.experiment_work import model_config
-from nextword.experiments.reproduction.planning.meta_models import method_size, zipf_counts
+from nextword.experiments.reproduction.planning.experiment_work import method_size, model_config, zipf_counts
 from nextword.experiments.training.settings import TrainingSettings
 from tests.oracles.poster import millions
 

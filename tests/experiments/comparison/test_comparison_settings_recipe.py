@@ -4,8 +4,7 @@ import pytest
 
 import nextword as nw
 from nextword.conditioning import parse_conditioner
-from nextword.experiments.comparison.comparison_settings import stage_settings
-from nextword.experiments.comparison.recipe import built_in, configured, read
+from nextword.experiments.comparison.comparison_settings import built_in, configured, read, stage_settings
 from nextword.experiments.tasks import registry
 from nextword.heads import parse_head
 from nextword.heads.cache import CacheConfig

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from nextword.cli.first_look.short_table import short_table
+from nextword.cli.first_look.quickstart import short_table
 from nextword.results.records import Results
 from tests.helpers.made_up_results import lm_run, make_sample
 
