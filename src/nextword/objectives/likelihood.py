@@ -1,4 +1,4 @@
-"""Maximum likelihood; through the cache head this is TRIME."""
+"""Maximum likelihood, which is TRIME through a cache head, and unlikelihood of tokens that occurred before."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nextword.experiments.comparison.common_start import CommonStart, prepare_start
 from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured, plain
 from nextword.experiments.comparison.engines.engine import Engine, Sequential, needs
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.grid_search import finished_searches, settled
+from nextword.experiments.comparison.initial_checkpoint import InitialCheckpoint, prepare_start
 from nextword.experiments.comparison.measured_texts import measured_texts, written_examples
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import checked_task
@@ -92,7 +92,7 @@ def compare(
 
 def make_start(
     config: CompareConfig, folder: str | Path, progress: Watcher | None = None, command: str | None = None
-) -> CommonStart:
+) -> InitialCheckpoint:
     """Makes the start of a comparison in its folder, where it is not there yet, and trains no method.
 
     Arguments and errors are those of ``compare``, which finds the start there.

@@ -12,9 +12,9 @@ from pydantic import JsonValue
 from transformers import set_seed
 
 from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER
-from nextword.experiments.comparison.common_start import CommonStart
 from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.initial_checkpoint import InitialCheckpoint
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.loss_curve import TrainingOutcome
@@ -77,7 +77,7 @@ class Setting:
     config: CompareConfig
     task: Task
     folder: ComparisonFolder
-    start: CommonStart
+    start: InitialCheckpoint
     stages: Watcher
 
     @cached_property

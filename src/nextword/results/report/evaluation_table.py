@@ -9,7 +9,7 @@ from itertools import groupby
 
 from nextword.results.records import EvaluationResults, Measure, MetricValue, PairRecord, SampleFile, SystemRecord
 from nextword.results.report import formats
-from nextword.results.report.table import ARROWS, Block, Cell, Column, Row, Table, best_of
+from nextword.results.report.table import ARROWS, Block, Cell, Column, ReportTable, Row, best_of
 
 SIGNIFICANT = 0.05
 HUMAN = "human"
@@ -33,7 +33,7 @@ class Test:
     """The better of the two, where the measure is better lower or higher and the difference holds; else empty."""
 
 
-def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> Table:
+def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> ReportTable:
     """All measures, in blocks under their headings; of the systems in ``judged`` (None: all) one may be the best."""
     names = [system.name for system in results.systems] + ([HUMAN] if results.human is not None else [])
     groups = groupby(results.measures.items(), key=lambda one: one[1].group)
@@ -41,7 +41,7 @@ def measure_table(results: EvaluationResults, judged: Collection[str] | None = N
         Block(tuple(_row(results, key, measure, judged) for key, measure in members), title)
         for title, members in groups
     ]
-    return Table(tuple(Column(name, group=name) for name in names), tuple(blocks), shows_groups=False)
+    return ReportTable(tuple(Column(name, group=name) for name in names), tuple(blocks), shows_groups=False)
 
 
 def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collection[str] | None) -> Row:

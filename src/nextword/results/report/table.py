@@ -125,7 +125,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Columns and blocks of rows, in reading order."""
 
     columns: tuple[Column, ...]
@@ -159,11 +159,11 @@ class Table:
         return any(cell.lacking for row in self.rows for cell in row.cells)
 
     @property
-    def main(self) -> Table:
+    def main(self) -> ReportTable:
         """The columns for which a terminal has room."""
         return self.of_columns([place for place, column in enumerate(self.columns) if column.main])
 
-    def of_columns(self, places: Sequence[int]) -> Table:
+    def of_columns(self, places: Sequence[int]) -> ReportTable:
         """The table of some of its columns."""
 
         def of(row: Row) -> Row:
@@ -175,7 +175,7 @@ class Table:
         )
         return replace(self, columns=tuple(self.columns[place] for place in places), blocks=blocks)
 
-    def beside(self, other: Table) -> Table:
+    def beside(self, other: ReportTable) -> ReportTable:
         """The columns of another table of the same rows behind its own."""
         blocks = tuple(
             replace(
@@ -185,7 +185,7 @@ class Table:
         )
         return replace(self, columns=self.columns + other.columns, blocks=blocks)
 
-    def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[Table]:
+    def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[ReportTable]:
         """Tables of neighbouring columns, as few as fit, cut at some of the ``joints``, the last of which is the end.
 
         ``fits`` says whether the columns from one to another, which does not count, are not too many.

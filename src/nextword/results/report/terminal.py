@@ -46,7 +46,9 @@ def marked(cell: Cell) -> Text:
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")
 
 
-def fitted(table: tables.Table, title: str, caption: Text, heading: Callable[[tables.Column], str]) -> FittedTable:
+def fitted(
+    table: tables.ReportTable, title: str, caption: Text, heading: Callable[[tables.Column], str]
+) -> FittedTable:
     """The main columns of a table of methods, in parts that fit; ``heading`` gives a column's, a word a line."""
     whole = table.main
 

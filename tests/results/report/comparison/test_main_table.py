@@ -9,24 +9,24 @@ from nextword.results.report.columns import REFERENCES, text_columns
 from nextword.results.report.comparison.main_table import sheets
 from nextword.results.report.comparison.methods import methods
 from nextword.results.report.evaluation_table import measure_table
-from nextword.results.report.table import Row, Table
+from nextword.results.report.table import ReportTable, Row
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import HUMAN, KEYS, MEASURES, PAPER, comparison, evaluation, file, human_file, system
 
 RATIO = {key for key, measure in MEASURES.items() if measure.unit.startswith("fraction")}
 
 
-def only_table(results: Results) -> Table:
+def only_table(results: Results) -> ReportTable:
     (sheet,) = sheets(results, methods(results))
     return sheet.table
 
 
-def people(table: Table) -> Row | None:
+def people(table: ReportTable) -> Row | None:
     (block,) = table.blocks
     return block.human
 
 
-def table_of(texts: EvaluationResults, seeds: Sequence[int] = (1,)) -> Table:
+def table_of(texts: EvaluationResults, seeds: Sequence[int] = (1,)) -> ReportTable:
     results = make_sample(seeds=seeds, methods=[("a", "softmax", "mle", None), ("b", "f2", "mle", None)], task="lm")
     results = results.model_copy(update={"texts": {"greedy": texts}})
     table = only_table(results)
@@ -37,7 +37,7 @@ def of(name: str, values: Mapping[str, float], undefined: Mapping[str, str] | No
     return system(name, file(f"{name}.jsonl", values, undefined))
 
 
-def best(table: Table, key: str) -> list[str]:
+def best(table: ReportTable, key: str) -> list[str]:
     place = [column.key for column in table.columns].index(key)
     return [row.label for row in table.rows if row.cells[place].best]
 

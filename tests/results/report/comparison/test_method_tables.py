@@ -6,7 +6,7 @@ import pytest
 
 from nextword.results.records import Cost, Evaluation, MetricValue, Results, RunRecord
 from nextword.results.report.comparison.method_tables import cost_table, every_seed, main_table, parts, subset_table
-from nextword.results.report.table import Cell, Table
+from nextword.results.report.table import Cell, ReportTable
 
 Sample = Callable[..., Results]
 
@@ -31,7 +31,7 @@ def number(value: float, unit: str = "nats per token", n: int = 10, half: float 
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
 
-def column(table: Table, title: str) -> list[Cell]:
+def column(table: ReportTable, title: str) -> list[Cell]:
     place = [c.title for c in table.columns].index(title)
     return [row.cells[place] for row in table.rows]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from nextword.experiments.comparison.common_start import CommonStart
 from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
 from nextword.experiments.comparison.engines.engine import (
     Engine,
@@ -25,6 +24,7 @@ from nextword.experiments.comparison.engines.engine import (
     startable,
 )
 from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.initial_checkpoint import InitialCheckpoint
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.results.records import disk_full_explained, locked
 from nextword.runtime import optional_libraries as extras
@@ -235,7 +235,7 @@ class Work:
     """What all tasks of a comparison are sent."""
 
     config: CompareConfig
-    start: CommonStart
+    start: InitialCheckpoint
     folder: Path
     directory: Path
     """Where the main process is; paths in ``config`` begin there."""

@@ -16,8 +16,8 @@ from pydantic import JsonValue
 
 from nextword.conditioning import parse_conditioner
 from nextword.conditioning.auxiliary_encoder import new_encoder
-from nextword.experiments.comparison.common_start import PLAIN_HEAD
 from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings, task_config
+from nextword.experiments.comparison.initial_checkpoint import PLAIN_HEAD
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.tasks import registry

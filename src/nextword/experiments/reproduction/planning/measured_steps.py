@@ -14,8 +14,8 @@ import torch
 from transformers import TrainerCallback
 
 from nextword.experiments.comparison.all_methods import cpu_threads
-from nextword.experiments.comparison.common_start import Beginning
 from nextword.experiments.comparison.comparison_settings import plain
+from nextword.experiments.comparison.initial_checkpoint import InitialModel
 from nextword.experiments.comparison.preflight import build_method, needed_encoder
 from nextword.experiments.reproduction.planning.experiment_work import (
     START,
@@ -144,7 +144,7 @@ class _Begun:
         config, task = work.origin
         assert task is not None  # of what is complete
         assert work.task is not None
-        self._beginning = Beginning(config, task)
+        self._beginning = InitialModel(config, task)
         self.backbone = self._beginning.backbone
         self.rows: Any = work.task.data.training(self._beginning.tokenizer)
 

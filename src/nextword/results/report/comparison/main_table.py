@@ -14,7 +14,7 @@ from nextword.results.report import formats
 from nextword.results.report.columns import layout_of, text_columns
 from nextword.results.report.comparison.methods import ReportedMethod, Style
 from nextword.results.report.evaluation_table import HUMAN, measure_table, spread
-from nextword.results.report.table import ARROWS, Block, Cell, Column, Row, Table
+from nextword.results.report.table import ARROWS, Block, Cell, Column, ReportTable, Row
 
 MOST = 13
 """Columns of a table at most, as many as the widest of the papers' has."""
@@ -29,10 +29,10 @@ class Sheet:
 
     title: str
     decodings: tuple[str, ...]
-    table: Table
+    table: ReportTable
 
     @property
-    def parts(self) -> list[Table]:
+    def parts(self) -> list[ReportTable]:
         """The same columns in tables of at most ``MOST``, those under one heading together."""
         joints = [0]
         for name, span in self.table.headings:
@@ -90,7 +90,7 @@ def _sheet(
         )
         for name, texts in members
     ]
-    table = Table(tuple(columns), tuple(blocks), shows_groups=any(column.group for column in columns))
+    table = ReportTable(tuple(columns), tuple(blocks), shows_groups=any(column.group for column in columns))
     decodings = tuple(name for name, _ in members)
     return Sheet(decodings[0] if alone else title, decodings, table)
 

@@ -14,7 +14,7 @@ from nextword.results.records import Goal, Measure, MetricValue, Results, RunRec
 from nextword.results.records.known_measures import PROMPTED
 from nextword.results.report import formats
 from nextword.results.report.comparison.methods import ReportedMethod, methods
-from nextword.results.report.table import Block, Cell, Column, Row, Table, best_of
+from nextword.results.report.table import Block, Cell, Column, ReportTable, Row, best_of
 
 WIDEST = 36
 """Characters of a table at most, beside the names of the methods: so many fit a telephone, two such tables a window."""
@@ -32,17 +32,17 @@ MAIN_WITH_PROMPT = 1
 """The same of the metrics that are measured a second time, with a prompt."""
 
 
-def main_table(results: Results) -> Table:
+def main_table(results: Results) -> ReportTable:
     """Every metric that was measured on all cases, for every method."""
     return _metric_table(results, subset=False)
 
 
-def subset_table(results: Results) -> Table:
+def subset_table(results: Results) -> ReportTable:
     """Every metric that was measured on a part of the cases only."""
     return _metric_table(results, subset=True)
 
 
-def _metric_table(results: Results, subset: bool) -> Table:
+def _metric_table(results: Results, subset: bool) -> ReportTable:
     found = methods(results)
     measures = found[0].measures if found else {}
     shown = [(key, measure) for key, measure in measures.items() if bool(measure.subset) == subset]
@@ -82,7 +82,7 @@ def _metric_column(key: str, measure: Measure, runs: Sequence[RunRecord], main: 
     )
 
 
-def cost_table(results: Results) -> Table:
+def cost_table(results: Results) -> ReportTable:
     """What every method costs; columns that no run has are left out."""
     measured = [column for column in _COSTS if any(_cost(column.key, run) is not None for run in results.runs)]
     return _table(results, measured, _cost)
@@ -111,7 +111,7 @@ Read = Callable[[str, RunRecord], MetricValue | None]
 """What a run has under a key."""
 
 
-def _table(results: Results, columns: Sequence[Column], read: Read) -> Table:
+def _table(results: Results, columns: Sequence[Column], read: Read) -> ReportTable:
     found, seeds = methods(results), len(results.seeds)
     by_column = [
         _best_marked([_cell(method, column, read, seeds) for method in found], column.goal) for column in columns
@@ -130,7 +130,7 @@ def _table(results: Results, columns: Sequence[Column], read: Read) -> Table:
     groups = list(dict.fromkeys(column.group for column in columns))
     # titles alone do not tell columns of several groups, or of a part of the cases
     shows_groups = len(groups) > 1 or any(", " in name for name in groups)
-    return Table(tuple(columns), (Block(tuple(rows)),), shows_groups)
+    return ReportTable(tuple(columns), (Block(tuple(rows)),), shows_groups)
 
 
 def _of_seeds(count: int, expected: int) -> str:
@@ -163,7 +163,7 @@ def _best_marked(cells: list[Cell], goal: Goal | None) -> list[Cell]:
     return [replace(cell, best=str(place) in best) for place, cell in enumerate(cells)]
 
 
-def parts(table: Table) -> list[Table]:
+def parts(table: ReportTable) -> list[ReportTable]:
     """The table cut into such that are not too wide, groups kept whole where they are not too wide themselves.
 
     The first says what each method is made of.
@@ -242,12 +242,12 @@ def leader(results: Results) -> str | None:
     return ranked[0].label if len(ranked) > 1 else None
 
 
-def _judged(table: Table) -> list[int]:
+def _judged(table: ReportTable) -> list[int]:
     """Places of the measures that are shown first and of which one end is better."""
     return [i for i, column in enumerate(table.columns) if column.main and column.goal not in (None, "human")]
 
 
-def _ranked(table: Table, judged: list[int]) -> list[Row]:
+def _ranked(table: ReportTable, judged: list[int]) -> list[Row]:
     if not judged:
         return []
     lead = judged[0]

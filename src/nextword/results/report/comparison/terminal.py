@@ -12,7 +12,7 @@ from nextword.results.report.comparison.main_table import Sheet, sheets
 from nextword.results.report.comparison.method_tables import cost_table, finding, main_table
 from nextword.results.report.comparison.methods import failures, methods
 from nextword.results.report.formats import NOTHING
-from nextword.results.report.table import Column, Table
+from nextword.results.report.table import Column, ReportTable
 from nextword.results.report.terminal import FEWER, fitted
 
 LONGEST_UNIT = 5
@@ -36,7 +36,7 @@ def results_table(results: Results) -> RenderableType:
     return Group(*tables, Text(finding(results)))
 
 
-def _caption(results: Results, shown: Table, has_best: bool) -> Text:
+def _caption(results: Results, shown: ReportTable, has_best: bool) -> Text:
     seeds = len({run.seed for run in results.runs})
     said = [f"mean over {seeds} seeds"] if seeds > 1 else []
     first = "; ".join([*said, "* best of its column"] if has_best else said)
@@ -44,7 +44,7 @@ def _caption(results: Results, shown: Table, has_best: bool) -> Text:
     return Text("\n".join([*([first] if first else []), *_lacking(shown), *failed]))
 
 
-def _lacking(shown: Table) -> Iterator[str]:
+def _lacking(shown: ReportTable) -> Iterator[str]:
     """A line for each method with values over fewer seeds: which values, and how many seeds."""
     for row in shown.rows:
         there = [(column, cell) for column, cell in zip(shown.columns, row.cells, strict=True) if cell.numbers]

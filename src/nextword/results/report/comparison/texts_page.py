@@ -38,7 +38,7 @@ from nextword.results.report.evaluation_table import (
     spread,
     undefined,
 )
-from nextword.results.report.table import Table
+from nextword.results.report.table import ReportTable
 from nextword.results.report.template import INK, PAPER
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DecodingSection:
     """Everything about the texts of one decoding."""
 
     title: str
-    table: Table
+    table: ReportTable
     """All measures, those without a column too, a row a measure."""
     evaluation: EvaluationResults
     tests: tuple[Test, ...]
@@ -120,7 +120,7 @@ def ways(results: Results, methods: Sequence[ReportedMethod]) -> list[Way]:
     ]
 
 
-def _decoding(results: Results, title: str, table: Table) -> DecodingSection:
+def _decoding(results: Results, title: str, table: ReportTable) -> DecodingSection:
     texts = results.texts[title]
     columns = {column.key for column in table.columns}
     votes = [texts.measures[key].title for key in texts.wins.measures] if texts.wins is not None else []

@@ -63,7 +63,7 @@ MOST_ROUNDS = 4
 """Rounds of training after which a start is taken as it is, however little it knows."""
 
 
-class StartRecord(Record):
+class InitialCheckpointRecord(Record):
     """Where the start comes from and what it is."""
 
     source: str
@@ -86,11 +86,11 @@ class StartRecord(Record):
 
 
 @dataclass(frozen=True)
-class CommonStart:
+class InitialCheckpoint:
     """A start that is complete on disk."""
 
     folder: Path
-    record: StartRecord
+    record: InitialCheckpointRecord
     tokenizer: PreTrainedTokenizerBase
     architecture: Architecture
     counts: Path | None = None
@@ -124,7 +124,7 @@ class CommonStart:
 
 def prepare_start(
     config: CompareConfig, task: Task, folder: Path, stages: Watcher, unfinished: bool = True
-) -> CommonStart:
+) -> InitialCheckpoint:
     """The start in ``folder``, loaded or trained first where it is not complete yet.
 
     Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training;
@@ -146,7 +146,7 @@ def prepare_start(
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     if complete is not None and unfinished:
         check_methods(_plain_model(str(folder / "model"), task.architecture), config, task, counts)
-    return CommonStart(
+    return InitialCheckpoint(
         folder=folder,
         record=done,
         tokenizer=tokenizer,
@@ -158,8 +158,8 @@ def prepare_start(
     )
 
 
-def _complete_record(folder: Path) -> StartRecord | None:
-    record = stored(StartRecord, folder / "start.json", "the start is made again")
+def _complete_record(folder: Path) -> InitialCheckpointRecord | None:
+    record = stored(InitialCheckpointRecord, folder / "start.json", "the start is made again")
     if record is None:
         return None
     if weights_problem(folder / "model") or _sha256(folder / "model") != record.sha256:
@@ -170,9 +170,9 @@ def _complete_record(folder: Path) -> StartRecord | None:
     return record
 
 
-def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> StartRecord:
+def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> InitialCheckpointRecord:
     with stages("start", "loading" if config.start.model else "data"):
-        begun = Beginning(config, task, folder / "training")
+        begun = InitialModel(config, task, folder / "training")
         backbone, tokenizer, pretraining = begun.backbone(), begun.tokenizer, begun.pretraining
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)
@@ -207,7 +207,7 @@ def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> S
     return record.model_copy(update={"training": done})
 
 
-class Beginning:
+class InitialModel:
     """What a start is made of: the model that is named, or the task's own small one before its training.
 
     Attributes:
@@ -257,10 +257,10 @@ class Beginning:
 
 def _record_of(
     source: str, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task, folder: Path
-) -> StartRecord:
+) -> InitialCheckpointRecord:
     model = attach(backbone, PLAIN_HEAD)
     model.eval()
-    return StartRecord(
+    return InitialCheckpointRecord(
         source=source,
         sha256=_sha256(folder / "model"),
         parameters=sum(parameter.numel() for parameter in backbone.parameters()),
