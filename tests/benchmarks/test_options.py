@@ -38,7 +38,7 @@ def test_the_parser_refuses(argv: list[str], message: str, capsys: pytest.Captur
 def test_a_table_with_other_columns_is_refused_before_measuring(tmp_path: Path) -> None:
     path = tmp_path / "other.csv"
     append(path, [{"model": "a", "seconds": 1}])
-    with pytest.raises(SystemExit, match=r"its columns are not those of training_cost\.csv"):
+    with pytest.raises(SystemExit, match=r"training_cost\.csv"):
         given("--out", str(path))
     with pytest.raises(SystemExit, match="Is a directory"):
         given("--out", str(tmp_path))
@@ -65,7 +65,7 @@ def test_a_model_of_ones_own(size: str, tmp_path: Path) -> None:
 
 def test_a_model_that_is_too_short_or_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     backbone("toy").save_pretrained(tmp_path / "mine")
-    with pytest.raises(ValueError, match="room for 64 tokens, 65 are asked for"):
+    with pytest.raises(ValueError, match="64 tokens, 65"):
         backbone(str(tmp_path / "mine"), positions=65)
     with pytest.raises(SystemExit):
         training_step.main(["--model", str(tmp_path / "nothing")])

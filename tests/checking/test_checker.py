@@ -252,7 +252,7 @@ def test_exception_is_a_finding_with_its_cause(plant: Callable[..., CheckReport]
     report = plant(of(Refusing))
     # shares are asked for at padding, in chunks and of all tokens as well
     assert failed(report) == {"sources", "chunks", "padding contents", "positions"}
-    with pytest.raises(CheckFailedError, match="sources: raised KeyError: 'no such source'") as caught:
+    with pytest.raises(CheckFailedError, match=r"sources:.*such source'") as caught:
         report.raise_if_failed()
     assert isinstance(caught.value.__cause__, KeyError)
     assert str(caught.value).count("no such source") == 1
@@ -330,7 +330,7 @@ def test_bad_input_is_refused(arguments: dict[str, Any], message: str, backbone:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"must be given a model of transformers \(function given\); for a function"):
+    with pytest.raises(ValueError, match=r"transformers.*\(function given"):
         nw.check(lambda prefixes: prefixes)
 
 
@@ -391,7 +391,7 @@ def test_report_reads_as_text_and_as_a_table(backbone: GPT2LMHeadModel, plant: C
     assert good.title == "mos:2 on GPT2LMHeadModel in float32"
     assert "Look at the normaliser" in str(bad)
     good.raise_if_failed()
-    with pytest.raises(CheckFailedError, match=r"(?s)planted on GPT2LMHeadModel.*sums to one: deviation .* allowed"):
+    with pytest.raises(CheckFailedError, match=r"(?s)deviation"):
         bad.raise_if_failed()
 
 

@@ -39,7 +39,7 @@ def test_what_is_no_language_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no config\.json in it"):
         open_subject(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
-    with pytest.raises(ValueError, match="cannot be opened as a language model"):
+    with pytest.raises(ValueError, match="language model"):
         open_subject(tmp_path)
 
 
@@ -53,5 +53,5 @@ def test_a_path_is_checked_as_what_lies_there(head: str | None, tmp_path: Path) 
     assert "tokenizer" not in [row.name for row in report.rows]
     text_tokenizers.byte_level().save_pretrained(tmp_path / "m")
     assert nw.check(tmp_path / "m", lengths=[3]).rows[-1].name == "tokenizer"
-    with pytest.raises(ValueError, match=r"nowhere: no such folder; give the path"):
+    with pytest.raises(ValueError, match=r"nowhere:.*folder; give the path"):
         nw.check("./nowhere")

@@ -79,7 +79,7 @@ def test_folder_with_any_dtype(tmp_path: Path) -> None:
 def test_what_is_no_encoder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"encoder: no such folder: \./nowhere"):
         load_encoder("./nowhere")
-    with pytest.raises(ValueError, match="is neither a folder with a model, nor a name on the hub"):
+    with pytest.raises(ValueError, match="neither a folder"):
         load_encoder(tmp_path)
     with pytest.raises(ValueError, match=r"whole encoder-decoder model; .*\(T5EncoderModel\)"):
         load_encoder(backbone("t5"))
@@ -139,7 +139,7 @@ def test_the_packaged_encoder_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
     assert torch.equal(model.encode(AUX), encoder().double()(AUX).last_hidden_state)
     assert model.config.auxiliary_encoder["name"] == "minilm"
     monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
-    with pytest.raises(ValueError, match=r"encoder: 'minilm' comes as a package, .*pip install 'nextword\[encoder\]'"):
+    with pytest.raises(ValueError, match=r"encoder:.*'nextword\[encoder\]'"):
         load_encoder("minilm")
-    with pytest.raises(ValueError, match=r"auxiliary texts: 'minilm' comes as a package"):
+    with pytest.raises(ValueError, match="'minilm'"):
         nw.AuxiliaryTokenizer("minilm")

@@ -111,7 +111,7 @@ def test_every_family_keeps_texts_apart(family: str, attention: str | None) -> N
 @pytest.mark.parametrize("family", LET_TEXTS_MEET)
 def test_backbones_that_let_texts_meet_are_found_out(family: str) -> None:
     model = with_head(family, "cache")
-    with pytest.raises(ValueError, match="OPTForCausalLM does not keep them apart"):
+    with pytest.raises(ValueError, match="OPTForCausalLM"):
         model(**packed())
 
 
@@ -175,7 +175,7 @@ def test_what_lets_texts_meet_is_refused_by_heads_that_remember(case: str) -> No
 def test_flash_attention_parts_one_row_only() -> None:
     model = with_head("llama", "cache")
     model.backbone.config._attn_implementation = "flash_attention_2"
-    with pytest.raises(ValueError, match="flash attention parts the texts of a single row only"):
+    with pytest.raises(ValueError, match="attention"):
         model(**packed())
     model._parts_texts["flash_attention_2"] = True  # it cannot be tried on a CPU
     found = text_rows_of(model, packed(ROWS[:1]))

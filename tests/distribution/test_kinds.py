@@ -374,7 +374,5 @@ def test_words_that_may_occur_twice_are_refused(entries: CopyScores) -> None:
     """A word given twice would be changed twice, and the outcome would still be a distribution."""
     edit = object.__new__(TokenLogitEdit)  # the types that the tests check at run time would refuse it before
     object.__setattr__(edit, "words", entries)
-    with pytest.raises(
-        TypeError, match=r"words must be WordScores, in which each word occurs once \(CopyScores given\)"
-    ):
+    with pytest.raises(TypeError, match=r"WordScores.*\(CopyScores given"):
         edit.__post_init__()

@@ -75,9 +75,9 @@ def test_other_faults(tmp_path: Path) -> None:
         list(read_samples(tmp_path / "gone.jsonl", Words()))
     with pytest.raises(ValueError, match="is a folder"):
         list(read_samples(tmp_path, Words()))
-    with pytest.raises(ValueError, match=r"unknown field 'txet'\. Did you mean 'text'"):
+    with pytest.raises(ValueError, match="'txet'"):
         list(read_samples(write(tmp_path, GOOD), Words(), {"txet": "a"}))
-    with pytest.raises(ValueError, match=r"no 'txt', which fields=\{'text': 'txt'\} asks for\. Did you mean 'text'"):
+    with pytest.raises(ValueError, match=r"fields=\{'text'"):
         list(read_samples(write(tmp_path, GOOD), Words(), {"text": "txt"}))
     broken = tmp_path / "latin.jsonl"
     broken.write_bytes(b'{"text": "a"}\n{"text": "\xe9"}\n')
@@ -104,7 +104,7 @@ def test_fields_may_swap_keys_or_share_one(tmp_path: Path) -> None:
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="can be read only once; write it to a file"):
+    with pytest.raises(ValueError, match="write it to a file"):
         list(read_samples(tmp_path / "pipe", Words()))
 
 
@@ -133,12 +133,12 @@ def test_plain_text_names_its_lines_and_has_no_fields(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("a\nb\n\n\nc\n")
     assert [sample.place for sample in read_samples(path, Words())] == [f"{path}, line 1", f"{path}, line 5"]
-    with pytest.raises(ValueError, match=r"is plain text, which has no fields: leave out fields=\{'text': 'output'\}"):
+    with pytest.raises(ValueError, match=r"fields=\{'text'"):
         list(read_samples(path, Words(), {"text": "output"}))
     path.write_text("")
     with pytest.raises(ValueError, match=r"mine.txt is empty"):
         list(read_samples(path, Words()))
-    with pytest.raises(ValueError, match=r"rows.csv is a table \(.csv\); give one JSON object a line"):
+    with pytest.raises(ValueError, match=r"rows.csv is a table"):
         list(read_samples(tmp_path / "rows.csv", Words()))
 
 
@@ -167,5 +167,5 @@ def test_references_of_another_number_are_refused(tmp_path: Path) -> None:
         list(read_samples(own, Words(), references=people))
     people.write_text('{"prompt": "c"}\n', encoding="utf-8")
     texts.write_text("a\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"must have the reference as 'text' \(prompt given\)"):
+    with pytest.raises(ValueError, match=r"'text'.*\(prompt given"):
         list(read_samples(texts, Words(), references=people))

@@ -45,7 +45,7 @@ def test_nothing_is_read_behind_the_end_of_a_text(counts: tuple[int, ...]) -> No
 def test_a_row_that_is_none(row: int) -> None:
     table, queries, ids = case()
     ids[1, 5] = row
-    with pytest.raises(IndexError, match="ids: must be rows of the matrix, 0 to 299"):
+    with pytest.raises(IndexError, match=r"ids:.*matrix, 0 to 299"):
         products_in_place(table, queries, ids)
 
 

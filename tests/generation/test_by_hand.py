@@ -102,5 +102,5 @@ def test_cropped_behind_the_models_back(rows: int) -> None:
     reader.read(prompt(rows))
     for layer in reader.cache.layers:
         layer.crop(-2)
-    with pytest.raises(ValueError, match=r"holds 7 positions and the head's cache 9.*behind the model's back"):
+    with pytest.raises(ValueError, match="model's back"):
         reader.read(prompt(rows, 1))

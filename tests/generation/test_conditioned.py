@@ -102,7 +102,7 @@ def test_prefix_has_no_place_in_a_static_cache() -> None:
     model = model_of("gpt2", "prefix:3", "softmax")
     with pytest.raises(ValueError, match="a static cache"):
         model.generate(prompt(), **auxiliary(model), max_new_tokens=2, cache_implementation="static")
-    with pytest.raises(ValueError, match="a static cache or a custom attention mask"):
+    with pytest.raises(ValueError, match="attention"):
         model(prompt(), attention_mask=torch.ones(2, 1, 9, 9, dtype=torch.bool).tril(), **auxiliary(model))
 
 
@@ -178,7 +178,7 @@ def test_states_rounded_otherwise_are_the_same_text() -> None:
         model(ids[:, :1], aux_states=states * (1 + 1e-6), past_key_values=kv_cache)
         other = states.clone()
         other[1, 0, 0] += 0.01
-        with pytest.raises(ValueError, match="the KV cache was begun with another one"):
+        with pytest.raises(ValueError, match="begun with another"):
             model(ids[:, :1], aux_states=other, past_key_values=kv_cache)
 
 
@@ -189,11 +189,11 @@ def test_another_text_with_an_old_cache_is_refused(family: str, conditioner: str
     with torch.no_grad():
         kv_cache = model(ids, **aux, use_cache=True).past_key_values
         other = {name: value.flip(0) for name, value in aux.items()}
-        with pytest.raises(ValueError, match="the KV cache was begun with another one; start with an empty cache"):
+        with pytest.raises(ValueError, match="another"):
             model(ids[:, :1], past_key_values=kv_cache, **other)
         model(ids[:, :1], past_key_values=kv_cache, **aux)
         first = generated(model, ids, max_new_tokens=2, **aux)
-        with pytest.raises(ValueError, match="the KV cache was begun with another one"):
+        with pytest.raises(ValueError, match="begun with another"):
             model.generate(first.sequences, past_key_values=first.past_key_values, max_new_tokens=2, **other)
 
 

@@ -84,7 +84,7 @@ def test_a_temperature_that_makes_no_difference_is_refused() -> None:
     calibration: Any = read(model, lambda: target_log_probs(model, asked, 3)).calibration
     with pytest.raises(ValueError, match="temperature: must be from"):
         calibration.log_probs(1e9, None)
-    with pytest.raises(ValueError, match="texts: must have at least one token"):
+    with pytest.raises(ValueError, match=r"texts:.*least one token"):
         model.next_word_head.calibration().optimum()
 
 

@@ -234,7 +234,7 @@ def test_saved_and_loaded_without_the_counts_file(zipf: str, tmp_path: Path) -> 
     assert torch.equal(loaded.next_word_head.table.counts, model.next_word_head.table.counts)
     assert loaded.next_word_head.facts() == model.next_word_head.facts()
     assert zipf not in (tmp_path / "model" / "config.json").read_text()
-    with pytest.raises(ValueError, match="f2: classes are made from the token counts of a corpus"):
+    with pytest.raises(ValueError, match="f2: classes are made"):
         nw.attach(gpt2(), loaded.next_word_head.config)
 
 
@@ -374,5 +374,5 @@ def test_a_table_may_name_a_spec(zipf: str) -> None:
     full = nw.attach(gpt2(), {"head": "f2", "division": "eq-freq", "classes": 8, "counts": zipf}).next_word_head.facts()
     assert short == full == nw.attach(gpt2(), {"head": "f2", "classes": 8, "counts": zipf}).next_word_head.facts()
     assert nw.attach(gpt2(), {"head": "f2+mi:2x3", "counts": zipf}).next_word_head.layers == 2
-    with pytest.raises(ValueError, match=r"head.classes: given as 8 by 'f2:8' and as 4"):
+    with pytest.raises(ValueError, match=r"head.classes:.*'f2:8'"):
         parse_head({"head": "f2:8", "classes": 4})

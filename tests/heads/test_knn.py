@@ -112,7 +112,7 @@ def test_the_checker_passes_with_one_normaliser(made: tuple[Path, Path], head: s
 
 def test_one_normaliser_needs_one_softmax(made: tuple[Path, Path]) -> None:
     opened = attached(made, ",mix=joint", "mos:2")
-    with pytest.raises(ValueError, match="knn: mix=joint: must be over a head with one softmax"):
+    with pytest.raises(ValueError, match="knn: mix=joint: must be over"):
         opened.model.distribution(ids_of(STRANGER))
 
 
@@ -293,19 +293,19 @@ def test_two_datastores_are_two_components(made: tuple[Path, Path], mix: str) ->
 def test_what_does_not_fit_is_refused(made: tuple[Path, Path], tmp_path: Path) -> None:
     folder, store = made
     other = saved_model(tmp_path / "other", seed=1)
-    with pytest.raises(ValueError, match="store: must be made with this very model"):
+    with pytest.raises(ValueError, match=r"store:.*very model"):
         nw.attach(nw.load(other), f'knn:store="{store}",k=4')
-    with pytest.raises(ValueError, match="store: must be made with this very model"):
+    with pytest.raises(ValueError, match=r"store:.*very model"):
         nw.attach(nw.load(other), {"head": "knn", "k": 4, "below": f'knn:store="{store}",k=4'})
     wide = nw.attach(word_model(n_embd=32), "softmax")
-    with pytest.raises(ValueError, match="store: must have the model's width of 32"):
+    with pytest.raises(ValueError, match=r"store:.*model's width of 32"):
         nw.attach(wide, f'knn:store="{store}",k=4')
     longer = nw.attach(word_model(vocab_size=60), "softmax")
-    with pytest.raises(ValueError, match="store: must have the model's vocabulary of 60"):
+    with pytest.raises(ValueError, match=r"store:.*model's vocabulary of 60"):
         nw.attach(longer, f'knn:store="{store}",k=4')
-    with pytest.raises(ValueError, match=r"k: must be at most the 192 keys of '.*' \(500 given\)"):
+    with pytest.raises(ValueError, match=r"192 keys.*\(500 given"):
         nw.attach(nw.load(folder), f'knn:store="{store}",k=500')
-    with pytest.raises(ValueError, match=r"store: must be a finished datastore \('.*' given\)"):
+    with pytest.raises(ValueError, match=r"store:.*datastore"):
         nw.attach(nw.load(folder), f'knn:store="{tmp_path}"')
 
 
@@ -357,7 +357,7 @@ def test_a_store_of_weights_that_are_near_is_used_with_a_warning(
     over.configure_head(k=2, distance="dot")
     over.distribution(ids_of(STRANGER))
     assert len(caplog.records) == 1
-    with pytest.raises(ValueError, match="store: must be made with this very model"):
+    with pytest.raises(ValueError, match=r"store:.*very model"):
         nw.attach(slightly_trained(folder), spec)
 
 
@@ -365,7 +365,7 @@ def test_a_store_set_afterwards_must_be_of_these_weights(made: tuple[Path, Path]
     folder, store = made
     other = nw.attach(slightly_trained(folder, 7), "knn:k=4")
     other.configure_head(store=str(store))
-    with pytest.raises(ValueError, match=r"whose weights are others\); build a store .*, or attach knn anew"):
+    with pytest.raises(ValueError, match=r"weights are others\)"):
         other.distribution(ids_of(STRANGER))
     same = nw.attach(nw.load(folder), "knn:k=4")
     same.configure_head(store=str(store))

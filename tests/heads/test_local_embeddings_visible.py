@@ -36,5 +36,5 @@ def test_a_position_sees_the_nearest_tokens(text: list[list[tuple[int, bool]]], 
 
 
 def test_seeing_no_token_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"last: must be at least 1 \(0 given\); None stands for all positions"):
+    with pytest.raises(ValueError, match=r"last:.*\(0 given"):
         past_positions(context_of([[(1, True)] * 6]), True, last=0)

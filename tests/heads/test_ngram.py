@@ -83,14 +83,14 @@ def test_the_head_is_back_afterwards(tmp_path: Path) -> None:
 
 def test_a_corpus_of_more_tokens_is_refused(tmp_path: Path) -> None:
     model = nw.attach(word_model(), "softmax")
-    refused = pytest.raises(ValueError, match=r"must be of a model with 49 tokens or more \(48 given\)")
+    refused = pytest.raises(ValueError, match=r"49 tokens or more \(48")
     with refused, with_ngrams(model, memory(tmp_path / "memory", V + 1)):
         pass
 
 
 def test_an_encoder_decoder_model_is_refused(tmp_path: Path) -> None:
     model = nw.attach(family_model("t5"), "softmax")
-    refused = pytest.raises(ValueError, match="n-gram index: must be asked by a decoder-only model")
+    refused = pytest.raises(ValueError, match="decoder-only")
     with refused, with_ngrams(model, memory(tmp_path / "memory", 8)):
         pass
 

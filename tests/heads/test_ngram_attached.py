@@ -101,10 +101,10 @@ def test_saved_and_loaded(folder: Path, settings: str, below: str) -> None:
 def test_an_index_that_is_gone_or_holds_another_corpus_is_refused(folder: Path) -> None:
     attached(folder).save_pretrained(folder / "saved")
     shutil.move(folder / "index", folder / "moved")
-    with pytest.raises(ValueError, match=r"must be a finished n-gram index .*Was it moved\? config.json"):
+    with pytest.raises(ValueError, match="n-gram index"):
         nw.load(folder / "saved")
     built(folder / "index", [TOKENIZER(TEXT + " the")["input_ids"]], V, tokenizer_fingerprint(TOKENIZER))
-    with pytest.raises(ValueError, match="index: must hold the corpus that the head was attached with"):
+    with pytest.raises(ValueError, match=r"index:.*head was attached"):
         nw.load(folder / "saved")
     path = folder / "saved" / "config.json"
     config = json.loads(path.read_text())
@@ -115,16 +115,16 @@ def test_an_index_that_is_gone_or_holds_another_corpus_is_refused(folder: Path) 
 
 def test_what_does_not_fit_is_refused(folder: Path) -> None:
     spec = f'ngram:index="{folder / "index"}"'
-    with pytest.raises(ValueError, match="n-gram index: must be asked by a decoder-only model"):
+    with pytest.raises(ValueError, match="decoder-only"):
         nw.attach(family_model("t5"), spec)
-    with pytest.raises(ValueError, match=r"must be of a model with 48 tokens or more \(40 given\)"):
+    with pytest.raises(ValueError, match=r"48 tokens or more \(40"):
         nw.attach(word_model(vocab_size=40), spec)
     with pytest.raises(ValueError, match="weights: needs the index"):
         nw.attach(word_model(), "ngram:weights=weights.json")
     other = attached(folder)
-    with pytest.raises(ValueError, match="index: must be made with the model's tokenizer"):
+    with pytest.raises(ValueError, match=r"index:.*model's tokenizer"):
         nw.score(other, word_tokenizer([*WORDS[1:], WORDS[0]]), TEXT)
-    with pytest.raises(ValueError, match="shares: must be 11 rows of 5 numbers"):
+    with pytest.raises(ValueError, match=r"shares:.*11 rows of 5 numbers"):
         other.configure_head(shares=[[1.0]])
 
 
@@ -138,7 +138,7 @@ def test_shares_are_calibrated_and_saved(folder: Path) -> None:
     Measured(evaluation=Evaluation(metrics={}, tuned=results.settings), tuned=results.settings)
     model.save_pretrained(folder / "saved")
     assert nw.load(folder / "saved").next_word_head.config.shares == results.settings["shares"]
-    with pytest.raises(ValueError, match="must have a head whose settings can be chosen without training"):
+    with pytest.raises(ValueError, match="settings can be chosen"):
         nw.calibrate(attached(folder, ",mix=learned"), held_out, TOKENIZER)
 
 

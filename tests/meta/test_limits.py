@@ -113,7 +113,7 @@ def test_a_head_beyond_the_memory_is_refused_before_any_is_taken(monkeypatch: py
     model = tiny()
     with pytest.raises(
         ValueError,
-        match=r"head 'mos:900\+mi:2x3,expansion=4': its [\d,]+ numbers would take 0.0 GiB, 0.0 GiB are free. Choose",
+        match=r"'mos:900\+mi:2x3,expansion=4'",
     ):
         nw.attach(model, {"head": "mos", "components": 900, "mi": {"expansion": 4, "layers": 2}})
     assert nw.attach(model, "mos:3").next_word_head.config.components == 3
@@ -132,13 +132,13 @@ def test_planning_changes_no_random_numbers_and_no_weights() -> None:
 
 def test_functions_refuse_what_would_not_end() -> None:
     statistic = Statistic.mean(np.arange(3.0))
-    with pytest.raises(ValueError, match=r"resamples: must be from 1 to 1,000,000 draws \(1,.* given\): .* 8,000 GB"):
+    with pytest.raises(ValueError, match=r"resamples:.*1,000,000 draws"):
         bootstrap_values([statistic], 10**12)
-    with pytest.raises(ValueError, match=r"permutations: must be from 1 to 1,000,000 draws \("):
+    with pytest.raises(ValueError, match=r"permutations:.*1,000,000 draws"):
         paired_tests([statistic], [statistic], permutations=10**12)
-    with pytest.raises(ValueError, match=r"n must be at most 1,000 \(999,999,999 given\); each n takes"):
+    with pytest.raises(ValueError, match=r"\(999,999,999 given"):
         self_bleu([[1], [2]], [999_999_999])
-    with pytest.raises(ValueError, match=r"processes: must be from 1 to 1024 \(1,000,000 given"):
+    with pytest.raises(ValueError, match=r"processes:.*\(1,000,000 given"):
         count_tokens("nowhere", None, processes=10**6)  # type: ignore[arg-type]
     assert ends_in_loop([7] * 51, longest_phrase=2**32)
     assert not ends_in_loop([], longest_phrase=2**32)

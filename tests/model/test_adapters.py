@@ -124,7 +124,7 @@ def test_adapters_of_transformers_own_interface(peft: Any, tmp_path: Path) -> No
 def test_a_later_adapter_that_would_lose_the_head_is_not_saved(peft: Any, tmp_path: Path) -> None:
     adapted = peft.get_peft_model(attached(0), peft.LoraConfig(r=2, target_modules=["c_attn"]))
     adapted.add_adapter("second", peft.LoraConfig(r=2, target_modules=["c_attn"]))
-    with pytest.raises(ValueError, match=r"adapter 'second': .* add it with modules_to_save=\['next_word_head'\]"):
+    with pytest.raises(ValueError, match=r"modules_to_save=\['next_word_head'\]"):
         adapted.save_pretrained(tmp_path)
     adapted.delete_adapter("second")
     kept = peft.LoraConfig(r=2, target_modules=["c_attn"], modules_to_save=["next_word_head"])

@@ -54,7 +54,7 @@ def test_starts_as_it_was(family: str, conditioner: str) -> None:
 @torch.no_grad()
 def test_follows_its_text_and_leaves_the_bare_model_alone(family: str, conditioner: str) -> None:
     if (family, conditioner) == ("opt_narrow", "prefix"):
-        with pytest.raises(ValueError, match="OPTForCausalLM embeds words in 16 dimensions, and its layers have 32"):
+        with pytest.raises(ValueError, match="OPTForCausalLM"):
             conditioned(tiny(family), "softmax", conditioner)
         return
     bare = tiny(family)
@@ -110,7 +110,7 @@ def test_encoder_decoders_are_refused_and_left_as_they_are(family: str, conditio
     bare = tiny(family)
     given, tied = inputs(bare), is_tied(bare)
     expected = bare(**given).logits
-    with pytest.raises(ValueError, match="an encoder-decoder model reads one with its own encoder"):
+    with pytest.raises(ValueError, match="encoder-decoder"):
         nw.attach(bare, "softmax", conditioner=conditioner, encoder=encoder())
     assert is_tied(bare) == tied
     assert torch.equal(bare(**given).logits, expected)

@@ -70,5 +70,5 @@ def test_a_prompt_that_would_end_the_others(prompt: list[int]) -> None:
 
 
 def test_an_argument_that_transformers_would_leave_unread() -> None:
-    with pytest.raises(ValueError, match="generate_batch: does not take 'temperature'; set it in generation_config"):
+    with pytest.raises(ValueError, match=r"generate_batch:.*generation_config"):
         nw.attach(eager_model(), "cache").generate_batch([[3, 4]], greedy(), batching(), temperature=0.5)

@@ -246,12 +246,10 @@ def test_weighs_as_the_targets_of_its_batch() -> None:
 @pytest.mark.parametrize("spec", ["mle+seq:10x15", "unlikelihood+seq"])
 def test_room_for_prefix_and_continuation(spec: str) -> None:
     model = causal()
-    with pytest.raises(
-        ValueError, match=r"seq\.prefix .* the model has positions for 24; lower them, such as \+seq:8x15"
-    ):
+    with pytest.raises(ValueError, match=r"seq\.prefix"):
         model.set_objective(spec)
     model.set_objective("mle+seq:8x15")
-    with pytest.raises(ValueError, match=r"start token and seq\.continuation \(24\) are 25 positions"):
+    with pytest.raises(ValueError, match=r"seq\.continuation"):
         seq2seq("bart", "softmax").set_objective("mle+seq:100x24")
 
 

@@ -27,7 +27,7 @@ def saved_with(folder: Path, scale: Any, family: str = "t5", head: str = "softma
 
 @pytest.mark.parametrize("scale", [0, -1.0, math.nan, math.inf, "one", True])
 def test_no_factor_at_all_is_refused(scale: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"state_scale: must be a positive number or null \(.* in the configuration"):
+    with pytest.raises(ValueError, match=r"state_scale:.*configuration"):
         nw.load(saved_with(tmp_path, scale))
 
 

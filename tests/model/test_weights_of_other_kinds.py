@@ -116,7 +116,7 @@ def test_words_are_not_compared_by_vectors_that_cannot_be_read() -> None:
     bare.lm_head = Integers(bare.lm_head.weight.detach())
     histalign = {"objective": "histalign", "embedding": "output"}
     model = nw.attach(bare, "cache", objective=histalign).train()
-    with pytest.raises(ValueError, match="output embedding, which is quantised, offloaded or divided"):
+    with pytest.raises(ValueError, match="embedding"):
         model(input_ids=IDS, labels=IDS)
 
 

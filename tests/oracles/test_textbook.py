@@ -356,5 +356,5 @@ def test_forms_import_nothing_of_the_library() -> None:
 
 
 def test_an_unknown_golden_file_is_named() -> None:
-    with pytest.raises(ValueError, match="no file 'heads/gpt2_Q'; there are heads/gpt2_C"):
+    with pytest.raises(ValueError, match="'heads/gpt2_Q'"):
         golden.load("heads/gpt2_Q")

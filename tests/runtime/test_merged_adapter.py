@@ -112,5 +112,5 @@ def test_a_learned_prompt_is_refused(folders: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folders / "base")
     config = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     peft.get_peft_model(model, config).save_pretrained(folders / "adapter")
-    with pytest.raises(ValueError, match=r"must be an adapter that can be merged .* \(PROMPT_TUNING given\)"):
+    with pytest.raises(ValueError, match=r"\(PROMPT_TUNING given"):
         nw.load(folders / "adapter")

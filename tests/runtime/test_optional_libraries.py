@@ -89,9 +89,7 @@ def test_the_packaged_encoder_has_a_name(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pretrained.encoder_location("MiniLM", "encoder") == "packaged"
     assert pretrained.encoder_location("bert-base-uncased", "encoder") == "bert-base-uncased"
     monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
-    with pytest.raises(
-        ValueError, match=r"^encoder: 'minilm' comes as a package, not installed here \(pip install 'ne"
-    ):
+    with pytest.raises(ValueError, match=r"^encoder: 'minilm'"):
         pretrained.encoder_location("minilm", "encoder")
 
 

@@ -149,12 +149,12 @@ def test_added_tokens_and_ids_beyond_the_vocabulary() -> None:
 
 
 def test_the_folder_of_a_comparison_names_its_models(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"so this is no saved model \(was saving interrupted\?\)"):
+    with pytest.raises(ValueError, match=r"interrupted\?\)"):
         model_location(tmp_path)
     for name in ("softmax-mle-seed0", "cache-mle-seed0"):
         (tmp_path / "trained" / name / "model").mkdir(parents=True)
         (tmp_path / "trained" / name / "model" / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="the folder of a comparison; give one of its models: ") as told:
+    with pytest.raises(ValueError, match="comparison") as told:
         model_location(tmp_path)
     named = str(told.value).partition("models: ")[2].split(", ")
     assert [model_location(one) for one in named] == [

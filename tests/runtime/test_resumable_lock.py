@@ -85,9 +85,9 @@ def test_it_is_free_after_an_error(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
 def test_a_folder_that_takes_no_files_is_not_in_use():
     for folder in ("/proc", "/proc/self/out"):
-        with pytest.raises(ValueError, match=r"^/proc.*: must be a folder that can be written to \("):
+        with pytest.raises(ValueError, match="folder that can be written"):
             locked(folder, "second").__enter__()
-    with pytest.raises(ValueError, match=r"^/proc: must be a folder that can be written to \("):
+    with pytest.raises(ValueError, match="folder that can be written"):
         alone(Path("/proc/counts.npz")).__enter__()
 
 

@@ -63,13 +63,13 @@ def test_an_error_in_a_process_is_the_same_one_line() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_is_ended_is_said() -> None:
-    with pytest.raises(ValueError, match=r"processes: must live until the work is done \(one of 1 was ended: "):
+    with pytest.raises(ValueError, match=r"processes:.*1 was ended"):
         next(workers(killed, 1).answers([Square(1)]))
 
 
 @pytest.mark.parametrize("count", [0, 1025])
 def test_the_number_of_processes_has_ends(count: int) -> None:
-    with pytest.raises(ValueError, match=r"processes: must be from 1 to 1,024 \("):
+    with pytest.raises(ValueError, match=r"processes:.*1 to 1,024"):
         workers(opened, count)
 
 

@@ -255,9 +255,7 @@ def test_a_requested_module_that_breaks_is_an_error(
     monkeypatch.syspath_prepend(tmp_path)
     alone.append(plugins.Plugin("broken_request"))
     for _ in range(2):  # it was asked for, so it is said every time
-        with pytest.raises(
-            ValueError, match=r"--import broken_request: cannot be imported \(ModuleNotFoundError: No module"
-        ):
+        with pytest.raises(ValueError, match="broken_request"):
             Registry[type]("animal").names()
 
 

@@ -119,7 +119,7 @@ def test_what_cannot_be_asked_has_code_2(scorer: Any, said: str) -> None:
 
 
 def test_an_object_without_a_way_is_refused() -> None:
-    with pytest.raises(ValueError, match="scorer must be a function of prefixes, or have text_distributions"):
+    with pytest.raises(ValueError, match="text_distributions"):
         nw.check(object(), vocabulary=V)
 
 
@@ -172,7 +172,7 @@ def test_an_adapter_is_part_of_the_model() -> None:
     assert report.passed, str(report)
     assert verdicts(report)["cache, token by token"] == "passed"
     prompted = peft.get_peft_model(gpt2(), peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
-    with pytest.raises(ValueError, match="a learned prompt of peft stands before every call"):
+    with pytest.raises(ValueError, match="learned prompt"):
         nw.check(prompted)
 
 

@@ -55,7 +55,7 @@ def test_prefixes_of_one_length_are_asked_together_and_all_at_once_side_by_side(
 
 
 def test_a_wrong_shape_is_said() -> None:
-    with pytest.raises(WrongAnswerError, match=r"__call__: must answer in shapes \[\(1, 5\)\] \(\[\(1, 4\)\] given\)"):
+    with pytest.raises(WrongAnswerError, match=r"__call__:.*\(1, 4\)\] given"):
         ScorerReader(Both(), CALL, 5).asked([[1, 2]])
 
 

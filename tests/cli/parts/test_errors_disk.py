@@ -42,7 +42,7 @@ def test_it_is_one_line_whichever_library_meets_it(problem: Exception) -> None:
 
 def test_what_a_full_disk_caused_is_a_full_disk() -> None:
     with (
-        pytest.raises(DiskFullError, match=r"HF_DATASETS_CACHE\) cannot be written: No space left"),
+        pytest.raises(DiskFullError, match=r"HF_DATASETS_CACHE\)"),
         readable("a.jsonl"),
     ):
         raise datasets.exceptions.DatasetGenerationError("An error occurred while generating the dataset") from FULL

@@ -128,7 +128,7 @@ def test_official_factcc_says_correct_with_its_first_output(bert_classifier: Mak
     found = scores("factcc", pairs(), model=folder)["factcc-probability"]
     wanted = [by_hand(folder, one.source, one.text)[0] for one in pairs()]  # type: ignore[arg-type]
     np.testing.assert_allclose(parts(found), wanted, atol=2e-5)
-    with pytest.raises(ValueError, match=r"nli\.label: no output of the model can be told by name"):
+    with pytest.raises(ValueError, match=r"nli\.label:.*output of the model"):
         metric("nli", model=folder)
 
 
@@ -177,7 +177,7 @@ def test_table_is_the_premise_where_there_is_one(nli_folder: str) -> None:
         assert found["nli-probability"].value == pytest.approx(expected, abs=2e-5)
     found = scores("nli", [one], model=nli_folder, table_form="tapex")
     assert found["nli-probability"].value == pytest.approx(by_hand(nli_folder, tapex_form(GAMES), text)[2], abs=2e-5)
-    with pytest.raises(MissingFieldError, match=r"samples.jsonl line 1: no 'source', which nli needs"):
+    with pytest.raises(MissingFieldError, match="'source'"):
         scores("nli", [sample(text=text)], model=nli_folder)
 
 
@@ -262,7 +262,7 @@ def test_names_of_outputs_win_over_their_numbers_file(factcc_folder: str, tmp_pa
 
 
 def test_checkpoint_without_a_classifier_is_refused(bert_folder: str) -> None:
-    with pytest.raises(ValueError, match=r"lacks weights .*classifier\.weight.*not trained as a classifier"):
+    with pytest.raises(ValueError, match="classifier"):
         scores("factcc", pairs(), model=bert_folder, label=0)
 
 
@@ -271,22 +271,22 @@ def test_broken_weights_are_refused(factcc_folder: str, tmp_path: Path) -> None:
     model.classifier.bias.data[:] = torch.nan
     model.save_pretrained(tmp_path)
     transformers.AutoTokenizer.from_pretrained(factcc_folder).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"factcc: the model gives NaN or infinity for 8 of 8 texts"):
+    with pytest.raises(ValueError, match=r"factcc:.*infinity for 8 of 8 texts"):
         scores("factcc", pairs(), model=str(tmp_path))
 
 
 def test_bad_settings(factcc_folder: str, bert_classifier: MakeFolder) -> None:
-    with pytest.raises(ValueError, match=r"nli\.model: missing; .*\{'metric': 'nli', 'model': 'models/nli'\}"):
+    with pytest.raises(ValueError, match=r"nli\.model:.*'models/nli'\}"):
         metric("nli")
-    with pytest.raises(ValueError, match=r"factcc\.model: 'manueldeprada/FactCC' is no folder, not downloaded yet"):
+    with pytest.raises(ValueError, match=r"factcc\.model: 'manueldeprada/FactCC'"):
         metric("factcc")
-    with pytest.raises(ValueError, match=r"factcc\.label: the model has no output 'entailed'"):
+    with pytest.raises(ValueError, match=r"factcc\.label:.*'entailed'"):
         metric("factcc", model=factcc_folder, label="entailed")
-    with pytest.raises(ValueError, match=r"has one output and chooses no label"):
+    with pytest.raises(ValueError, match="chooses no label"):
         metric("factcc", model=bert_classifier("score"))
     with pytest.raises(ValueError, match=r"factcc\.max_length"):
         metric("factcc", model=factcc_folder, max_length=0)
-    with pytest.raises(MissingFieldError, match=r"samples.jsonl line 1: no 'source', which factcc needs"):
+    with pytest.raises(MissingFieldError, match="'source'"):
         scores("factcc", [sample(text="a")], model=factcc_folder)
 
 

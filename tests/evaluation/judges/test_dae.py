@@ -89,10 +89,10 @@ def test_dae_without_arcs_is_undefined(pipeline: str, nli_folder: str) -> None:
 
 
 def test_dae_pipelines_that_cannot_be_used(nli_folder: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"dae\.pipeline: 'no_such_pipeline' is no spaCy pipeline .*spacy download"):
+    with pytest.raises(ValueError, match=r"dae\.pipeline: 'no_such_pipeline'"):
         metric("dae", model=nli_folder, pipeline="no_such_pipeline")
     spacy.blank("en").to_disk(tmp_path)
-    with pytest.raises(ValueError, match=r"dae\.pipeline: '.*' has no parser, only nothing"):
+    with pytest.raises(ValueError, match=r"dae\.pipeline:.*parser, only nothing"):
         metric("dae", model=nli_folder, pipeline=str(tmp_path))
     with pytest.raises(ValueError, match=r"dae\.model: missing"):
         metric("dae", pipeline=str(tmp_path))

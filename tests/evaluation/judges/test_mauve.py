@@ -68,7 +68,7 @@ def test_second_run_reads_nothing(gpt2_folder: str, tmp_path: Path, monkeypatch:
 
 
 def test_text_without_a_token_is_an_error(gpt2_folder: str) -> None:
-    with pytest.raises(ValueError, match=r"model: text number 2 has no token in this model: ''"):
+    with pytest.raises(ValueError, match=r"model:.*2 has no token"):
         LastTokenFeatures(gpt2_folder, 48, Setup()).of(["a", ""])
 
 
@@ -168,7 +168,7 @@ def test_empty_texts_are_left_out_and_too_few_are_undefined(gpt2_folder: str) ->
     assert scores("mauve", with_empty, model=gpt2_folder)["mauve"].n == 40
     with pytest.raises(UndefinedError, match="MAUVE: no text"):
         scores("mauve", [sample(text="", references=["human"])], model=gpt2_folder)
-    with pytest.raises(UndefinedError, match="1 generated and 1 human texts"):
+    with pytest.raises(UndefinedError, match="1 generated"):
         scores("mauve", [sample(text="a", references=["b"])], model=gpt2_folder)
 
 
@@ -185,7 +185,7 @@ def test_settings_of_contrastive_decoding(gpt2_folder: str) -> None:
         **{"model": "gpt2", "max_length": 256, "exact_length": 128},
     }
     assert (config.arguments(), parse_metric("mauve").arguments()) == (["contrastive-decoding"], [])
-    with pytest.raises(ValueError, match=r"the settings of a paper, contrastive-decoding \('contrastive' given"):
+    with pytest.raises(ValueError, match=r"contrastive-decoding.*\('contrastive' given"):
         parse_metric("mauve:contrastive")
 
 

@@ -72,14 +72,12 @@ def test_tapas_drops_rows_that_it_has_no_numbers_for(tapas_folder: str) -> None:
     ]
     assert values[0] == values[1]
     wide = Table(header=["a"] * 40, rows=[["1"] * 40])
-    with pytest.raises(
-        ValueError, match=r"tapas: cannot be asked about 'a': the table has 40 columns, the model takes 31"
-    ):
+    with pytest.raises(ValueError, match=r"tapas:.*40 columns"):
         scores("tapas", [sample(table=wide, text="a")], model=tapas_folder)
 
 
 def test_tapas_text_that_leaves_no_room_is_an_error(tapas_folder: str) -> None:
-    with pytest.raises(ValueError, match=r"tapas: cannot be asked about 'cat cat .*max_length of 40"):
+    with pytest.raises(ValueError, match=r"tapas:.*'cat cat .*max_length of 40"):
         scores("tapas", [sample(table=GAMES, text="cat " * 60)], model=tapas_folder, max_length=40)
 
 

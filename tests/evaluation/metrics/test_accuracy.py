@@ -33,7 +33,7 @@ def test_grows_with_k_and_is_one_over_the_whole_vocabulary() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match=r"k must be at least 1 \(0 given"):
+    with pytest.raises(ValueError, match=r"least 1 \(0"):
         hits_at_k(np.array([[1]]), np.array([[1, 2]]), 0)
     with pytest.raises(ValueError, match=r"wanted must be \(1, 2\)"):
         hits_at_k(np.array([[1]]), np.array([[1], [2]]), 1)
@@ -65,17 +65,17 @@ def test_samples_by_hand() -> None:
 
 
 def test_sample_errors() -> None:
-    with pytest.raises(ValueError, match="line 1: ranked_token_ids has 2 entries, Acc@5 looks at 5"):
+    with pytest.raises(ValueError, match="ranked_token_ids"):
         measured("acc:1,5", [{"ranked_token_ids": [1, 2], "right_token_ids": [1, 2]}])
     for right in ([1], [1, 1], [1, 2, 3]):
-        with pytest.raises(ValueError, match="line 1: right_token_ids must be two different tokens"):
+        with pytest.raises(ValueError, match="right_token_ids"):
             measured("acc:1", [{"ranked_token_ids": [1], "right_token_ids": right}])
-    with pytest.raises(MissingFieldError, match="line 1: no 'right_token_ids', which acc needs"):
+    with pytest.raises(MissingFieldError, match="'right_token_ids'"):
         measured("acc:1", [{"ranked_token_ids": [1]}])
     with pytest.raises(UndefinedError, match="no prompt"):
         measured("acc", [])
     for spec in ("acc:0", "acc:x"):
-        with pytest.raises(ValueError, match="k must be whole numbers from 1"):
+        with pytest.raises(ValueError, match="whole numbers from 1"):
             measured(spec, [])
     with pytest.raises(ValueError, match="of length 1 or more"):
         measured({"metric": "acc", "k": ()}, [])

@@ -47,11 +47,9 @@ def test_human_row_is_right_by_construction() -> None:
 
 def test_errors() -> None:
     targets = {"target_token_ids": [1]}
-    with pytest.raises(
-        MissingFieldError, match=r"line 1: no 'predicted_token_ids', which accuracy \(or 'target_ranks'\)"
-    ):
+    with pytest.raises(MissingFieldError, match="'predicted_token_ids'"):
         measured("accuracy", [targets])
-    with pytest.raises(MissingFieldError, match=r"line 2: no 'target_ranks', which .*line 1 has"):
+    with pytest.raises(MissingFieldError, match="'target_ranks'"):
         measured("accuracy", [{**targets, "target_ranks": [0]}, {**targets, "predicted_token_ids": [1]}])
     with pytest.raises(ValueError, match="line 1: target_ranks has -1"):
         measured("accuracy", [{"target_ranks": [0, -1]}])
@@ -59,5 +57,5 @@ def test_errors() -> None:
         measured("accuracy", [{"target_ranks": []}])
     with pytest.raises(ValueError, match="at least 1"):
         measured({"metric": "accuracy", "k": 0}, [])
-    with pytest.raises(ValueError, match=r"k must be at least 1 \(0 given"):
+    with pytest.raises(ValueError, match=r"least 1 \(0"):
         among_first([1], 0)

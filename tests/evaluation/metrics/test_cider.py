@@ -133,7 +133,7 @@ def test_bad_settings(config: dict[str, Any]) -> None:
 
 
 def test_counts_that_differ() -> None:
-    with pytest.raises(ValueError, match="2 texts, but references for 1"):
+    with pytest.raises(ValueError, match="references"):
         cider_d([[1], [2]], [[[1]]])
     with pytest.raises(ValueError, match="a text has no reference"):
         cider_d([[1]], [[]])

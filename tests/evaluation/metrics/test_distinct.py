@@ -82,9 +82,9 @@ def test_lengths_without_ngrams_have_no_value() -> None:
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match=r"n must be at least 1 \(0 given"):
+    with pytest.raises(ValueError, match=r"least 1 \(0"):
         distinct([[1]], 0)
-    with pytest.raises(ValueError, match=r"distinct\.n\.1: must be at least 1 \(-2 given"):
+    with pytest.raises(ValueError, match=r"distinct\.n\.1:.*\(-2 given"):
         measured({"metric": "distinct", "n": [1, -2]}, [])
     with pytest.raises(ValueError, match="whole numbers from 1"):
         measured("distinct:0", [])

@@ -131,7 +131,7 @@ def test_nothing_to_measure_and_bad_settings() -> None:
             measured("diversity", [{"text": text} for text in texts])
     with pytest.raises(ValueError, match=r"lengths must be from 1 \(\[\] given"):
         diversity_mean([[1]], [])
-    with pytest.raises(ValueError, match=r"diversity\.product\.0: must be at least 1 \(0 given"):
+    with pytest.raises(ValueError, match=r"diversity\.product\.0:.*\(0 given"):
         measured({"metric": "diversity", "product": [0]}, [])
     with pytest.raises(ValueError, match="takes no arguments"):
         measured("diversity:2", [])

@@ -131,9 +131,9 @@ def _words(text: str) -> list[str]:
 
 
 def test_nothing_to_compare() -> None:
-    with pytest.raises(UndefinedError, match=r"must have two texts .*\(1 given"):
+    with pytest.raises(UndefinedError, match=r"two texts.*\(1 given"):
         measured("self-bleu", [{"text": "alone"}])
-    with pytest.raises(UndefinedError, match=r"must have two texts .*\(0 given"):
+    with pytest.raises(UndefinedError, match=r"two texts.*\(0 given"):
         measured("self-bleu", [])
     with pytest.raises(UndefinedError, match="no text has a token"):
         measured("self-bleu", [{"text": ""}, {"text": " "}])
@@ -145,11 +145,11 @@ def test_one_token_texts() -> None:
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match=r"must have two texts and lengths from 1 \(1 texts"):
+    with pytest.raises(ValueError, match=r"lengths from 1 \(1 texts"):
         self_bleu([[1]])
     with pytest.raises(ValueError, match=r"n \[0\]"):
         self_bleu([[1], [2]], [0])
-    with pytest.raises(ValueError, match=r"self-bleu\.n\.0: must be at least 1 \(0 given"):
+    with pytest.raises(ValueError, match=r"self-bleu\.n\.0:.*\(0 given"):
         measured({"metric": "self-bleu", "n": [0]}, [])
     with pytest.raises(ValueError, match="of length 1 or more"):
         measured({"metric": "self-bleu", "n": []}, [])

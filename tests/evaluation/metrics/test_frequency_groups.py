@@ -110,9 +110,7 @@ def test_counts_from_a_file(tmp_path: Path) -> None:
     scores = measured(setting, [{"token_ids": [1, 2, 2, 0, 77]}], Vocabulary())
     assert [scores[key].value for key in SHARES] == pytest.approx([1 / 5, 2 / 5, 0, 2 / 5])
     assert "train.npy" in scores["vr"].measure.unit
-    with pytest.raises(
-        ValueError, match=r"line 1: frequency-groups\.counts goes by token id, but words are counted here"
-    ):
+    with pytest.raises(ValueError, match=r"frequency-groups\.counts"):
         measured(setting, [{"text": "a b"}])
 
 
@@ -181,22 +179,22 @@ def test_bad_files(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             measured({"metric": "frequency-groups", **setting}, [])
     text.write_text("some words", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"corpus: cannot count .* name the tokenizer"):
+    with pytest.raises(ValueError, match=r"corpus:.*tokenizer"):
         measured({"metric": "frequency-groups", "corpus": str(text)}, [], Vocabulary())
 
 
 def test_errors() -> None:
-    with pytest.raises(UndefinedError, match="nothing says how frequent tokens are"):
+    with pytest.raises(UndefinedError, match="frequent tokens"):
         measured("frequency-groups", [{"token_ids": [1]}], Vocabulary())
-    with pytest.raises(MissingFieldError, match=r"line 2: no 'references', which .*line 1 has"):
+    with pytest.raises(MissingFieldError, match="'references'"):
         measured("frequency-groups", [{"text": "a", "reference": "a"}, {"text": "b"}])
-    with pytest.raises(UndefinedError, match="frequent tokens: no sample has a value"):
+    with pytest.raises(UndefinedError, match="frequent tokens"):
         measured("frequency-groups", [{"text": "", "reference": "a"}])
     for boundaries in ((0.7, 0.4, 0.9), (0.4, 0.4, 0.9), (0.0, 0.4, 0.9), (0.4, 0.7, 1.0), (0.4, 0.7, float("nan"))):
-        with pytest.raises(ValueError, match="boundaries must ascend within 0 and 1"):
+        with pytest.raises(ValueError, match="boundaries"):
             measured({"metric": "frequency-groups", "boundaries": boundaries}, [])
     for counts in ([], [0], [3, -1]):
-        with pytest.raises(ValueError, match="counts must be a list of numbers from 0"):
+        with pytest.raises(ValueError, match="list of numbers from 0"):
             frequency_groups(counts)
     with pytest.raises(ValueError, match="token id -1 is below 0"):
         tokens_per_group(TokenTexts.of([[-1]]), np.array([0]), 4)

@@ -59,7 +59,7 @@ def test_words_leave_out_texts_of_fewer_than_four() -> None:
     score = measured({"metric": "seq-rep", "n": (1,), "words": True}, texts, Vocabulary())["seq-rep-1"]
     assert (score.value, score.n) == (pytest.approx((3 / 4 + 3 / 5) / 2), 2)
     assert "words" in score.measure.unit
-    with pytest.raises(MissingFieldError, match=r"x.jsonl, line 1: no 'text', which seq-rep over words needs"):
+    with pytest.raises(MissingFieldError, match="seq-rep over"):
         measured({"metric": "seq-rep", "words": True}, [{"token_ids": [1]}])
 
 

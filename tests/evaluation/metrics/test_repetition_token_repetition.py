@@ -79,9 +79,9 @@ def test_huge_ids_and_empty_blocks() -> None:
     sample = {"target_token_ids": [4, 4], "predicted_token_ids": [4, 4]}
     empty = {"target_token_ids": [], "predicted_token_ids": []}
     assert values("token-repetition:1", [empty, sample]) == {"rep/1": 0.5, "wrep/1": 0.0}
-    with pytest.raises(UndefinedError, match="rep/1: no sample has a value"):
+    with pytest.raises(UndefinedError, match="rep/1: no sample"):
         measured("token-repetition:1", [empty])
-    with pytest.raises(UndefinedError, match="rep/16: no sample has a value"):
+    with pytest.raises(UndefinedError, match="rep/16: no sample"):
         measured("token-repetition", [])
 
 
@@ -97,9 +97,9 @@ def test_long_blocks_take_no_square() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(MissingFieldError, match="line 1: no 'predicted_token_ids', which token-repetition needs"):
+    with pytest.raises(MissingFieldError, match="'predicted_token_ids'"):
         measured("token-repetition", [{"target_token_ids": [1]}])
-    with pytest.raises(ValueError, match=r"windows must be whole numbers from 1 \('0' given"):
+    with pytest.raises(ValueError, match=r"numbers from 1 \('0'"):
         measured("token-repetition:0", [])
     with pytest.raises(ValueError, match="at least 1"):
         measured({"metric": "token-repetition", "windows": (0,)}, [])

@@ -117,7 +117,7 @@ KOREAN = ["이 영화는 정말 재미있게 봤습니다", "이 영화는 정�
 
 
 def test_korean_is_not_silently_zero() -> None:
-    with pytest.raises(UndefinedError, match=r"100% of the references' letters .* unicode=true keeps them"):
+    with pytest.raises(UndefinedError, match=r"references' letters .* unicode=true keeps"):
         measured([(KOREAN[0], [KOREAN[1]])])
     found = measured([(KOREAN[0], [KOREAN[1]])], unicode=True)
     # 3 of 5 and of 4 words in common, in order: F1 = 6/9; 2 of 4 and of 3 pairs: 4/7.
@@ -158,15 +158,13 @@ def test_sentences_split_by_request() -> None:
 
 @pytest.mark.parametrize("spec", ["rouge:3", "rouge:1,w"])
 def test_unknown_kind(spec: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"metric spec 'rouge:.*': kinds\.\d must be '1', '2', 'l' or 'lsum' \('.*' given"
-    ):
+    with pytest.raises(ValueError, match=r"kinds\.\d must be '1', '2', 'l'"):
         parse_metric(spec)
 
 
 def test_spec_names_kinds() -> None:
     assert parse_metric("rouge").arguments() == []
-    with pytest.raises(ValueError, match=r"rouge\.kinds: name at least one of 1, 2, l, lsum"):
+    with pytest.raises(ValueError, match=r"rouge\.kinds:.*1, 2, l, lsum"):
         measured([], kinds=())
     config = parse_metric("rouge:1,L")
     assert list(config.arguments()) == ["1", "l"]
@@ -176,7 +174,7 @@ def test_spec_names_kinds() -> None:
 
 
 def test_no_reference_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'references' is empty, and rouge needs it"):
+    with pytest.raises(ValueError, match="'references'"):
         measured([("a", [])])
     with pytest.raises(ValueError, match="a text has no reference"):
         rouge("a", [])

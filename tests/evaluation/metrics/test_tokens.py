@@ -112,7 +112,7 @@ def test_references_that_would_be_read_letter_by_letter_are_refused() -> None:
         lambda: cider_d(["the cat", "a dog"], ["the cat", "a dog"]),
         lambda: rouge("the cat", "the cat"),
     ):
-        with pytest.raises(ValueError, match=r"references are a list of texts for each text, such as"):
+        with pytest.raises(ValueError, match="references"):
             call()
 
 
@@ -123,6 +123,6 @@ def test_ways_to_cut() -> None:
     assert [cut("words"), cut("spaces"), cut("characters"), cut(lambda text: text.lower().split("b"))] == [
         [0, 1, 2], [0, 1], [0, 1, 2, 3, 4], [0, 1, 2]
     ]  # fmt: skip
-    with pytest.raises(ValueError, match=r"tokenize: must be 'words', 'spaces', 'characters' or .* \('gpt2' given"):
+    with pytest.raises(ValueError, match=r"tokenize:.*\('gpt2' given"):
         cut("gpt2")
     assert token_texts([torch.tensor([3, 4])])[0].tokens.tolist() == [3, 4]

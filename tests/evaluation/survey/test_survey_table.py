@@ -176,7 +176,7 @@ def test_an_item_edited_afterwards_is_left_out(pairs: MadeSurvey, tmp_path: Path
 
 def test_nothing_that_counts_is_an_error(pairs: MadeSurvey, tmp_path: Path) -> None:
     other = answered(pairs, 0, "x", prefer("a")).model_copy(update={"survey": "another"})
-    with pytest.raises(ValueError, match=r"answers: must have some that count \(.*another survey"):
+    with pytest.raises(ValueError, match=r"answers:.*survey"):
         read(tmp_path, [other])
 
 

@@ -97,10 +97,10 @@ def test_what_is_not_trained_is_the_start(tmp_path):
 
 def test_a_conditioned_method_needs_a_text_and_says_so_at_once(tmp_path):
     heard = Heard()
-    with pytest.raises(ValueError, match=r"method 'softmax with dau': conditioner: the data of task 'counting' has no"):
+    with pytest.raises(ValueError, match="'counting'"):
         compare(configured({**RECIPE, "task": "counting"}), tmp_path / "out", heard)
     assert heard.events == []
-    with pytest.raises(ValueError, match=r"method 'softmax with dua': .*Did you mean 'dau'"):
+    with pytest.raises(ValueError, match="'softmax with dua'"):
         compare(configured({**RECIPE, "methods": ["softmax/mle/dua"]}), tmp_path / "out", heard)
     assert not (tmp_path / "out").exists()
 
@@ -173,9 +173,7 @@ def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path, caplog):
     assert "learning_rates.conditioner has no effect: no method here trains that part" in caplog.text
     misspelt = {**recipe, "training": {"steps": 1, "learning_rates": {"condtioner": 1e-3}}}
     heard = Heard()
-    with pytest.raises(
-        ValueError, match=r"learning_rates\.condtioner: no part of a model\. Did you mean 'conditioner'"
-    ):
+    with pytest.raises(ValueError, match=r"learning_rates\.condtioner:.*'conditioner'"):
         compare(configured(misspelt), tmp_path / "b", heard)
     assert heard.trained == []
 

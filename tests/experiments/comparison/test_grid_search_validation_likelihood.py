@@ -48,7 +48,7 @@ def test_targets_of_an_encoder_decoder_model_count_from_the_first(tmp_path):
 def test_a_broken_model_has_no_number_and_no_rows_are_refused(tmp_path):
     model = nw.attach(tiny_gpt2(), "softmax")
     model.save_pretrained(tmp_path / "whole")
-    with pytest.raises(ValueError, match="search: there are no validation rows"):
+    with pytest.raises(ValueError, match=r"search:.*validation"):
         validation_nats(tmp_path / "whole", rows_of([[1]]), 2)
     with torch.no_grad():
         model.get_output_embeddings().weight.fill_(1e38)

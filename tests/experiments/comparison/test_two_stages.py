@@ -80,7 +80,7 @@ def test_models_of_both_stages_are_dropped_when_nobody_needs_them(tmp_path):
 
 def test_wrong_settings_of_a_second_stage_are_named_before_anything_is_trained(tmp_path):
     wrong = {"head": "cache", "then": {"objective": "mle", "training": {"lerning_rate": 1}}}
-    with pytest.raises(ValueError, match=r"'cache, then mle': then\.training\.lerning_rate: unknown key"):
+    with pytest.raises(ValueError, match=r"then\.training\.lerning_rate"):
         compare(configured({**RECIPE, "methods": [wrong]}), tmp_path / "a")
     with pytest.raises(ValueError, match=r"second_training\.step: unknown key"):
         compare(configured(RECIPE, ["second_training.step=3"]), tmp_path / "b")
@@ -198,5 +198,5 @@ def test_named_counts_of_another_tokenizer_are_refused(tmp_path, by_counts):
     path = tmp_path / "other.npz"
     TokenCounts(np.array([1, 2]), "0" * 64, "another text").save(path)
     theirs = {"head": {"head": "by-counts", "counts": str(path)}, "label": "theirs"}
-    with pytest.raises(ValueError, match=r"method 'theirs': head\.counts: the counts of another text were made with"):
+    with pytest.raises(ValueError, match=r"head\.counts"):
         compare(configured({**RECIPE, "methods": ["softmax", theirs]}), tmp_path / "out")

@@ -117,7 +117,7 @@ def test_data_start_and_changes_are_overrides(tmp_path):
 
 
 def test_an_unknown_experiment_is_answered_with_the_nearest():
-    with pytest.raises(ValueError, match=r"no experiment 'ambigous'. Did you mean 'ambiguous'"):
+    with pytest.raises(ValueError, match="'ambiguous'"):
         find_experiment("ambigous")
 
 

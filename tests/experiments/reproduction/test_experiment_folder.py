@@ -30,7 +30,7 @@ def refusing(message):
 def test_what_a_reader_says_while_it_runs_comes_with_where_the_data_is_from(data, tmp_path, monkeypatch):
     folders = ExperimentFolders(Request([], "small", DataFolder(data), tmp_path / "out"))
     monkeypatch.setattr(experiment_folder, "compare", refusing(f"{data / 'wikitext-2' / 'train.txt'}: broken"))
-    with pytest.raises(ValueError, match=r"train.txt: broken \(the data is WikiText-2: Merity"):
+    with pytest.raises(ValueError, match=r"train.txt:.*WikiText-2"):
         folders.run("f2-classes", Watcher())
     monkeypatch.setattr(experiment_folder, "compare", refusing("training.steps: must be at least 1"))
     with pytest.raises(ValueError, match=r"^training.steps: must be at least 1$"):

@@ -141,7 +141,7 @@ def test_failed_runs_are_handed_back_and_their_cells_say_why(counting_paper, tmp
 def test_names_of_tables_and_papers():
     assert tables_named(["counting"]) == ["counting/table-1", "counting/table-2", "counting/table-3"]
     assert tables_named(["counting/table-2", "counting"])[0] == "counting/table-2"
-    with pytest.raises(ValueError, match=r"no paper 'countin'. Did you mean 'counting'"):
+    with pytest.raises(ValueError, match="'counting'"):
         tables_named(["countin/table-1"])
     with pytest.raises(ValueError, match=r"no table 'table-9' in counting"):
         tables_named(["counting/table-9"])

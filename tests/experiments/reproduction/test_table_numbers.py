@@ -107,7 +107,7 @@ def test_what_is_not_there_says_why(results, address, message):
 
 def test_a_failed_run_says_what_happened(results):
     failure = FailedRun(method="PG", head="pg", objective="mle", seed=1, reason="diverged at step 3: the loss is nan")
-    with pytest.raises(MissingValueError, match="the run failed: diverged at step 3"):
+    with pytest.raises(MissingValueError, match="diverged at step 3"):
         found(results.model_copy(update={"failures": [failure]}), method="PG", measure="acc@2")
 
 
@@ -140,7 +140,7 @@ def test_a_ranking_among_some_methods_counts_their_duels_alone(texts):
     assert found(texts, method="FACE", decoding="greedy", measure="ranking.losses").value == 3
     assert found(texts, method="FACE", measure="ranking.losses", **ranked).value == 1
     assert found(texts, method="UL-token", measure="ranking.wins", **ranked).by_seed == {NO_SEED: 2.0}
-    with pytest.raises(MissingValueError, match="'F2-Softmax' has no wins in the ranking"):
+    with pytest.raises(MissingValueError, match="'F2-Softmax'"):
         found(texts, method="F2-Softmax", measure="ranking.wins", **ranked)
 
 

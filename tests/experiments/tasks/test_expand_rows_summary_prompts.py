@@ -37,7 +37,7 @@ def test_beginnings_are_the_first_tokens_with_the_bytes_they_cover(task, prompts
         assert one.ids == tokenizer(given.target, add_special_tokens=False)["input_ids"][:LENGTH]
         assert given.target.startswith(tokenizer.decode(one.ids))
         assert one.text_bytes == len(tokenizer.decode(one.ids).encode())
-    with pytest.raises(ValueError, match=r"all 1 test articles are shorter than task\.length \(12 tokens\)"):
+    with pytest.raises(ValueError, match=r"task\.length"):
         prompts.beginnings([Pair("too short", "Eve.")], "test")
 
 
@@ -56,5 +56,5 @@ def test_a_slow_tokenizer_is_refused(prompts):
         is_fast = False
 
     slow = Slow(tokenizer_object=prompts.tokenizer.backend_tokenizer, eos_token="<eos>")
-    with pytest.raises(ValueError, match=r"has no offsets \(it is a slow one\)"):
+    with pytest.raises(ValueError, match="offsets"):
         SummaryPrompts(slow, LENGTH, 7).beginnings([Pair("a", "b")], "test")

@@ -30,7 +30,7 @@ def test_pairs_that_share_an_article_or_a_summary_do_not_swap():
         others = with_other_summaries(given, seed)
         assert {one.summary for one in others[:2]} == {"c"}
         assert {one.summary for one in others[2:]} == {"a", "b"}
-    with pytest.raises(ValueError, match="the 3 test articles cannot get another article's summary each"):
+    with pytest.raises(ValueError, match="another article's summary"):
         with_other_summaries(given[:3], 0)
     with pytest.raises(ValueError, match="the 1 test articles cannot"):
         with_other_summaries(given[:1], 0)

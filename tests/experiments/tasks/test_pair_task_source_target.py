@@ -66,7 +66,7 @@ def test_the_gap_becomes_the_mask_of_the_tokenizer(tokenizer):
 
 def test_bad_tokenizers():
     without = trained_tokenizer(TEXT, 290, None)
-    with pytest.raises(ValueError, match=r"task\.mask: tokenizer .* has no mask token.*task\.mask='\.\.\.'"):
+    with pytest.raises(ValueError, match=r"task\.mask: tokenizer"):
         PairEncoder(without, 64, 64)([Pair("a <mask>", "b")])
     assert PairEncoder(without, 64, 64)([Pair("a", "b")])
     without.eos_token = None

@@ -172,7 +172,7 @@ def test_wrong_settings(stories: Path, settings: dict[str, object], message: str
 def test_unsuitable_starts(stories: Path, tmp_path: Path) -> None:
     task = small(stories)
     tokenizer = task.start.tokenizer()
-    with pytest.raises(ValueError, match=r"task\.max_source_tokens \(256\) is longer than the 100 positions"):
+    with pytest.raises(ValueError, match=r"task\.max_source_tokens"):
         task.check(BartConfig(max_position_embeddings=100), tokenizer)
     with pytest.raises(ValueError, match="says neither decoder_start_token_id nor bos_token_id"):
         task.check(T5Config(), tokenizer)

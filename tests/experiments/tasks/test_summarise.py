@@ -149,7 +149,7 @@ def test_the_start_learns_sentences_taken_out_of_training_documents(news: Path, 
 
 
 def test_documents_without_sentences_give_no_start(news: Path) -> None:
-    with pytest.raises(ValueError, match=r"task\.start: no document has task\.gaps\.min_sentences \(7\) sentences"):
+    with pytest.raises(ValueError, match=r"task\.start:.*task\.gaps\.min_sentences"):
         small(news, gaps={"min_sentences": 7})
 
 

@@ -133,7 +133,7 @@ def test_a_sentence_of_the_same_table_has_the_bleu_of_a_reference(data, tmp_path
 def test_no_texts_and_settings_that_cannot_be(data):
     assert small(data, generation={"sentences": 0}).writes is None
     model_config = BartConfig(max_position_embeddings=64)
-    with pytest.raises(ValueError, match=r"task\.max_source_tokens \(120\) is longer than the 64 positions"):
+    with pytest.raises(ValueError, match=r"task\.max_source_tokens"):
         small(data).check(model_config, trained_tokenizer("a b", 260, None))
     with pytest.raises(ValueError, match="neither decoder_start_token_id nor bos_token_id"):
         small(data).check(T5Config(decoder_start_token_id=None, bos_token_id=None), trained_tokenizer("a b", 260, None))

@@ -77,8 +77,8 @@ def test_one_over_another_keeps_what_was_chosen(made: tuple[Path, Path], tmp_pat
 
 def test_bad_input(made: tuple[Path, Path], tmp_path: Path) -> None:
     opened = open_model(made[0])
-    with pytest.raises(ValueError, match=r"out: must be a new folder.*name another"):
+    with pytest.raises(ValueError, match=r"out:.*another"):
         add_head(opened, "cache", made[0])
-    with pytest.raises(ValueError, match=r"held: must have a head whose settings .* cache or knn.*\('mos:2' given\)"):
+    with pytest.raises(ValueError, match=r"held:.*\('mos:2' given"):
         add_head(opened, "mos:2", tmp_path / "new", held())
     assert not (tmp_path / "new").exists()

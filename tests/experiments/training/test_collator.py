@@ -35,7 +35,7 @@ def test_targets_of_their_own_length():
 
 
 def test_labels_of_another_length_are_refused_whatever_the_longest_is():
-    with pytest.raises(ValueError, match="labels: must be as many as input_ids"):
+    with pytest.raises(ValueError, match=r"labels:.*input_ids"):
         RightPadding()([{"input_ids": [1, 2], "labels": [1, 2]}, {"input_ids": [1, 2], "labels": [1]}])
 
 

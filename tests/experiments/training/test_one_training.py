@@ -140,7 +140,7 @@ def test_a_half_written_checkpoint_is_skipped(rows, tmp_path, caplog):
 
 def test_checkpoints_of_another_training_are_refused(rows, tmp_path):
     fit(tiny_gpt2(), rows, settings(steps=1), seed=1, folder=tmp_path)
-    with pytest.raises(ValueError, match=r"steps: 1 there, 2 asked.*choose another out, or delete it"):
+    with pytest.raises(ValueError, match="steps: 1 there, 2"):
         fit(tiny_gpt2(), rows, settings(steps=2), seed=1, folder=tmp_path)
     with pytest.raises(ValueError, match="seed: 1 there, 2 asked"):
         fit(tiny_gpt2(), rows, settings(steps=1), seed=2, folder=tmp_path)

@@ -18,17 +18,17 @@ def test_an_override_of_one_warmup_replaces_the_other():
 
 @pytest.mark.parametrize("length", [{}, {"steps": 3, "epochs": 1.0}])
 def test_exactly_one_length(length):
-    with pytest.raises(ValueError, match="training: must have either steps or epochs"):
+    with pytest.raises(ValueError, match=r"training:.*either steps"):
         validated(TrainingSettings, length, "training")
 
 
 def test_an_unknown_key_is_named_with_the_nearest_known_one():
-    with pytest.raises(ValueError, match=r"training\.learnin_rate: unknown key\. Did you mean 'learning_rate'\?"):
+    with pytest.raises(ValueError, match=r"training\.learnin_rate:.*'learning_rate'\?"):
         merged({"steps": 3}, {"learnin_rate": 0.1}, "training")
 
 
 def test_a_wrong_value_is_named():
-    with pytest.raises(ValueError, match=r"^training\.batch_size: must be more than 0 \(0 given\)"):
+    with pytest.raises(ValueError, match=r"^training\.batch_size:.*\(0 given"):
         merged({"steps": 3}, {"batch_size": 0}, "training")
 
 
@@ -61,11 +61,11 @@ def test_settings_that_do_not_go_together(changes, message):
 
 
 def test_a_model_in_shares_has_no_adapters():
-    with pytest.raises(ValueError, match="fsdp: adapters are merged into whole weights"):
+    with pytest.raises(ValueError, match="fsdp: adapters are merged"):
         merged({"steps": 3}, {"fsdp": True, "lora": {"rank": 2}}, "training")
     with pytest.raises(ValueError, match="shard_vocabulary: cannot go with fsdp"):
         merged({"steps": 3}, {"fsdp": True, "shard_vocabulary": True}, "training")
-    with pytest.raises(ValueError, match="leave out shard_vocabulary, which writes none"):
+    with pytest.raises(ValueError, match="shard_vocabulary"):
         merged({"steps": 3}, {"shard_vocabulary": True, "keep_best": True, "evaluate_every": 1}, "training")
 
 

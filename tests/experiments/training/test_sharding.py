@@ -345,12 +345,12 @@ def test_no_process_holds_a_whole_copy_at_the_beginning(tmp_path: Path) -> None:
 
 
 def test_sharing_among_one_process_is_refused() -> None:
-    with pytest.raises(ValueError, match="spreads a model over several processes, and there is one"):
+    with pytest.raises(ValueError, match="processes"):
         expect_available(TrainingSettings(steps=1, fsdp=True))
 
 
 def test_dividing_a_vocabulary_among_one_process_is_refused() -> None:
-    with pytest.raises(ValueError, match="shard_vocabulary: spreads a model over several processes"):
+    with pytest.raises(ValueError, match=r"shard_vocabulary:.*processes"):
         expect_available(TrainingSettings(steps=1, shard_vocabulary=True))
 
 
@@ -385,7 +385,7 @@ def test_a_model_that_does_not_name_its_layers_is_refused() -> None:
 def test_a_model_of_two_precisions_is_refused() -> None:
     model = nw.attach(parity.llama(), "softmax")
     model.get_output_embeddings().to(torch.bfloat16)
-    with pytest.raises(ValueError, match=r"weights must have one precision .*; leave out training\.weights"):
+    with pytest.raises(ValueError, match=r"training\.weights"):
         shard(model)
 
 

@@ -60,18 +60,18 @@ def test_a_model_of_ours_goes_on_with_its_own_head_unless_one_is_named(tmp_path:
     assert configured({**recipe, "head": "cache"}).head == "cache"
     assert configured({**recipe, "method": "pg/histalign"}).head == "pg"
     tiny("llama").save_pretrained(tmp_path / "plain")
-    with pytest.raises(ValueError, match=r"head: missing; give head=VALUE. Head spec, for instance `mos:3`"):
+    with pytest.raises(ValueError, match=r"head:.*instance `mos:3`"):
         configured({**recipe, "model": str(tmp_path / "plain")})
 
 
 def test_a_text_is_no_recipe(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("once upon a time\n")
-    with pytest.raises(ValueError, match=r"it is not TOML: .* name it as data: train --data FILE"):
+    with pytest.raises(ValueError, match="train --data FILE"):
         read(str(tmp_path / "book.txt"))
 
 
 def test_a_recipe_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match=r"nowhere.toml: no such recipe; give a TOML file, or data, model and head"):
+    with pytest.raises(ValueError, match=r"nowhere.toml:.*recipe; give a TOML"):
         read("nowhere.toml")
 
 
@@ -83,5 +83,5 @@ def test_a_folder_of_an_earlier_version_is_known_again(tmp_path: Path) -> None:
     (training / "run.json").write_text(json.dumps({**older, "data": {"path": "a.txt", "block": 64}, "files": {}}))
     (training / "training.json").touch()
     RunFolder(tmp_path).expect(asked, {})
-    with pytest.raises(ValueError, match=r"task.block: 64 there, 32 asked for"):
+    with pytest.raises(ValueError, match=r"task.block: 64 there, 32"):
         RunFolder(tmp_path).expect(configured(RECIPE, ["task.block=32", "encoder=minilm"]), {})

@@ -113,9 +113,7 @@ def test_killed_in_every_phase_the_model_is_the_same(text: str, tmp_path: Path) 
 @pytest.mark.slow
 def test_another_training_in_the_folder_is_refused_with_the_difference(trained: Path, text: str) -> None:
     before = sorted(trained.rglob("*"))
-    with pytest.raises(
-        ValueError, match=r'belongs to another training \(head: "cache" there, "mos:2" asked for'
-    ) as told:
+    with pytest.raises(ValueError, match='"mos:2" asked') as told:
         train(configured(recipe_of(text, "mos:2"), SHORT), trained)
     assert "Choose another folder (out)" in str(told.value)
     assert sorted(trained.rglob("*")) == before
@@ -128,7 +126,7 @@ def test_data_that_changed_while_a_training_stood_still_are_refused(text: str, t
     train(configured(recipe_of(str(data), "cache"), [*SHORT, "keep_checkpoints=true"]), tmp_path / "out")
     (tmp_path / "out" / "record.json").unlink()  # as if it was killed before its end
     data.write_text("\n".join(sentences(160, seed=1)), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"belongs to another training \(files\.\S+: .* there, .* asked for"):
+    with pytest.raises(ValueError, match=r"training \(files\.\S+"):
         train(configured(recipe_of(str(data), "cache"), [*SHORT, "keep_checkpoints=true"]), tmp_path / "out")
 
 
@@ -186,9 +184,9 @@ def test_pairs_train_decoder_only_and_encoder_decoder_models(pairs: str, tmp_pat
 
 def test_files_of_others_are_left_alone(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
-    with pytest.raises(ValueError, match="is not empty and holds no training"):
+    with pytest.raises(ValueError, match="holds no training"):
         train(configured(recipe_of(text, "cache"), SHORT), tmp_path)
-    with pytest.raises(ValueError, match=r"mine.txt is a file; out names a folder"):
+    with pytest.raises(ValueError, match=r"mine.txt is a file"):
         train(configured(recipe_of(text, "cache"), SHORT), tmp_path / "mine.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -200,7 +198,7 @@ def test_one_process_at_a_time(text: str, tmp_path: Path) -> None:
 
 def test_a_loss_that_is_no_number_ends_in_one_line(text: str, tmp_path: Path) -> None:
     recipe = configured(recipe_of(text, "cache"), [*SHORT, "training.learning_rate=1e30", "training.save_every=1"])
-    with pytest.raises(ValueError, match=r"diverged at step \d.*give a smaller training.learning_rate") as told:
+    with pytest.raises(ValueError, match=r"training.learning_rate") as told:
         train(recipe, tmp_path / "out")
     assert "(checkpoint-1 is kept)" in str(told.value)
     assert not (tmp_path / "out" / "config.json").exists()

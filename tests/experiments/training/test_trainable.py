@@ -42,7 +42,7 @@ def test_what_cannot_fit_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "free_to_train", lambda: 12 * numbers)
     expect_room(model, settings())
     monkeypatch.setattr(module, "free_to_train", lambda: 12 * numbers - 1)
-    with pytest.raises(ValueError, match=r"must fit into the memory .*; train the head alone \(training.trains=head\)"):
+    with pytest.raises(ValueError, match=r"\(training.trains=head\)"):
         expect_room(model, settings())
     head = settings(trains="head")
     with trainable(model, head, seed=0):
@@ -85,7 +85,7 @@ def test_the_head_alone() -> None:
         assert set(trained_modules(model)) == {"next_word_head"}
     assert set(trained_modules(model)) == {"all"}
     with (
-        pytest.raises(ValueError, match="trains: there is nothing to train"),
+        pytest.raises(ValueError, match=r"trains:.*nothing to train"),
         trainable(nw.attach(tiny_gpt2(), "cache"), settings(trains="head"), seed=0),
     ):
         pass

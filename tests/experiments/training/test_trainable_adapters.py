@@ -106,5 +106,5 @@ def test_layers_that_take_no_adapter(rows, tmp_path, targets, message):
 def test_without_peft_it_is_asked_for(rows, tmp_path, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "peft" else real(name, *rest))
-    with pytest.raises(ValueError, match=r"training\.lora: needs the package peft, not installed here"):
+    with pytest.raises(ValueError, match=r"training\.lora:.*installed"):
         fit(tiny_gpt2(), rows, lora(), seed=1, folder=tmp_path / "out")

@@ -57,9 +57,9 @@ def test_rows_are_read_in_order_from_one_that_the_seed_chooses() -> None:
 @pytest.mark.parametrize("objective", ["mle:labels", "histalign:labels"])
 def test_labels_of_former_steps_are_not_known_and_are_refused(tmp_path, objective: str) -> None:
     ours = nw.attach(tiny_gpt2(), "cache:published,long=40", objective=objective)
-    with pytest.raises(ValueError, match=r"memory_values: 'labels' must be with whole texts.*take 'inputs'"):
+    with pytest.raises(ValueError, match="memory_values: 'labels'"):
         fit(ours, data(), settings(consecutive=True), seed=1, folder=tmp_path)
     rows = text(2)
     assert ours.train()(input_ids=rows, labels=rows).loss > 0
-    with pytest.raises(ValueError, match=r"memory_values: 'labels' must be with whole texts"):
+    with pytest.raises(ValueError, match="memory_values: 'labels'"):
         ours(input_ids=rows, labels=rows, past_key_values=ours.eval()(input_ids=rows).past_key_values)

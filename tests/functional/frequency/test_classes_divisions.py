@@ -73,5 +73,5 @@ def test_impossible_divisions(division: str, classes: int | None, message: str) 
 
 @pytest.mark.parametrize("ends", [[], [2], [0, 3], [2, 2, 3], [3, 2], [4]])
 def test_boundaries_that_are_none(ends: list[int]) -> None:
-    with pytest.raises(ValueError, match="boundaries must ascend from above 0 to the 3 tokens"):
+    with pytest.raises(ValueError, match="boundaries"):
         FrequencyClasses.of([3, 2, 1], ends)

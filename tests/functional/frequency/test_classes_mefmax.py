@@ -91,7 +91,7 @@ def test_most_is_a_cap_on_k() -> None:
     assert (len(capped.ks), len(mefmax_curve(counts).ks), len(free.ks)) == (10, 512, 3000)
     np.testing.assert_array_equal(free.values[:10], capped.values)  # also where it is worked on in parts
     assert free.best == 2
-    with pytest.raises(ValueError, match=r"mefmax: most must be at least 1 \(0 given"):
+    with pytest.raises(ValueError, match=r"mefmax:.*\(0 given"):
         mefmax(counts, most=0)
 
 

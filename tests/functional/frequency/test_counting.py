@@ -85,7 +85,7 @@ def test_any_number_of_processes_counts_the_same(processes: int, text_file: Path
 
 def test_two_counts_into_one_file_are_refused(text_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "c.npz"
-    with alone(out), pytest.raises(ValueError, match=r"c\.npz: must be written by one process at a time"):
+    with alone(out), pytest.raises(ValueError, match=r"c\.npz:.*written by one process"):
         count_tokens(text_file, TOKENIZER, out=out)
     count_tokens(text_file, TOKENIZER, out=out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.npz", text_file.name]
@@ -95,7 +95,7 @@ def test_counts_are_not_written_over_what_is_counted(text_file: Path, tmp_path: 
     text = text_file.read_bytes()
     (tmp_path / "link").symlink_to(text_file)
     for data, out in ((text_file, tmp_path / "link"), (tmp_path / "link", str(text_file)), (tmp_path, text_file)):
-        with pytest.raises(ValueError, match=r"^out .*: must be another file than what is read"):
+        with pytest.raises(ValueError, match="another file"):
             count_tokens(data, TOKENIZER, out=out)
     assert text_file.read_bytes() == text
 
@@ -226,13 +226,13 @@ def test_going_on_otherwise_is_refused(text_file: Path, table: Path, tmp_path: P
         ):
             count_tokens(**{"data": table, "tokenizer": TOKENIZER, "out": out, "batch_size": 50} | given)
     table.write_text('{"text": "changed", "other": 1}\n')
-    with pytest.raises(ValueError, match=r"belongs to another count \(data: "):
+    with pytest.raises(ValueError, match="belongs to another"):
         count_tokens(table, TOKENIZER, out=out, batch_size=50)
     partial_path(out).write_bytes(partial_path(out).read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"partial: must be an unfinished count \(.*\); delete it"):
+    with pytest.raises(ValueError, match=r"partial:.*unfinished"):
         count_tokens(table, TOKENIZER, out=out, batch_size=50)
     shuffled = IterableDataset.from_generator(lambda: ({"text": row} for row in ROWS)).shuffle(seed=0)
-    with pytest.raises(ValueError, match="a shuffled stream cannot go on"):
+    with pytest.raises(ValueError, match="shuffled stream"):
         count_tokens(shuffled, TOKENIZER, out=tmp_path / "s.npz")
 
 
@@ -264,9 +264,9 @@ def test_bad_data(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             count_tokens(data, TOKENIZER)
-    with pytest.raises(ValueError, match="there is no token in 'a data set'"):
+    with pytest.raises(ValueError, match="data set'"):
         count_tokens(blank, word_tokenizer(["a"]))  # drops spaces
-    with pytest.raises(ValueError, match=r"processes: must be from 1 to 1024 \(0 given"):
+    with pytest.raises(ValueError, match=r"processes:.*\(0 given"):
         count_tokens(blank, TOKENIZER, processes=0)
 
 

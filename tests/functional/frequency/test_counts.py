@@ -96,13 +96,13 @@ def test_bad_arrays(content: np.ndarray, message: str, tmp_path: Path) -> None:
 
 def test_bad_files(tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
-    with pytest.raises(ValueError, match=r"head.counts: cannot read '.*c.npz' as counts of tokens: .*No such file"):
+    with pytest.raises(ValueError, match=r"head.counts: cannot read"):
         TokenCounts.load(path, "head.counts")
     TokenCounts(np.arange(5000), None, "x").save(path)
     whole = path.read_bytes()
     for size in (0, 10, len(whole) // 2, len(whole) - 10):
         path.write_bytes(whole[:size])
-        with pytest.raises(ValueError, match=r"cannot read '.*c.npz' as counts of tokens"):
+        with pytest.raises(ValueError, match="cannot read"):
             TokenCounts.load(path)
     np.savez(path, other=np.arange(3))
     with pytest.raises(ValueError, match="no 'counts' in it"):
@@ -117,9 +117,7 @@ def test_padded() -> None:
     assert counts.padded(6, "f2").counts.tolist() == [0, 3, 0, 0, 0, 0]
     assert counts.padded(2, "f2").counts.tolist() == [0, 3]  # what is cut off was never counted
     assert counts.padded(2, "f2").tokenizer == "f"
-    with pytest.raises(
-        ValueError, match=r"f2: token 1 occurs in the counts of a text, but the model has 1 tokens. Do tokenizer and"
-    ):
+    with pytest.raises(ValueError, match=r"f2:.*1 occurs in the counts"):
         counts.padded(1, "f2")
 
 
@@ -140,8 +138,8 @@ def test_objects_are_told_from_files_of_another_kind(tmp_path: Path, name: str) 
         np.save(tmp_path / name, content, allow_pickle=True)
     else:
         np.savez(tmp_path / name, counts=content, tokenizer="", source="")
-    with pytest.raises(ValueError, match=r"it holds Python objects, not numbers \(an array of dtype object\)"):
+    with pytest.raises(ValueError, match="objects, not numbers"):
         TokenCounts.load(tmp_path / name)
     (tmp_path / name).write_text("no array")
-    with pytest.raises(ValueError, match=r"it is neither a .npz nor a .npy file"):
+    with pytest.raises(ValueError, match=r"neither a .npz"):
         TokenCounts.load(tmp_path / name)

@@ -86,7 +86,7 @@ def test_a_build_on_from_a_kill_makes_the_same_files(
     )
     killed = subprocess.run([sys.executable, str(script)], capture_output=True, check=False, env=os.environ)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    with pytest.raises(ValueError, match=r"was begun and not finished\); run the same"):
+    with pytest.raises(ValueError, match=r"finished\); run"):
         StoredKeys(again)
     first = again / "shard-00000.keys.npy"
     before = first.stat().st_mtime_ns
@@ -99,19 +99,19 @@ def test_another_store_in_the_folder_is_refused(tmp_path: Path) -> None:
     folder, store = small_store(tmp_path)
     other = saved_model(tmp_path / "other", seed=1)
     whole = files(store)
-    with pytest.raises(ValueError, match=r"belongs to another store \(model_fingerprint: "):
+    with pytest.raises(ValueError, match=r"\(model_fingerprint"):
         build_datastore(other, tmp_path / "data.jsonl", store, SETTINGS)
     more = written(tmp_path / "more.jsonl", ["the king"])
-    with pytest.raises(ValueError, match=r"belongs to another store \(data: "):
+    with pytest.raises(ValueError, match="belongs to another"):
         build_datastore(folder, more, store, SETTINGS)
-    with pytest.raises(ValueError, match=r"belongs to another store \(precision: "):
+    with pytest.raises(ValueError, match=r"\(precision"):
         build_datastore(folder, tmp_path / "data.jsonl", store, replace(SETTINGS, precision="int8"))
     assert files(store) == whole
 
 
 def test_nothing_to_store_is_refused(tmp_path: Path) -> None:
     folder = saved_model(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"data: must have a token \('empty.jsonl' has none in any document\)"):
+    with pytest.raises(ValueError, match=r"data:.*\('empty.jsonl'"):
         build_datastore(folder, written(tmp_path / "empty.jsonl", ["", ""]), tmp_path / "store", SETTINGS)
 
 
@@ -120,7 +120,7 @@ def expect_a_build_that_goes_on(tmp_path: Path, store: Path, full: contextlib.Ab
     not."""
     folder, data = saved_model(tmp_path / "model"), written(tmp_path / "data.jsonl", texts())
     build_datastore(folder, data, tmp_path / "whole", SETTINGS)
-    with full, pytest.raises(DiskFullError, match="Make room and run the same command again; what is finished is kept"):
+    with full, pytest.raises(DiskFullError, match="finished is kept"):
         build_datastore(folder, data, store, SETTINGS)
     done = sorted(path.name for path in store.glob("shard-*.json"))
     assert 0 < len(done) < len(StoredKeys(tmp_path / "whole").shards)

@@ -76,18 +76,16 @@ def test_weights_say_what_they_were_fitted_to(index: NgramIndex) -> None:
 
 def test_a_planted_text_is_refused_unless_asked_for(index: NgramIndex) -> None:
     one, settings = opened(), ScoreSettings()
-    with pytest.raises(
-        ValueError, match=r"text 2: must not be in the n-gram index .* the first in 'text 1' from token 1"
-    ):
+    with pytest.raises(ValueError, match="n-gram index"):
         fit_to_texts(one, index, given(HELD_OUT, TEXT), settings)
     weights = fit_to_texts(one, index, given(HELD_OUT, TEXT), settings, stored=True)
     memory = NgramModel(index, weights)
-    with pytest.raises(ValueError, match="text 2: must not be in the n-gram index"):
+    with pytest.raises(ValueError, match="n-gram index"):
         score_with_ngrams(one, memory, given(HELD_OUT, TEXT), settings)
     assert score_with_ngrams(one, memory, given(TEXT), settings, stored=True)["tiny+text"].nll < 1
 
 
 def test_a_memory_of_another_tokenizer_is_refused(index: NgramIndex) -> None:
     other = OpenedModel.of(nw.attach(word_model(), "softmax"), word_tokenizer(WORDS[:8]), name="other")
-    with pytest.raises(ValueError, match=r"must be made with the model's tokenizer \(it was made with"):
+    with pytest.raises(ValueError, match=r"model's tokenizer \(it was made"):
         fit_to_texts(other, index, given(HELD_OUT), ScoreSettings())

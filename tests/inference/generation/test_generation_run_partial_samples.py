@@ -56,7 +56,7 @@ def test_a_file_of_another_run_is_refused_with_the_difference(tmp_path, finished
     if finished:
         file.finish()
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(ValueError, match=r"belongs to another run \(seed: 0 there, 1 asked for\); choose another out"):
+    with pytest.raises(ValueError, match="0 there, 1 asked"):
         PartialSamples(tmp_path / "s.jsonl", {**RUN, "seed": 1})
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -64,7 +64,7 @@ def test_a_file_of_another_run_is_refused_with_the_difference(tmp_path, finished
 @pytest.mark.parametrize("content", ["", "text\n", '{"text": "a"}\n', "[1]\n"])
 def test_a_file_of_somebody_else_is_refused(tmp_path, content):
     (tmp_path / "s.jsonl").write_text(content)
-    with pytest.raises(ValueError, match="was not written by nextword generate"):
+    with pytest.raises(ValueError, match="nextword generate"):
         PartialSamples(tmp_path / "s.jsonl", RUN)
     assert (tmp_path / "s.jsonl").read_text() == content
 

@@ -221,7 +221,7 @@ def test_drafts_write_the_same_texts(family, head, decoding):
 
 
 def test_draft_that_cannot_be_is_refused_before_anything_is_written():
-    with pytest.raises(ValueError, match=r"^draft: must go with greedy search or sampling"):
+    with pytest.raises(ValueError, match=r"^draft:.*search or sampling"):
         texts(opened_model(), draft="prompt", decodings=["beam:2"])
     with pytest.raises(ValueError, match="needs a head that copies"):
         texts(opened_model(), draft="head")
@@ -271,7 +271,7 @@ def test_a_model_that_diverged_writes_nothing(head, settings):
     opened = opened_model(head=head)
     with torch.no_grad():
         opened.model.get_input_embeddings().weight.fill_(float("nan"))
-    with pytest.raises(ValueError, match=r"scores .* are nan: the weights .*wte.* are no finite numbers"):
+    with pytest.raises(ValueError, match="nan: the weights"):
         texts(opened, **settings)
 
 
@@ -286,5 +286,5 @@ def test_scores_that_overflow_later_are_said_to_do_so(settings):
 
     nan = float("nan")
     opened.model.next_word_head.register_forward_hook(overflow)
-    with pytest.raises(ValueError, match=r"are nan: all weights are finite, so it overflows; try dtype.float32"):
+    with pytest.raises(ValueError, match=r"dtype.float32"):
         texts(opened, decodings=["greedy"], arguments={"eos_token_id": None}, **settings)

@@ -15,5 +15,5 @@ def test_prompts_are_blocks_of_the_beginning():
     assert [len(prompt.context) for prompt in found] == [4] * 4
     assert found[1].target_bytes == sum(range(14, 20))
     assert len(block_prompts(ids, text_bytes, ContinuationConfig(prompts=2, prefix=4, continuation=6))) == 2
-    with pytest.raises(ValueError, match=r"the test text has 47 tokens, no block of prefix \+ continuation = 48"):
+    with pytest.raises(ValueError, match="continuation"):
         block_prompts(ids, text_bytes, ContinuationConfig(prompts=1, prefix=4, continuation=44))

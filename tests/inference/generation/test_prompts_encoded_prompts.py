@@ -21,9 +21,9 @@ def test_an_encoder_decoder_reads_the_source_or_the_prompt():
     found = encode_prompts(opened_model("t5"), [TextPrompt("The king"), TextPrompt(source="The king")])
     assert found[0].context == found[1].context == tokenizer()("The king")["input_ids"]
     assert [one.source for one in found] == ["The king", "The king"]
-    with pytest.raises(ValueError, match="prompt 0: an encoder-decoder model reads a source and no prompt"):
+    with pytest.raises(ValueError, match="encoder-decoder"):
         encode_prompts(opened_model("t5"), [TextPrompt("The king", source="The queen")])
-    with pytest.raises(ValueError, match="prompt 0: the source has no tokens"):
+    with pytest.raises(ValueError, match="0: the source has no tokens"):
         encode_prompts(opened_model("t5"), [TextPrompt("")])
 
 
@@ -36,14 +36,14 @@ def test_a_chat_template_is_applied_where_asked():
         opened.tokenizer.chat_template = None
     assert found.context == ids("<user>The king:")
     assert found.start == 0
-    with pytest.raises(ValueError, match=r"^chat: tokenizer .* has no chat template"):
+    with pytest.raises(ValueError, match=r"^chat: tokenizer"):
         encode_prompts(opened, [TextPrompt("The king")], chat=True)
 
 
 def test_a_conditioned_model_needs_its_auxiliary_text():
     opened = opened_model(conditioner="dau")
     assert encode_prompts(opened, [TextPrompt("The king", auxiliary="a dragon")])
-    with pytest.raises(ValueError, match="prompt 5: the model follows an auxiliary text, and there is none"):
+    with pytest.raises(ValueError, match="5: the model follows"):
         encode_prompts(opened, [TextPrompt("The king", id=5)])
 
 
@@ -71,7 +71,7 @@ def test_a_prompt_that_leaves_no_room_is_to_be_shortened():
 
 def test_a_head_that_looks_back_further_is_told_who_reads_a_longer_prompt():
     opened = opened_model(head="cache:long=1000")
-    with pytest.raises(ValueError, match=r"shorten it, or let nextword\.inference\.scoring\.long_text\.remember read"):
+    with pytest.raises(ValueError, match=r"nextword\.inference\.scoring\.long_text\.remember"):
         expect_room(opened, encode_prompts(opened, [TextPrompt("king" * POSITIONS)]), 1)
 
 
@@ -81,7 +81,7 @@ def test_room_of_an_encoder_and_of_its_decoder():
     expect_room(opened, source, POSITIONS - 1)
     with pytest.raises(ValueError, match=rf"^max_new_tokens: must be at most {POSITIONS - 1}"):
         expect_room(opened, source, POSITIONS)
-    with pytest.raises(ValueError, match="that the encoder has positions for"):
+    with pytest.raises(ValueError, match="positions"):
         expect_room(opened, encode_prompts(opened, [TextPrompt(source="king" * POSITIONS)]), 1)
     relative = opened_model("t5")
     expect_room(relative, encode_prompts(relative, [TextPrompt(source="king" * 600)]), 600)

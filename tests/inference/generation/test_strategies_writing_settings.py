@@ -22,5 +22,5 @@ def test_what_draws_nothing_is_written_once():
     assert config.texts().draws_of(greedy) == (None,)
     assert config.texts().draws_of(sampled) == (0, 42)
     assert ContinuationConfig(prompts=1).texts().draws_of(sampled) == (None,)
-    with pytest.raises(ValueError, match=r"draws: must be different seeds \(1, 1 given\)"):
+    with pytest.raises(ValueError, match=r"draws:.*\(1, 1 given"):
         validated(ContinuationConfig, {"draws": [1, 1]})

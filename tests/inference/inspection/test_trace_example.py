@@ -226,27 +226,27 @@ def test_a_model_with_damaged_weights_is_refused() -> None:
     opened = decoder(words())
     with torch.no_grad():
         opened.model.get_output_embeddings().weight[3] = torch.nan
-    with pytest.raises(ValueError, match=r"token 1 of the text is nan: the weights .* are no finite numbers"):
+    with pytest.raises(ValueError, match="1 of the text is nan"):
         nw.trace(opened, text="The king")
 
 
 def test_what_is_missing_or_too_much_is_told() -> None:
     opened = decoder(byte_level())
-    with pytest.raises(ValueError, match="tokenizer: must be given with a model"):
+    with pytest.raises(ValueError, match=r"tokenizer:.*model"):
         nw.trace(opened.model, text="x")
-    with pytest.raises(ValueError, match="trace: 'max_new_tokens' is an argument of generate, and the text is given"):
+    with pytest.raises(ValueError, match="trace: 'max_new_tokens'"):
         nw.trace(opened, text="x", max_new_tokens=3)
-    with pytest.raises(ValueError, match="example text: the text has no tokens"):
+    with pytest.raises(ValueError, match="example text"):
         nw.trace(opened, text="")
     with pytest.raises(ValueError, match="trace: num_return_sequences must be 1"):
         nw.trace(opened, prompt="x", num_return_sequences=2)
-    with pytest.raises(ValueError, match="an encoder-decoder model reads a source"):
+    with pytest.raises(ValueError, match="encoder-decoder"):
         nw.trace(encoder_decoder("t5"), text="x")
-    with pytest.raises(ValueError, match="the model follows an auxiliary text, and there is none"):
+    with pytest.raises(ValueError, match="auxiliary"):
         nw.trace(conditioned("softmax"), text="x")
-    with pytest.raises(ValueError, match="auxiliary_tokenizer: must be given with a model"):
+    with pytest.raises(ValueError, match=r"auxiliary_tokenizer:.*model"):
         nw.trace(conditioned("softmax").model, byte_level(), "x", auxiliary="y")
-    with pytest.raises(ValueError, match=r"positions: must be 0 or more \(-1 given\)"):
+    with pytest.raises(ValueError, match=r"positions:.*\(-1 given"):
         nw.trace(opened, text="x", positions=-1)
     with pytest.raises(ValueError, match="nowhere: no such folder"):
         nw.trace("./nowhere", text="x")

@@ -89,14 +89,14 @@ def test_each_kind_of_a_store(tmp_path: Path) -> None:
     over.configure_head(weight=0.0)
     assert results.nll_without == pytest.approx(nw.score(over, TOKENIZER, REPEATED).nll, abs=1e-5)
     gated = nw.attach(nw.load(folder), f'knn:store="{store}",k=8,mix=gate').eval()
-    with pytest.raises(ValueError, match=r"must have a head whose settings .*cache or knn.*mix=gate"):
+    with pytest.raises(ValueError, match="whose settings"):
         nw.calibrate(gated, REPEATED, TOKENIZER)
 
 
 def test_one_normaliser_over_several_softmaxes_is_refused(tmp_path: Path) -> None:
     folder, store = small_store(tmp_path)
     model = nw.attach(nw.load(folder), f'knn:store="{store}",k=8,mix=joint,below="mos:2"')
-    with pytest.raises(ValueError, match="must be over a head with one softmax"):
+    with pytest.raises(ValueError, match="head with one softmax"):
         nw.calibrate(model, REPEATED, TOKENIZER)
 
 
@@ -111,7 +111,7 @@ def test_bad_input() -> None:
     for head in ("softmax", "mos:2", "cache:published,mode=lm_only"):
         with pytest.raises(ValueError, match=rf"settings can be chosen .*\('{head}' given\)"):
             nw.calibrate(OpenedModel("tiny", attached(head), TOKENIZER), TEXT)
-    with pytest.raises(ValueError, match="texts: must have at least one token"):
+    with pytest.raises(ValueError, match=r"texts:.*least one token"):
         nw.calibrate(attached(), [], TOKENIZER)
 
 
@@ -153,5 +153,5 @@ def test_what_are_no_rows_is_refused(ids: torch.Tensor, settings: dict[str, int]
 
 
 def test_a_plain_model_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be texts, not token ids, unless the model is attached"):
+    with pytest.raises(ValueError, match="model is attached"):
         nw.calibrate(word_model(), torch.tensor([[5, 6]]))

@@ -103,13 +103,13 @@ def test_a_model_of_few_positions_remembers_a_text_that_is_longer() -> None:
 def test_a_long_memory_goes_with_dynamic_caches() -> None:
     model = gpt2()
     cache = StaticCache(config=model.config.get_text_config(), max_cache_len=40)
-    with pytest.raises(ValueError, match="memory: must be given without a KV cache"):
+    with pytest.raises(ValueError, match=r"memory:.*KV cache"):
         model(IDS[None], memory=LongMemory(), past_key_values=cache)
 
 
 def test_a_text_of_one_token_and_bad_input() -> None:
     assert head_cache_of(remember(gpt2(), IDS[:1])).recall().ids.tolist() == [[int(IDS[0])]]
-    with pytest.raises(ValueError, match=r"model: must have a head that looks back beyond its window.*cache:long"):
+    with pytest.raises(ValueError, match=r"model:.*back beyond"):
         remember(gpt2("cache"), IDS)
     with pytest.raises(ValueError, match="window: must be at most 400"):
         remember(gpt2(), IDS, window=401)

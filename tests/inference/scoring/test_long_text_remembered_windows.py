@@ -179,13 +179,13 @@ def test_no_text_sees_the_one_before_it_and_places_are_those_of_the_text() -> No
 @pytest.mark.parametrize("name", ["softmax", "mos:2"])
 def test_a_head_that_remembers_nothing_is_told_so(name: str) -> None:
     model = attached(name)
-    with pytest.raises(ValueError, match=r"memory: must be that of .* whose head looks back.*cache:long"):
+    with pytest.raises(ValueError, match=r"memory:.*whose head"):
         model.distribution(IDS[None, :5], memory=LongMemory())
 
 
 def test_what_is_asked_must_be_new() -> None:
     model, new = attached(head(9)), torch.tensor([[False, True]])
-    with pytest.raises(ValueError, match="positions: must be among the new_positions"):
+    with pytest.raises(ValueError, match=r"positions:.*new_positions"):
         model.distribution(IDS[None, :2], memory=LongMemory(), new_positions=new, positions=~new)
     with pytest.raises(ValueError, match=r"new_positions: must be \(1, 2\)"):
         model.distribution(IDS[None, :2], memory=LongMemory(), new_positions=new[:, :1])

@@ -29,7 +29,7 @@ def test_a_plain_model_is_asked_with_softmax_and_stays_as_it_is(gpt2):
 
 
 def test_a_model_needs_its_tokenizer(gpt2):
-    with pytest.raises(ValueError, match="tokenizer: must be given with a model"):
+    with pytest.raises(ValueError, match=r"tokenizer:.*model"):
         OpenedModel.of(gpt2)
 
 
@@ -42,9 +42,9 @@ def test_a_text_in_the_place_of_the_tokenizer_is_named(gpt2):
         lambda text: nw.generate(gpt2, text),
     ]
     for ask in asked:
-        with pytest.raises(ValueError, match=r"tokenizer: must be .*, not a text \('A\.txt' given\); give a text"):
+        with pytest.raises(ValueError, match=r"tokenizer:.*\('A\.txt' given"):
             ask("A.txt")
-    with pytest.raises(ValueError, match=r"texts: must be a text or a list of texts \(\w+ given\)"):
+    with pytest.raises(ValueError, match=r"texts:.*\(\w+ given"):
         nw.score(gpt2, tokenizer, tokenizer)
 
 
@@ -73,7 +73,7 @@ def test_a_conditioned_folder_brings_the_tokenizer_of_its_encoder(beside, tmp_pa
     folder = tmp_path / "run" / "model"
     made.model.save_pretrained(folder)
     made.tokenizer.save_pretrained(folder)
-    with pytest.raises(ValueError, match="there is no encoder_tokenizer in its folder"):
+    with pytest.raises(ValueError, match="encoder_tokenizer"):
         open_model(folder)
     made.auxiliary_tokenizer.encoder.save_pretrained((folder.parent if beside else folder) / "encoder_tokenizer")
     opened = open_model(folder)
@@ -100,7 +100,7 @@ def test_a_device_that_is_not_there(device, tmp_path):
     decoder(text_tokenizers.byte_level()).model.save_pretrained(tmp_path)
     if device.startswith("cuda") and torch.cuda.device_count() > 7:
         pytest.skip("it is there")
-    with pytest.raises(ValueError, match="device: must be auto or a device of torch that is here"):
+    with pytest.raises(ValueError, match=r"device:.*device of torch"):
         open_model(tmp_path, device)
 
 
@@ -111,5 +111,5 @@ def test_settings_of_a_head_may_differ_from_the_saved_ones(tmp_path) -> None:
     changed = open_model(tmp_path, head={"long": 300, "decoupled": True})  # the latter is one of f2
     assert changed.model.next_word_head.config.long == 300
     assert open_model(tmp_path).model.next_word_head.config.long is None
-    with pytest.raises(ValueError, match=r"set: must be a setting of a head .*'lang' given.*Did you mean 'long'"):
+    with pytest.raises(ValueError, match=r"set:.*'long'"):
         open_model(tmp_path, head={"lang": 300})

@@ -27,7 +27,7 @@ def test_prompts_whose_words_begin_alike_are_left_out() -> None:
     kept = encode(found, tokenizer)
     assert len(kept) == 16
     assert len(found) == 48
-    with pytest.raises(ValueError, match=r"two of the four words of each of the 16 prompts begin with the same token"):
+    with pytest.raises(ValueError, match="16 prompts"):
         encode(prompts([("Bern", "Switzerland"), ("Oslo", "Norway")], "places"), tokenizer)
 
 
@@ -36,7 +36,7 @@ def test_tokenizer_without_start_token() -> None:
     tokenizer.bos_token = None
     assert start_id(tokenizer) == tokenizer.eos_token_id
     tokenizer.eos_token = None
-    with pytest.raises(ValueError, match="neither a bos nor an eos token"):
+    with pytest.raises(ValueError, match="neither a bos"):
         start_id(tokenizer)
 
 

@@ -41,9 +41,9 @@ def test_nothing_is_asked_of_nothing() -> None:
 
 def test_what_is_out_of_range_is_refused() -> None:
     one = scores_of([[1.0, 2.0]])
-    with pytest.raises(ValueError, match=r"candidates: must be from 0 to the vocabulary's 2 tokens \(3 given\)"):
+    with pytest.raises(ValueError, match=r"candidates:.*\(3 given"):
         token_facts(one, torch.tensor([0]), candidates=3)
-    with pytest.raises(ValueError, match=r"positions: must be 0 or more \(-1 given\)"):
+    with pytest.raises(ValueError, match=r"positions:.*\(-1 given"):
         token_facts(one, torch.tensor([0]), positions=-1)
     with pytest.raises(ValueError, match="token id 2 is outside"):
         token_facts(one, torch.tensor([2]))

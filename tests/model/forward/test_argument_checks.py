@@ -92,9 +92,7 @@ def test_positions(positions: Any, message: str) -> None:
 def test_a_mask_covers_what_the_cache_holds(head: str) -> None:
     model = nw.attach(tiny("gpt2"), head).eval()
     kv_cache = model(IDS[:, :3], past_key_values=DynamicCache(), use_cache=True).past_key_values
-    with pytest.raises(
-        ValueError, match=r"attention_mask: must be \(2, 5\), 3 positions in the KV cache .* \(shape \(2, 2\) given"
-    ):
+    with pytest.raises(ValueError, match=r"attention_mask:.*\(2, 2\) given"):
         model(IDS[:, 3:], attention_mask=ONES[:, 3:], past_key_values=kv_cache)
     found = model(IDS[:, 3:], attention_mask=ONES, past_key_values=kv_cache).logits
     torch.testing.assert_close(found, model(IDS).logits[:, 3:])

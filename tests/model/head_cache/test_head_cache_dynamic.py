@@ -43,7 +43,7 @@ def test_more_than_a_window_keeps_cannot_be_taken_back() -> None:
     head_cache.crop(-64)
     assert head_cache.preceded("window", new[:, :1], BEFORE).shape == (1, 3, 4)
     head_cache.crop(-64)
-    with pytest.raises(ValueError, match=r"cropped by more than 64 positions.*num_assistant_tokens"):
+    with pytest.raises(ValueError, match="cropped by more than 64"):
         head_cache.preceded("window", new[:, :1], BEFORE)
 
 

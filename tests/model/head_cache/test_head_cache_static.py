@@ -40,11 +40,11 @@ def test_addresses_stay() -> None:
 def test_what_cannot_be_done_in_place_is_refused() -> None:
     text = Text(StaticHeadCache(40))
     text.read(5)
-    with pytest.raises(ValueError, match="static cache cannot be cropped; use the dynamic cache"):
+    with pytest.raises(ValueError, match="cropped; use the dynamic"):
         text.head_cache.crop(-1)
-    with pytest.raises(ValueError, match="cannot change its number of sequences"):
+    with pytest.raises(ValueError, match="sequences"):
         text.head_cache.repeat(2)
-    with pytest.raises(ValueError, match="cannot change its number of sequences"):
+    with pytest.raises(ValueError, match="sequences"):
         text.head_cache.reorder(torch.tensor([0]))
     text.head_cache.repeat(1)
     text.read(1)

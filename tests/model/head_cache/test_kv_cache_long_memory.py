@@ -34,7 +34,7 @@ def test_so_much_is_kept_as_is_looked_back_over_and_no_more() -> None:
     head_cache.crop(-64)
     passed(head_cache, [0], looks_back=100)
     head_cache.crop(-65)
-    with pytest.raises(ValueError, match=r"cropped by more than 64 positions.*forgotten"):
+    with pytest.raises(ValueError, match="cropped by more than 64"):
         passed(head_cache, [0], looks_back=100)
     head_cache.reset()
     assert passed(head_cache, [3], looks_back=100) == ([3], 0)

@@ -42,7 +42,7 @@ def test_evidence_is_told_apart() -> None:
 def test_nothing_guessed_is_nothing_drafted() -> None:
     assert LearnedLength().chosen([None]) == FixedLength(3).chosen([None]) == 0
     assert FixedLength(3).chosen([GOOD, None]) == 3
-    with pytest.raises(ValueError, match="longest: must be at least 1"):
+    with pytest.raises(ValueError, match=r"longest:.*least 1"):
         FixedLength(0)
 
 

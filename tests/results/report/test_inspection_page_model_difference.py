@@ -69,19 +69,19 @@ def test_the_same_model_twice_has_no_rows() -> None:
 
 def test_other_tokens_are_refused() -> None:
     other = MadeUp(STORY.replace("rope", "wheel")).record("cache")
-    with pytest.raises(ValueError, match=r"'plain' and 'cache': must be of the same token ids \(they part at token"):
+    with pytest.raises(ValueError, match="'plain'"):
         difference(PLAIN, other)
-    with pytest.raises(ValueError, match=r"same token ids \(240 and 24[0-9] tokens\)"):
+    with pytest.raises(ValueError, match=r"24[0-9] tokens\)"):
         difference(PLAIN, MadeUp(STORY + " So it is.").record("cache"))
 
 
 def test_the_same_ids_of_another_text_are_refused() -> None:
     other = MadeUp(STORY.replace("rope", "boats")).record("cache")
     assert other.texts["text"].ids == PLAIN.texts["text"].ids
-    with pytest.raises(ValueError, match=r"must be of the same text \(token 84 is ' rope' and ' boats'\)"):
+    with pytest.raises(ValueError, match=r"' boats'\)"):
         difference(PLAIN, other)
 
 
 def test_another_prompt_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"must begin at the same token \(1 and 5 given\)"):
+    with pytest.raises(ValueError, match=r"token \(1 and 5"):
         difference(PLAIN, PLAIN.model_copy(update={"first": 5}))

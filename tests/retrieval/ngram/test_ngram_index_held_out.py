@@ -32,7 +32,7 @@ def test_a_planted_text_is_found(tmp_path: Path, size: int) -> None:
 def test_a_text_most_of_which_is_stored_is_found(tmp_path: Path) -> None:
     planted = random_text(1, 400)
     index = built(tmp_path / "memory", [planted], V)
-    with pytest.raises(ValueError, match="must not be in the n-gram index"):
+    with pytest.raises(ValueError, match="n-gram index"):
         expect_held_out(index, "asked", np.array(random_text(2, 96) + planted[96:]))
     expect_held_out(index, "quoted", np.array(random_text(2, 304) + planted[304:]))
 

@@ -143,14 +143,14 @@ def test_origins_are_places_with_their_shares(tmp_path: Path) -> None:
 
 def test_a_smaller_vocabulary_is_refused(tmp_path: Path) -> None:
     remembered = memory(tmp_path / "memory", V + 1)
-    with pytest.raises(ValueError, match=r"must be of a model with 8 tokens or more \(7 given\)"):
+    with pytest.raises(ValueError, match=r"8 tokens or more \(7"):
         mixed_with_ngrams(scores(1), remembered, remembered.find(LastTokens.of_text(np.array([1]))))
 
 
 def test_weights_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     built(tmp_path / "memory", [[1, 2]], V)
     weights().model_copy(update={"tokenizer": "a" * 64}).save(tmp_path / "weights.json")
-    with pytest.raises(ValueError, match=r"must be fitted with the tokenizer of .* \(aaaaaaaaaaaa given, ffffffffffff"):
+    with pytest.raises(ValueError, match=r"\(aaaaaaaaaaaa given"):
         NgramModel.open(tmp_path / "memory", tmp_path / "weights.json")
     weights().model_copy(update={"tokenizer": "f" * 64}).save(tmp_path / "weights.json")
     assert len(NgramModel.open(tmp_path / "memory", tmp_path / "weights.json").index) == 1

@@ -91,15 +91,15 @@ def test_lists_of_urls_say_which_part_a_story_is_in(tmp_path):
 
 
 def test_bad_folders(tmp_path):
-    with pytest.raises(ValueError, match=r"task\.data: '.*' does not exist\. .*or a folder with \.story files"):
+    with pytest.raises(ValueError, match=r"task\.data:.*does not exist"):
         read(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"task\.data: '.*' has no \.story files\. Give a \.jsonl file"):
+    with pytest.raises(ValueError, match=r"task\.data:.*\.story files"):
         read(tmp_path)
     (tmp_path / "a.txt").write_text("text")
-    with pytest.raises(ValueError, match=r"a\.txt' is no \.jsonl file and no folder with \.story files"):
+    with pytest.raises(ValueError, match=r"\.jsonl file"):
         read(tmp_path / "a.txt")
     (tmp_path / "bad.story").write_text("An article without any.\n")
-    with pytest.raises(ValueError, match=r"task\.data: no line '@highlight' in any of the 1 \.story files"):
+    with pytest.raises(ValueError, match=r"task\.data:.*'@highlight'"):
         read(tmp_path)
     (tmp_path / "bad.story").write_bytes(b"\xe9t\xe9\n\n@highlight\n\nx\n")
     with pytest.raises(ValueError, match=r"bad\.story' is not UTF-8 text"):

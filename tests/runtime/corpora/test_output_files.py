@@ -39,7 +39,7 @@ def test_another_spelling_is_the_same_file(spelling: str, here: Path) -> None:
 
 def test_a_link_to_a_file_that_is_to_be_made(here: Path) -> None:
     Path("link").symlink_to("new.jsonl")
-    with pytest.raises(ValueError, match=r"--out, --tokens: must be different files"):
+    with pytest.raises(ValueError, match="--tokens: must be different"):
         expect_inputs_kept({"--tokens": ["link"], "--out": ["new.jsonl"]}, [])
 
 

@@ -35,7 +35,7 @@ def test_a_packed_file_is_known_by_how_it_begins(pack: Callable[[bytes], bytes],
 def test_half_a_packed_file_is_named(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     path = tmp_path / "half.txt"
     path.write_bytes(pack(bytes(range(256)) * 300)[:-9])
-    with pytest.raises(ValueError, match=r"--data: '.*half.txt' cannot be read \("):
+    with pytest.raises(ValueError, match=r"--data:.*cannot be read"):
         file_text(path, "--data")
 
 

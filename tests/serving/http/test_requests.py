@@ -128,8 +128,8 @@ def test_what_is_no_request(talking: Running, path: str, body: bytes) -> None:
 
 
 def test_half_a_character_is_found() -> None:
-    with pytest.raises(ValueError, match=r"^stop.1: must be text of whole characters \(half of one, \\ud83d, given\)"):
+    with pytest.raises(ValueError, match=r"^stop.1:.*\(half of one, \\ud83d, given"):
         read_request(RequestPart, rb'{"stop": ["a", "bad \ud83d end"]}')
-    with pytest.raises(ValueError, match=r"must be JSON \(.* at line 1 column \d+\)"):
+    with pytest.raises(ValueError, match="line 1 column"):
         read_request(RequestPart, rb'{"text": "bad')
     assert read_request(RequestPart, b'{"left": null}') == RequestPart()

@@ -54,7 +54,7 @@ def test_a_backbone_in_several_parts(tmp_path, setting):
 def test_a_conditioned_model(engine, tmp_path):
     model = nw.attach(LlamaForCausalLM(CONFIGS["llama"]()), "softmax", conditioner="lmh", encoder=encoder())
     model.save_pretrained(tmp_path)
-    with pytest.raises(Exception, match="conditioned model: vLLM brings no auxiliary text to it"):
+    with pytest.raises(Exception, match="conditioned"):
         engine(tmp_path)
 
 
@@ -63,7 +63,7 @@ def test_a_backbone_that_vllm_does_not_have(engine, tmp_path):
         vocab_size=VOCABULARY, d_model=64, ffn_dim=64, num_layers=1, attention_heads=2, max_position_embeddings=256
     )
     nw.attach(XGLMForCausalLM(config), "softmax").save_pretrained(tmp_path)
-    with pytest.raises(Exception, match="vLLM has no model of its own for the backbone 'xglm'"):
+    with pytest.raises(Exception, match="'xglm'"):
         engine(tmp_path)
 
 
@@ -100,5 +100,5 @@ def test_a_folder_of_another_version(engine, tmp_path):
     path = tmp_path / "config.json"
     found = json.loads(path.read_text())
     path.write_text(json.dumps(found | {"head": {"head": "cache", "foresight": 2}, "nextword_version": "99.1"}))
-    with pytest.raises(Exception, match=r"head\.foresight: unknown key.*saved with nextword 99\.1"):
+    with pytest.raises(Exception, match=r"head\.foresight:.*nextword 99\.1"):
         engine(tmp_path)

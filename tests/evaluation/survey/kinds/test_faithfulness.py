@@ -72,7 +72,7 @@ def test_a_wrong_line_is_named(line: dict[str, object], message: str, tmp_path: 
 
 
 def test_an_empty_file_and_another_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="must have a line for each item"):
+    with pytest.raises(ValueError, match="line for each item"):
         made(tmp_path, "faithfulness", near=20, qualification=known_file(tmp_path, []))
     with pytest.raises(ValueError, match="qualification: unknown key"):
         made(tmp_path, qualification=known_file(tmp_path, KNOWN))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("counting", "quick_report")
 
 def test_ray_that_is_not_installed_is_named_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr("nextword.runtime.optional_libraries._is_there", lambda module: module != "ray")
-    with pytest.raises(ValueError, match=r"engine: ray is not installed; pip install 'nextword\[ray\]'"):
+    with pytest.raises(ValueError, match=r"engine:.*'nextword\[ray\]'"):
         compare(
             configured({"task": {"name": "counting"}, "methods": ["softmax"]}), tmp_path / "out", engine=RayEngine()
         )
@@ -28,7 +28,7 @@ def test_ray_that_is_not_installed_is_named_before_anything_is_trained(tmp_path,
 def test_ray_beside_torchrun_is_refused(monkeypatch):
     monkeypatch.setattr("nextword.runtime.optional_libraries._is_there", lambda module: True)
     monkeypatch.setattr("nextword.runtime.processes.count", lambda: 2)
-    with pytest.raises(ValueError, match=r"engine: must be sequential under a launcher.*\(2 given\)"):
+    with pytest.raises(ValueError, match=r"engine:.*\(2 given"):
         RayEngine().expect(configured({"task": {"name": "counting"}, "methods": ["softmax"]}))
 
 
@@ -40,5 +40,5 @@ def test_a_run_computes_with_as_many_threads_as_it_has_cores(tmp_path):
 
 def test_cores_for_a_run_that_has_them_all_are_refused(tmp_path):
     config = configured({"task": {"name": "counting"}, "methods": ["softmax"]})
-    with pytest.raises(ValueError, match=r"^cpus, gpus: must stand with engine=ray"):
+    with pytest.raises(ValueError, match="engine=ray"):
         compare(config, tmp_path, engine=Sequential(Resources(cpus=1)))

@@ -208,7 +208,7 @@ def test_a_run_that_fails_and_one_whose_process_is_ended(tmp_path, cluster):
 
 
 def test_more_cores_than_a_machine_has_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"--cpus: must be at most 2, what a machine has here \(3 given\)"):
+    with pytest.raises(ValueError, match=r"--cpus:.*\(3 given"):
         compare(configured(RECIPE), tmp_path / "out", engine=RayEngine(Resources(cpus=3)))
     assert not (tmp_path / "out").exists()
 

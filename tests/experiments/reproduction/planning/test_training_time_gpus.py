@@ -10,5 +10,5 @@ def test_the_tensor_units_are_the_faster_ones():
 
 
 def test_an_unknown_gpu_is_named_with_the_nearest():
-    with pytest.raises(ValueError, match=r"^gpu: must be one that is known here \('H100' given\)"):
+    with pytest.raises(ValueError, match=r"^gpu:.*\('H100' given"):
         find_gpu("H100")

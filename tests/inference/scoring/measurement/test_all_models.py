@@ -132,7 +132,7 @@ def test_auxiliary_texts_are_read() -> None:
     assert found.models[0].reads == ["auxiliary"]
     other = [Example(example.text, auxiliary="far far") for example in examples]
     assert nw.score(model, TOKENIZER, other, auxiliary_tokenizer=auxiliary).nll != pytest.approx(found.nll, rel=1e-6)
-    with pytest.raises(ValueError, match="follows an auxiliary text, and there is none"):
+    with pytest.raises(ValueError, match="auxiliary"):
         nw.score(model, TOKENIZER, "the king", auxiliary_tokenizer=auxiliary)
     with pytest.raises(ValueError, match="auxiliary_tokenizer: must be given"):
         nw.score(model, TOKENIZER, examples)
@@ -176,7 +176,7 @@ def test_models_of_the_same_tokens_are_compared_by_token_and_by_group(tmp_path: 
     of_two, of_one = ({one.group: one.nll for one in found[name].breakdowns["copied"]} for name in ("two", "one"))
     copied = {one.group: one.difference for one in by_group if one.breakdown == "copied"}
     assert copied == pytest.approx({group: of_two[group] - of_one[group] for group in of_one})
-    with pytest.raises(ValueError, match=r"one of several models, one, two; write result\['one'\]"):
+    with pytest.raises(ValueError, match=r"result\['one'\]"):
         _ = found.perplexity
     found.save(tmp_path / "score.json")
     assert ScoreResults.load(tmp_path / "score.json") == found
@@ -296,13 +296,13 @@ def test_weights_that_are_no_numbers_are_named(name: str, message: str) -> None:
 
 def test_tokens_that_a_model_does_not_know_are_named() -> None:
     tokenizer = word_tokenizer([*WORDS, *(f"word{number}" for number in range(40))])
-    with pytest.raises(ValueError, match=r"text 1: token 53 \('word34'\) is outside the vocabulary of .* 48 tokens"):
+    with pytest.raises(ValueError, match=r"\('word34'\)"):
         nw.score(word_model(), tokenizer, "the word34")
 
 
 def test_targets_longer_than_a_decoder_are_refused_and_long_sources_are_cut() -> None:
     model = family_model("bart")  # 128 positions
-    with pytest.raises(ValueError, match=r"at most 128 tokens, what the decoder of .* can see \(131 given\)"):
+    with pytest.raises(ValueError, match=r"128 tokens.*\(131 given"):
         nw.score(model, TOKENIZER, Example("the " * 130, source="a dog"))
     source = "the king " * 100
     found = nw.score(model, TOKENIZER, Example("the dog", source=source))
@@ -358,5 +358,5 @@ def test_places_of_a_prefix_are_none_of_the_window() -> None:
 def test_the_name_of_a_file_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "chapter.txt"
     file.write_text("The king sat.", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"texts: must be texts, not files .*chapter.txt"):
+    with pytest.raises(ValueError, match=r"texts:.*texts, not files"):
         nw.score(object(), None, [str(file)])  # type: ignore[arg-type]

@@ -85,12 +85,12 @@ def test_a_command_names_its_options(tmp_path: Path) -> None:
             read_texts([missing])
         with pytest.raises(ValueError, match=r"^--held: "):
             read_texts([missing], where="held")
-        with pytest.raises(ValueError, match=r"name the column of the text with --field text=COLUMN"):
+        with pytest.raises(ValueError, match="--field text=COLUMN"):
             read_texts([str(tmp_path / "a.jsonl")])
 
 
 def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must hold files of text or tables \(none found\)"):
+    with pytest.raises(ValueError, match=r"tables \(none"):
         read_texts([str(tmp_path)])
 
 
@@ -107,5 +107,5 @@ def test_a_file_of_text_may_be_many_texts(tmp_path: Path, sample_by: str, texts:
     found = read_texts([str(path)], sample_by=sample_by)
     assert [(one.text, one.id) for one in found.examples] == [(text, f"a.txt:{line}") for text, line in texts]
     path.write_bytes(b"one\nt\0o")
-    with pytest.raises(ValueError, match=r"must be text \(a zero byte in line 2\)"):
+    with pytest.raises(ValueError, match=r"byte in line 2\)"):
         read_texts([str(path)], sample_by=sample_by)
