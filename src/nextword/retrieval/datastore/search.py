@@ -197,8 +197,8 @@ class RecentKeys:
     A ring: what is appended takes the place of what is oldest.
 
     >>> recent = RecentKeys(width=1, most=2, start=0)
-    >>> for place in range(3):
-    ...     recent.append(torch.tensor([[float(place)]]), torch.tensor([place]))
+    >>> for position in range(3):
+    ...     recent.append(torch.tensor([[float(position)]]), torch.tensor([position]))
     >>> recent.tokens_at(np.array([0, 1])), len(recent)
     (array([1, 2]), 2)
     """
@@ -249,12 +249,12 @@ class RecentKeys:
         return self._tokens.take(self._at(numbers))
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """The tokens of a text from one place to another, as far as they are remembered, and the place of the first."""
+        """The tokens of a text from one position to another as far as remembered, and where the first stands."""
         numbers = np.arange(len(self))
         of, place = self.positions_at(numbers).T
         chosen = numbers[(of == document) & (place >= first) & (place <= last)]
         return self.tokens_at(chosen).tolist(), int(place[chosen[0]]) if len(chosen) else first
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Text, counted from the first one that was appended, and place within it, of each of these tokens."""
+        """Text, counted from the first one that was appended, and position within it, of each of these tokens."""
         return self._places.take(self._at(numbers), axis=0)

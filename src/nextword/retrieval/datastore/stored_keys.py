@@ -66,7 +66,7 @@ class StoredKeys:
         return self._gathered(numbers, np.empty(len(numbers), dtype=np.int64), lambda shard, rows: shard.tokens[rows])
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Document, and place within it, of the token after each of some keys."""
+        """Document, and position within it, of the token after each of some keys."""
         found = np.empty((len(numbers), 2), dtype=np.int64)
         return self._gathered(numbers, found, lambda shard, rows: shard.places[rows])
 
@@ -81,7 +81,7 @@ class StoredKeys:
         return found
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """The tokens of a document from one place to another, as far as there are any, and the place of the first."""
+        """The tokens of a document from one position to another as far as there are any, and where the first stands."""
 
         def document_of(number: int) -> int:
             return int(self.positions_at(np.array([number]))[0, 0])
@@ -101,7 +101,7 @@ class StoredKeys:
             )
 
 
-# -- A shard of a datastore: keys, next tokens and places as arrays on the disk.
+# -- A shard of a datastore: keys, next tokens and positions as arrays on the disk.
 
 _LEVELS = 127
 """Of a sign, in 8 bits."""
@@ -135,8 +135,8 @@ def write_shard(
 ) -> ShardFacts:
     """Writes a shard, its facts last: what is killed leaves no shard, and the next build makes it again.
 
-    Each state of ``keys`` has the token that came after it, and of this token ``places`` has the document and its place
-    there. With the precision int8 each key has a factor of its own.
+    Each state of ``keys`` has the token that came after it, and of this token ``places`` has the document and its
+    position there. With the precision int8 each key has a factor of its own.
 
     Raises:
         DiskFullError: There is no room for it.
@@ -245,7 +245,7 @@ class ShardFacts(Record):
     """One shard; written when its other files are there."""
 
     number: int
-    """Its place among them, from 0."""
+    """Its position among them, from 0."""
     keys: int
     """How many it has."""
 

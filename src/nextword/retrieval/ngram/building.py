@@ -49,7 +49,7 @@ def build_ngram_index(
     data: Sequence[str],
     command: str = "nextword ngram build",
 ) -> NgramManifest:
-    """Stores documents, and sorts their places by the tokens before them.
+    """Stores documents, and sorts their positions by the tokens before them.
 
     A build that is stopped leaves nothing that could be read, and begins again. A folder that holds the same corpus is
     left as it is. Sorting takes 5 times the bytes of the tokens in memory (2 or 3 bytes a token).
@@ -156,7 +156,7 @@ def _on_disk(path: Path, stored: np.dtype, length: int) -> np.memmap:
 
 
 def _write_order(folder: Path, places: int, width: int) -> None:
-    """The places that have a token there and one after it, sorted."""
+    """The positions that have a token there and one after it, sorted."""
     stream = np.load(folder / STREAM, mmap_mode="r")
     order = _on_disk(folder / ORDER, np.dtype(np.uint32), places)
     done = 0
@@ -169,16 +169,16 @@ def _write_order(folder: Path, places: int, width: int) -> None:
     order.flush()
 
 
-# -- The order of a corpus: its places sorted by the tokens before them, the last one first.
+# -- The order of a corpus: its positions sorted by the tokens before them, the last one first.
 
 Result = TypeVar("Result")
 
 LARGEST = 2**31 - 1
-"""Bytes that are sorted with 4-byte places; more would take 8 bytes for each of them in memory."""
+"""Bytes that are sorted with 4-byte positions; more would take 8 bytes for each of them in memory."""
 
 
 def expect_sorter() -> None:
-    """Raises ValueError where the library that sorts places is missing."""
+    """Raises ValueError where the library that sorts positions is missing."""
     if missing(["pydivsufsort"]):
         how = install("ngram")
         raise ValueError(f"n-gram index: must have pydivsufsort to sort a corpus (not installed); {how}")
@@ -194,10 +194,10 @@ def token_bytes(vocab_size: int) -> int:
 
 
 def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.ndarray, "_"]]:
-    """All places of a stream of tokens in the order of what begins there, some at a time.
+    """All positions of a stream of tokens in the order of what begins there, some at a time.
 
-    The order is that of libdivsufsort over the bytes of the tokens, the most significant one first: among places where
-    a token begins it is the order of the tokens.
+    The order is that of libdivsufsort over the bytes of the tokens, the most significant one first: among positions
+    where a token begins it is the order of the tokens.
 
     Raises:
         ValueError: The stream is too long, or the sorter is missing.

@@ -22,7 +22,7 @@ LIMIT = 1024
 """A match that occurs more often is no level: it is short, and a head knows about it."""
 
 _AT_ONCE = 1 << 21
-"""Tokens compared, or places looked at, in one step."""
+"""Tokens compared, or positions looked at, in one step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Found:
     level_length: Int[np.ndarray, "N J"]
     """Tokens of each level's match; 0 where there is no such level."""
     low: Int[np.ndarray, "N J"]
-    """Where its places begin in the order of the corpus."""
+    """Where its positions begin in the order of the corpus."""
     high: Int[np.ndarray, "N J"]
     """Where they end; ``high - low`` is how often the match occurs with a token after it."""
 
@@ -51,12 +51,12 @@ class Found:
         return counts
 
     def widest(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """Where the places of all levels begin and end: every level's lie within those of the next."""
+        """Where the positions of all levels begin and end: every level's lie within those of the next."""
         level = self.counts.argmax(1)[:, None]
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
     def probabilities(self, index: NgramIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
-        """By level, the share of its places that one token comes after; 0 where there is no such level."""
+        """By level, the share of its positions that one token comes after; 0 where there is no such level."""
         low, high = self.widest()
         levels = self.low.shape[1]
         hits = np.zeros((len(low), levels))
@@ -73,7 +73,7 @@ class Found:
 
 
 def _parts(counts: Int[np.ndarray, "N"]) -> Iterator[slice]:
-    # rows that have a bounded number of places together
+    # rows that have a bounded number of positions together
     ends, begin = counts.cumsum(), 0
     while begin < len(counts):
         done = ends[begin - 1] if begin else 0
@@ -120,8 +120,8 @@ def _level_lengths(
 ) -> Int[np.ndarray, "M J"]:
     """Tokens of the longest match that occurs as often as each level asks; 0 where none does.
 
-    Places that share more tokens with a query are nearer to it in the order. So the places of a match that occurs ``n``
-    times or more are among the ``n`` nearest on either side, and ``n`` of them in a row have the match in common.
+    Positions that share more tokens with a query are nearer to it in the order. So the positions of a match that occurs
+    ``n`` times or more are among the ``n`` nearest on either side, and ``n`` of them in a row have the match in common.
     """
     most = evidence[-1]
     ranks = at[:, None] + np.arange(-most, most)
@@ -142,7 +142,7 @@ def _ranges(
     lengths: Int[np.ndarray, "M J"],
     limit: int,
 ) -> tuple[Int[np.ndarray, "M J"], Int[np.ndarray, "M J"], Int[np.ndarray, "M J"]]:
-    """Length of each level's match and where its places begin and end; zeros where they are none or too many."""
+    """Length of each level's match and where its positions begin and end; zeros where they are none or too many."""
     levels = lengths.shape[1]
     begin, end = np.maximum(at - limit - 1, 0), np.minimum(at + limit + 1, len(index))
     cut = np.arange(queries.shape[1] + 1) >= lengths.reshape(-1, 1)

@@ -1,4 +1,4 @@
-"""A stored corpus, opened: the places whose last tokens are given ones, found by bisection of its order."""
+"""A stored corpus, opened: the positions whose last tokens are given ones, found by bisection of its order."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class StoredPosition:
 
 
 class NgramIndex:
-    """The places of a corpus in the order of the tokens before them.
+    """The positions of a corpus in the order of the tokens before them.
 
-    Files are mapped into memory, so that only what is looked at is read. A place stands for the token there, as the
-    last one of a context; places with the same last tokens are next to each other. The last tokens of a query are given
-    last one first, each plus one, and end with ``BELOW`` or ``ABOVE``.
+    Files are mapped into memory, so that only what is looked at is read. A position stands for the token there, as the
+    last one of a context; positions with the same last tokens are next to each other. The last tokens of a query are
+    given last one first, each plus one, and end with ``BELOW`` or ``ABOVE``.
 
     Raises:
         ValueError: The folder is no finished memory, or a file of it is missing or cut off.
@@ -65,7 +65,7 @@ class NgramIndex:
         return np.asarray(found)
 
     def __len__(self) -> int:
-        return len(self._order)  # places that have a token after them
+        return len(self._order)  # positions that have a token after them
 
     @property
     def tokenizer(self) -> str:
@@ -94,7 +94,7 @@ class NgramIndex:
         low: Int[np.ndarray, "M"] | None = None,
         high: Int[np.ndarray, "M"] | None = None,
     ) -> Int[np.ndarray, "M"]:
-        """How many places in the order come before each query."""
+        """How many positions in the order come before each query."""
         low = np.zeros(len(queries), dtype=np.int64) if low is None else low.astype(np.int64)
         high = np.full(len(queries), len(self), dtype=np.int64) if high is None else high.astype(np.int64)
         while len(open_ := np.flatnonzero(low < high)):
@@ -108,21 +108,21 @@ class NgramIndex:
         return low
 
     def common(self, ranks: Int[np.ndarray, "M"], queries: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "M"]:
-        """How many last tokens the place at each rank of the order shares with a query, at most L; 0 outside of it."""
+        """How many last tokens the position at each rank shares with a query, at most L; outside of it 0."""
         inside = (ranks >= 0) & (ranks < len(self))
         differs = self._before(np.where(inside, ranks, 0), queries.shape[1]) != queries
         shared = np.where(differs.any(1), differs.argmax(1), queries.shape[1])
         return np.where(inside, shared, 0)
 
     def _before(self, ranks: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
-        """The tokens that end at places of the order, last one first, each plus one."""
+        """The tokens that end at positions of the order, last one first, each plus one."""
         at = self._order[ranks].astype(np.int64)[:, None] + np.arange(length)
         # beyond the end there is only the mark that the stream ends with, which no query holds
         tokens: Int[np.ndarray, "M L"] = self._stream[np.minimum(at, len(self._stream) - 1)].astype(np.int64)
         return tokens
 
     def next_tokens(self, ranks: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        """The token that comes after the place at each rank of the order."""
+        """The token that comes after the position at each rank of the order."""
         tokens: Int[np.ndarray, "M"] = self._stream[self._order[ranks].astype(np.int64) - 1].astype(np.int64) - 1
         return tokens
 
@@ -136,7 +136,7 @@ class NgramIndex:
 
     def next_offsets(self, ranks: Int[np.ndarray, "M"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
         """The same as number of the document and tokens before it there."""
-        forward = len(self._stream) - self._order[ranks].astype(np.int64)  # one more than the place before it
+        forward = len(self._stream) - self._order[ranks].astype(np.int64)  # one more than the position before it
         documents = np.searchsorted(self._starts, forward, side="right") - 1
         return documents, forward - self._starts[documents]
 
@@ -181,7 +181,7 @@ class LastTokens:
         ids: Tokens of each sequence; negative where they are unknown.
         valid: False at padding.
         row: The sequence of each position.
-        position: Its place there; its token is the last one that is seen.
+        position: Its position there; its token is the last one that is seen.
         first: The first place that it sees; all by default.
     """
 

@@ -70,7 +70,7 @@ class NgramModel:
         return find_levels(self.index, contexts, self.weights.evidence, self.weights.limit)
 
     def origins(self, context: Sequence[int] | Int[np.ndarray, "T"], token: int, most: int = 5) -> list[Origin]:
-        """The ``most`` places of the corpus that most of a token's mass after a context came from."""
+        """The ``most`` positions of the corpus that most of a token's mass after a context came from."""
         last = len(context) - 1
         if last < 0:
             return []
@@ -125,7 +125,7 @@ def mixture_at(
 def _masses(
     found: Found, shares: Float[Tensor, "N C"]
 ) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "S"], Float[Tensor, "S"]]:
-    """Every place that a level of a position has: the position, its rank in the corpus's order, and its mass."""
+    """Every position that a level of a position has: the position, its rank in the corpus's order, and its mass."""
     row, rank = ranks_of(*found.widest())
     each = shares[:, 1:] / torch.from_numpy(np.maximum(found.counts, 1))
     mass = shares.new_zeros(len(row))
