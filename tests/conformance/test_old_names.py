@@ -14,6 +14,7 @@ from nextword.cli import app
 from nextword.distribution import SoftmaxDistribution
 from nextword.distribution.mixtures import PointerMixture
 from nextword.inference.generation.generation_passes import GenerationSettings
+from nextword.inference.generation.generation_run import PartialSamples
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.results.records.token_trace import TraceRecord
 from nextword.serving.http.requests import CompletionRequest
@@ -52,6 +53,18 @@ def test_arguments_of_forward() -> None:
     today = model(**given).logits
     given["source_places"] = given.pop("source_positions")
     assert torch.equal(model(**given).logits, today)
+
+
+def test_samples_of_a_run_that_was_killed(tmp_path: Path) -> None:
+    path, run = tmp_path / "greedy.jsonl", {"seed": 0, "positions": 2}
+    old = [{"seed": 0, "places": 2}, [0, {"text": "a", "token_ids": [3], "places": {"cache": []}}]]
+    path.with_name("greedy.jsonl.partial").write_text("".join(f"{json.dumps(line)}\n" for line in old))
+    samples = PartialSamples(path, run)
+    samples.append([(1, {"text": "b", "token_ids": [4], "positions": {"cache": []}})])
+    samples.finish()
+    assert [set(json.loads(line)) & {"places", "positions"} for line in path.read_text().splitlines()] == [
+        {"positions"}
+    ] * 2
 
 
 def test_who_drafts() -> None:

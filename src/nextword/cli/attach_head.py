@@ -58,6 +58,8 @@ def attach(
     if added.calibration is not None:
         for line in calibration_lines(added.calibration):
             typer.echo(line)
+    if added.replaced is not None:
+        typer.echo(f"In place of the head {added.replaced}, which is not in it")
     typer.echo(f"{added.spec}: {out.resolve()}")
     if added.calibration is not None:
         typer.echo(f"How it was chosen: {(out / CALIBRATION).resolve()}")

@@ -69,6 +69,8 @@ def test_one_over_another_keeps_what_was_chosen(made: tuple[Path, Path], tmp_pat
     folder, store = made
     add_head(open_model(folder), "cache:temperature=2,weight=0.3", tmp_path / "cache")
     added = add_head(open_model(tmp_path / "cache"), f'knn:store="{store}",k=8', tmp_path / "both")
+    assert added.replaced is None
+    assert str(add_head(open_model(tmp_path / "both"), "cache", tmp_path / "alone").replaced).startswith("knn:")
     assert added.calibration is None
     assert added.can_be_calibrated
     below = nw.load(tmp_path / "both").next_word_head.below.config

@@ -29,6 +29,8 @@ class AddedHead:
     """How they were; None where there was no held-out text."""
     can_be_calibrated: bool
     """Whether it has settings that held-out text could choose."""
+    replaced: str | None = None
+    """The model's former head, where the new one does not lie over it and it is more than its softmax."""
 
 
 def add_head(
@@ -72,4 +74,7 @@ def add_head(
     if results is not None:
         results.save(folder / CALIBRATION)
     head_now = ours.next_word_head
-    return AddedHead(head_spec(head_now.config), results, head_now.calibration() is not None)
+    former: Any = getattr(opened.model, "next_word_head", None)
+    keeps = former is None or head_spec(former.config) == "softmax" or hasattr(head_now, "below")
+    replaced = None if keeps else head_spec(former.config)
+    return AddedHead(head_spec(head_now.config), results, head_now.calibration() is not None, replaced)

@@ -45,7 +45,7 @@ from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import disk_full_explained, locked, write_atomically
-from nextword.runtime.resumable import expect_same, set_ones
+from nextword.runtime.resumable import OLD_KEYS, expect_same, set_ones
 from nextword.settings.config import validated
 from nextword.settings.setting_names import named
 
@@ -368,7 +368,8 @@ class PartialSamples:
         if len(whole) < len(content):
             with self.partial.open("r+b") as file:
                 file.truncate(len(whole))
-        self._lines = dict(map(json.loads, lines))
+        read: list[tuple[int, dict[str, Any]]] = [json.loads(line) for line in lines]
+        self._lines = {n: {OLD_KEYS.get(key, key): value for key, value in line.items()} for n, line in read}
 
     @property
     def done(self) -> frozenset[int]:

@@ -35,6 +35,9 @@ def test_a_cache_at_temperature_1_that_lost_to_the_softmax_is_told_what_to_try(s
 
     hint = "compare --head cache:temperature=2 --head cache:temperature=4 as well"
     assert hint in found("cache", "softmax")
+    pretrained = sample(lm_run, methods=[(head, head, "mle", None) for head in ("cache", "softmax")], task="lm")
+    settings = {**pretrained.settings, "start": {"model": "gpt2"}}  # where the temperature is one that fits its states
+    assert hint not in finding(pretrained.model_copy(update={"settings": settings}))
     assert hint in found("mos:3", "cache", "softmax")
     assert hint not in found("softmax", "cache")
     assert hint not in found("cache", "cache:temperature=4", "softmax")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from statistics import fmean
+from typing import Any
 
 from nextword.results.records import Goal, Measure, MetricValue, Results, RunRecord
 from nextword.results.records.known_measures import PROMPTED
@@ -231,7 +232,8 @@ def finding(results: Results) -> str:
     found = {method.label: method for method in methods(results)}
     seeds = max(len(found[row.label].runs) for row in rows)
     of = f"mean of {seeds} seeds, lowest to highest" if seeds > 1 else "one seed, an anecdote; means: seeds=[0,1,2]"
-    advice = _advice([found[row.label].head for row in ranked])
+    given: Any = results.settings.get("start") or {}
+    advice = "" if given.get("model") else _advice([found[row.label].head for row in ranked])
     return f"{_title(table.columns[lead])}: {values} ({of}).{_elsewhere(table.rows, judged)}{advice}"
 
 
@@ -276,7 +278,7 @@ def _elsewhere(rows: Sequence[Row], judged: list[int]) -> str:
 
 
 def _advice(heads: list[str]) -> str:
-    """What to try where every cache is at temperature 1, the default, and lost to the softmax; the best head first."""
+    """What to try where every cache is at temperature 1, as on a small start, and lost; the best head first."""
     caches = [head for head in heads if re.match(r"cache\b", head)]
     if "softmax" not in heads or any(set(SCALED) & set(re.findall(r"\w+", head)) for head in caches):
         return ""
