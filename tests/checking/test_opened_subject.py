@@ -6,7 +6,7 @@ import pytest
 from transformers import PreTrainedModel
 
 import nextword as nw
-from nextword.checking.opened_subject import open_subject
+from nextword.checking.opened_subject import open_subject, tokenizer_of
 from tests.helpers import text_tokenizers
 from tests.helpers.families import tiny
 
@@ -55,3 +55,10 @@ def test_a_path_is_checked_as_what_lies_there(head: str | None, tmp_path: Path) 
     assert nw.check(tmp_path / "m", lengths=[3]).rows[-1].name == "tokenizer"
     with pytest.raises(ValueError, match=r"nowhere:.*folder; give the path"):
         nw.check("./nowhere")
+
+
+def test_a_tokenizer_that_cannot_be_read_is_warned_about(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("this is just text")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.warns(UserWarning, match=r"cannot be read.*tokenizer\.json"):
+        assert tokenizer_of(tmp_path) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,14 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "sp
 
 
 def tokenizer_of(path: str | Path) -> Any:
-    """The tokenizer that was saved with a model; None where there is none, or it cannot be read."""
+    """The tokenizer that was saved with a model; None where there is none, or, with a warning, it cannot be read."""
     folder = Path(path).expanduser()
     if folder.is_dir() and gguf_file(folder) is None and not any((folder / name).is_file() for name in _TOKENIZERS):
         return None
     try:
         return load_tokenizer(str(folder) if folder.is_dir() else str(path), "check")
-    except ValueError:
+    except ValueError as fault:
+        warnings.warn(f"the tokenizer of '{path}' cannot be read, so nothing is checked of it: {fault}", stacklevel=3)
         return None
 
 

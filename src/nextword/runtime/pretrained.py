@@ -298,6 +298,8 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
         raise ValueError(f"{where}: {fault}") from None
     except (OSError, ValueError) as fault:
         said = " ".join(str(fault).split())
+        if isinstance(fault, json.JSONDecodeError):
+            said = f"one of its files, such as tokenizer.json, is no JSON ({said}); save the tokenizer there again"
         # where one of them is missing transformers tries to read the file in another way, and says what that lacks
         absent = [_FOR_SENTENCEPIECE[module] for module in extras.missing(_FOR_SENTENCEPIECE)]
         if absent and any(word in said.lower() for word in ("tiktoken", "sentencepiece", "protobuf")):
