@@ -115,15 +115,17 @@ def test_an_observed_token_beyond_the_candidates_has_a_row_behind_them(open_page
 
 def test_places_are_marked_strongest_first_and_say_whom_they_helped(open_page: Opening) -> None:
     view = open_page(PAGE)
-    at = next(at + RECORD.first for at, places in enumerate(RECORD.tokens.places["cache"].at) if 2 <= len(places) <= 8)
-    places = RECORD.tokens.places["cache"].at[at - RECORD.first]
+    at = next(
+        at + RECORD.first for at, places in enumerate(RECORD.tokens.positions["cache"].at) if 2 <= len(places) <= 8
+    )
+    places = RECORD.tokens.positions["cache"].at[at - RECORD.first]
     choose(view, at)
     orders = [view.page.locator(f"#text-{place}").get_attribute("data-order") for place in places]
     assert orders == [str(order + 1) for order in range(len(places))]
     view.page.locator(".found button").first.click()
     assert opened(view) == places[0]
     assert "Tokens whose probability came from here" in view.text("#panel")
-    helped = [token for token, its in enumerate(RECORD.tokens.places["cache"].at) if places[0] in its]
+    helped = [token for token, its in enumerate(RECORD.tokens.positions["cache"].at) if places[0] in its]
     assert view.page.locator("#tokens-text [data-order]").count() == min(len(helped), 9)
     assert view.page.locator(f"#text-{at}").get_attribute("data-order") is not None
     # and the other way round: the helped token is opened as what was predicted there
@@ -134,7 +136,7 @@ def test_places_are_marked_strongest_first_and_say_whom_they_helped(open_page: O
 
 
 def share_of(token: int, place: int) -> float:
-    places = RECORD.tokens.places["cache"]
+    places = RECORD.tokens.positions["cache"]
     return places.share[token][places.at[token].index(place)]
 
 
@@ -142,7 +144,7 @@ def test_places_of_a_source_are_marked_there(open_page: Opening) -> None:
     view = open_page(trace_page(SOURCE))
     at = index_of("wheel", SOURCE)
     choose(view, at)
-    places = SOURCE.tokens.places["cache"].at[at - SOURCE.first]
+    places = SOURCE.tokens.positions["cache"].at[at - SOURCE.first]
     assert places
     marked = view.page.locator("#tokens-source [data-order]").evaluate_all(
         "all => all.map(one => Number(one.dataset.at))"

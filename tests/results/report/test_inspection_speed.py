@@ -42,7 +42,7 @@ def test_a_click_is_answered_within_a_tenth_of_a_second(open_page: Opening, mode
     The fastest of three times on a fresh page: a machine that is busy with something else is not the page's fault.
     """
     traces = [long_trace(), long_trace(gate=0.2)][:models]
-    copied = next(at for at in range(1500, 2000) if traces[0].tokens.places["cache"].at[at]) + 1
+    copied = next(at for at in range(1500, 2000) if traces[0].tokens.positions["cache"].at[at]) + 1
     took = [clicks(open_page(trace_page(*traces)), copied) for _ in range(3)]
     fastest = {selector: min(one[selector] for one in took) for selector in took[0]}
     assert {selector: time for selector, time in fastest.items() if time >= ANSWER} == {}
