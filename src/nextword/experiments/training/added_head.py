@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nextword.heads import head_spec
+from nextword.heads.wrapper_head import WrapperHead
 from nextword.inference.scoring.calibrate import CalibrationResults, calibrate_on_texts, calibration_of
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
@@ -75,6 +76,6 @@ def add_head(
         results.save(folder / CALIBRATION)
     head_now = ours.next_word_head
     former: Any = getattr(opened.model, "next_word_head", None)
-    keeps = former is None or head_spec(former.config) == "softmax" or hasattr(head_now, "below")
+    keeps = former is None or head_spec(former.config) == "softmax" or isinstance(head_now, WrapperHead)
     replaced = None if keeps else head_spec(former.config)
     return AddedHead(head_spec(head_now.config), results, head_now.calibration() is not None, replaced)

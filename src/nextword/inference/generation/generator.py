@@ -30,11 +30,11 @@ from nextword.inference.scoring.target_likelihood import (
     distribution_at_targets,
     fill_id,
     no_inputs,
+    why_nan,
 )
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
-from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
@@ -102,8 +102,7 @@ class NoNumbersError(ValueError):
     """The scores of a model's tokens are nan; says why."""
 
     def __init__(self, model: NextWordModel) -> None:
-        why = weights_at_fault(model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
-        super().__init__(f"generate: the scores of the next token are nan: {why}")
+        super().__init__(f"generate: the scores of the next token are nan: {why_nan(model)}")
 
 
 class ExpectNumbers(LogitsProcessor):

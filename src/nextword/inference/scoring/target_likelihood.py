@@ -165,8 +165,13 @@ def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, 
     wrong = np.flatnonzero(np.isnan(log_probs))
     if not len(wrong):
         return
-    why = weights_at_fault(opened.model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
-    raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text} is nan: {why}")
+    token = f"token {wrong[0] + 1} of {text}"
+    raise ValueError(f"{opened.name}: the log-probability of {token} is nan: {why_nan(opened.model)}")
+
+
+def why_nan(model: NextWordModel) -> str:
+    """Why a model's answers are no numbers, and what to do."""
+    return weights_at_fault(model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
