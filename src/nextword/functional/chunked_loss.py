@@ -195,7 +195,7 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabSh
 
 
 def _free_memory(device: torch.device) -> int:
-    """Bytes of a GPU that torch's allocator can still give: what the driver has, and what the allocator keeps unused."""
+    """Bytes of a GPU that torch can still give: what the driver has left, and what torch's allocator keeps unused."""
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + unused
 
