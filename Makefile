@@ -129,14 +129,15 @@ test-vllm: constraints.txt pyproject.toml  ## test the plug-in of vLLM on the CP
 	$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/python -m pytest -m vllm -q tests/serving/vllm
 
-# Both run in the environment that PYTHON names, as it is, where NEXTWORD_ENV=own is given: on a machine that has torch
-# with CUDA already and no package index. Without a card the tests skip and say so, and the rows say that they never ran.
-GPU_PYTHON = $(if $(filter own,$(NEXTWORD_ENV)),PYTHONPATH=$(CURDIR)/src:$$PYTHONPATH $(PYTHON),$(BIN)/python)
-GPU_FLAGS ?=
-test-gpu: $(if $(filter own,$(NEXTWORD_ENV)),,$(INSTALLED_DEV))  ## test heads, losses, decoding and training on one CUDA card (under ten minutes)
+# `PYTHON=python3 make test-gpu` takes that interpreter as it is, where a machine has torch with CUDA already and no package
+# index. Without a card the tests skip and say so, and the record stays as it is.
+GPU_OWN    := $(filter environment command,$(origin PYTHON))
+GPU_PYTHON  = $(if $(GPU_OWN),PYTHONPATH=src:$$PYTHONPATH $(PYTHON),$(BIN)/python)
+GPU_FLAGS  ?=
+test-gpu: $(if $(GPU_OWN),,$(INSTALLED_DEV))  ## test heads, losses, decoding and training on one CUDA card (under ten minutes)
 	$(GPU_PYTHON) -m pytest -m gpu -q -rs --durations=10 -p no:cacheprovider tests/gpu $(GPU_FLAGS)
 
-bench-gpu: $(if $(filter own,$(NEXTWORD_ENV)),,$(INSTALLED_DEV))  ## measure heads beside torch, Liger and cut-cross-entropy on one CUDA card (under ten minutes)
+bench-gpu: $(if $(GPU_OWN),,$(INSTALLED_DEV))  ## measure heads beside torch, Liger and cut-cross-entropy on one CUDA card (under ten minutes)
 	$(GPU_PYTHON) benchmarks/gpu.py $(GPU_FLAGS)
 
 # NOTEBOOK=3 runs one notebook alone: continuous integration takes another each day.
