@@ -7,7 +7,7 @@ row to warm up and after every round, so what was ended early has what it had.
 
     python benchmarks/gpu.py
     python benchmarks/gpu.py --minutes 4 --rows layer liger   # rows whose name has one of these
-    NEXTWORD_GPU_TESTS_ON=cpu python benchmarks/gpu.py --out /tmp/gpu.json   # toy shapes, to try the script itself
+    NEXTWORD_GPU_TESTS_ON=cpu python benchmarks/gpu.py --out runs/gpu.json   # toy shapes, to try the script itself
 """
 
 from __future__ import annotations
