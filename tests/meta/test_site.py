@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from nextword.experiments.tasks import registry
+
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).parents[2]
@@ -96,3 +98,16 @@ def test_written_words_are_counted_apart_from_generated_ones(tmp_path: Path) -> 
         1,
         2,
     )
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_settings_on_the_pages_of_tasks_are_those_of_today(name: str) -> None:
+    page = (ROOT / "docs" / "tasks" / f"{name}.md").read_text(encoding="utf-8")
+    assert page == module("task_settings").rewritten(name, page), "run: python website/task_settings.py"
+
+
+def test_a_changed_default_changes_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "tasks" / "lm.md").read_text(encoding="utf-8")
+    assert "| `task.block` | `256` | Tokens of one training row. |" in page
+    monkeypatch.setattr(registry.get("lm").Config.model_fields["block"], "default", 64)
+    assert "| `task.block` | `64` | Tokens of one training row. |" in module("task_settings").rewritten("lm", page)
