@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from nextword.experiments.tasks import registry
+from nextword import objectives
+from nextword.experiments import tasks
+from nextword.experiments.tasks.lm import LmConfig
 
 pytestmark = pytest.mark.docs
 
@@ -100,14 +102,20 @@ def test_written_words_are_counted_apart_from_generated_ones(tmp_path: Path) -> 
     )
 
 
-@pytest.mark.parametrize("name", registry.names())
-def test_settings_on_the_pages_of_tasks_are_those_of_today(name: str) -> None:
-    page = (ROOT / "docs" / "tasks" / f"{name}.md").read_text(encoding="utf-8")
-    assert page == module("task_settings").rewritten(name, page), "run: python website/task_settings.py"
+def test_tables_of_settings_are_those_of_today() -> None:
+    tables = module("settings_tables")
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in tables.PAGES}
+    assert {name for page in pages.values() for _, name, _ in tables.PART.findall(page)} == {
+        *tasks.registry.names(),
+        *(set(objectives.registry.names()) - {"mle"}),
+        "seq",
+    }
+    stale = [name for name, page in pages.items() if page != tables.rewritten(page)]
+    assert not stale, "run: python website/settings_tables.py"
 
 
-def test_a_changed_default_changes_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "tasks" / "lm.md").read_text(encoding="utf-8")
-    assert "| `task.block` | `256` | Tokens of one training row. |" in page
-    monkeypatch.setattr(registry.get("lm").Config.model_fields["block"], "default", 64)
-    assert "| `task.block` | `64` | Tokens of one training row. |" in module("task_settings").rewritten("lm", page)
+def test_a_changed_default_changes_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = module("settings_tables").table
+    assert "| `task.block` | `256` | Tokens of one training row. |" in table("lm")
+    monkeypatch.setattr(LmConfig.model_fields["block"], "default", 64)
+    assert "| `task.block` | `64` | Tokens of one training row. |" in table("lm")
