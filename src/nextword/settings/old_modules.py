@@ -141,6 +141,7 @@ RENAMED = {
     "OnMemory": "distribution.CacheDistribution",
     "OnWords": "distribution.TokenLogitEdit",
     "Scores": "distribution.SoftmaxDistribution",
+    **{name: f"experiments.tasks.writing.{name}" for name in ("ContinuationConfig", "Texts", "WritingConfig")},
     "WordChoice": "model.speculative_decoding.token_choice.TokenChoice",
     "drafting_of": "model.speculative_decoding.speculative_decoding.speculative_decoding_of",
     "measuring": "model.training_modes.inference_mode_of",

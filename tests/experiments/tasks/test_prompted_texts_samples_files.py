@@ -13,9 +13,10 @@ from nextword.evaluation import evaluate
 from nextword.experiments.tasks.lm import LanguageModelling, LmConfig
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
+from nextword.experiments.tasks.writing import METRICS, WINS, PromptedDecoding, SeededDecoding, Texts
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import METRICS, WINS, Decoding, PromptedDecoding, SeededDecoding, Texts
+from nextword.inference.generation.strategies import Decoding
 from nextword.settings.config import validated
 from tests.helpers.writing_models import opened_model
 

@@ -15,6 +15,7 @@ import torch
 
 from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.experiments.tasks.task import Writes
+from nextword.experiments.tasks.writing import SeededDecoding, Texts
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.samples_files import (
@@ -24,7 +25,7 @@ from nextword.inference.generation.samples_files import (
     target_columns,
     texts_and_tokens,
 )
-from nextword.inference.generation.strategies import Decoding, SeededDecoding, Texts
+from nextword.inference.generation.strategies import Decoding
 from nextword.inference.scoring.opened_model import Progress, batches, progress_within
 from nextword.inference.scoring.target_likelihood import Inputs, no_inputs, target_log_probs
 from nextword.model.generation import unconstrained_generation

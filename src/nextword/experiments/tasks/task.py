@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
-from nextword.inference.generation.strategies import SeededDecoding, Texts
+from nextword.experiments.tasks.writing import SeededDecoding, Texts
 from nextword.inference.scoring.opened_model import Progress
 from nextword.runtime.pretrained import from_pretrained, model_location, unreadable_explained
 from nextword.settings.registry import Registry

@@ -18,8 +18,8 @@ from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.tasks.task import Data, Measures, Task, expect_positions
 from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.experiments.tasks.writing import MAY_CHANGE
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE
 from nextword.inference.scoring.calibrate import tuned
 from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import Progress

@@ -99,7 +99,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes cannot be counted") -> None:
-    """Raises ValueError, which says what is ``lacking``, where a tokenizer cannot say which characters a token covers."""
+    """Raises ValueError, with what is ``lacking``, where a tokenizer cannot say which characters a token covers."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so {lacking}. Use its fast "
