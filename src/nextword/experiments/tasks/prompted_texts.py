@@ -26,8 +26,8 @@ from nextword.inference.generation.samples_files import (
     texts_and_tokens,
 )
 from nextword.inference.generation.strategies import Decoding
+from nextword.inference.scoring.likelihood import Inputs, no_inputs, target_log_probs
 from nextword.inference.scoring.opened_model import Progress, batches, progress_within
-from nextword.inference.scoring.target_likelihood import Inputs, no_inputs, target_log_probs
 from nextword.model.generation import unconstrained_generation
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import TopWord

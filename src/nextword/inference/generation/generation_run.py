@@ -39,8 +39,8 @@ from nextword.inference.generation.prompts import Prompt, TextPrompt, encode_pro
 from nextword.inference.generation.row_sampling import batch_seed, rowwise_loop, uniform_numbers
 from nextword.inference.generation.samples_files import PartialSamples, sample_line, target_columns, texts_and_tokens
 from nextword.inference.scoring.example_encoding import auxiliary_inputs, encode_example
+from nextword.inference.scoring.likelihood import target_log_probs
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress, expect_tokenizer
-from nextword.inference.scoring.target_likelihood import target_log_probs
 from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.training_modes import inference_mode_of

@@ -23,8 +23,7 @@ from nextword.inference.generation.generation_passes import GenerationPass, effe
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.row_sampling import text_keys
 from nextword.inference.generation.samples_files import DIGITS
-from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import (
+from nextword.inference.scoring.likelihood import (
     Inputs,
     TokenPair,
     distribution_at_targets,
@@ -32,6 +31,7 @@ from nextword.inference.scoring.target_likelihood import (
     no_inputs,
     why_nan,
 )
+from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop

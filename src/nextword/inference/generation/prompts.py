@@ -12,9 +12,9 @@ from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import Words
 from nextword.evaluation.samples import plain_text_of, read_samples
 from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.inference.scoring.long_text import looks_beyond_windows
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import encode_prompt
 from nextword.runtime.corpora import numbered_lines
 from nextword.runtime.pretrained import encoder_config

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.results.records import disk_full_explained, write_atomically
 from nextword.runtime.resumable import OLD_KEYS, expect_same, set_ones
 from nextword.settings.setting_names import named

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from nextword.inference.scoring.likelihood import Inputs, TokenPair
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import Inputs, TokenPair
 from nextword.inference.scoring.text_tokens import Span, expect_offsets, ids_and_spans, start_id
 from nextword.settings.config import expect_whole_characters
 
