@@ -119,7 +119,7 @@ class PromptedTexts(Writes):
     def _begun(
         self, path: Path, drawn: SeededDecoding, generator: Generator, prompts: Sequence[Prompt]
     ) -> UnfinishedSamples:
-        read = json.dumps([(prompt.context, prompt.target, prompt.source) for prompt in prompts])
+        read = json.dumps([(prompt.context, prompt.target, prompt.source, prompt.auxiliary) for prompt in prompts])
         run = {
             "nextword": __version__,
             "weights": fingerprint(generator.model),
@@ -132,7 +132,7 @@ class PromptedTexts(Writes):
         }
         try:
             return UnfinishedSamples(path, run)
-        except ValueError:  # of a model or a version before: no file of this one has begun
+        except ValueError:  # of another model, version or setting
             path.with_name(f"{path.name}.partial").unlink()
             return UnfinishedSamples(path, run)
 

@@ -204,7 +204,7 @@ class Writes(ABC):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Writes samples files (docs/file-formats.md), each as a whole or not at all and from its seed anew.
+        """Writes samples files (docs/file-formats.md), each as a whole or not at all, drawn from its seed.
 
         All methods must be given the same prompts in the same order.
 
