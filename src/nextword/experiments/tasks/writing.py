@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -105,7 +105,7 @@ class WritingConfig(Settings):
         return metrics
 
     @model_validator(mode="after")
-    def _told_apart(self) -> Self:
+    def _told_apart(self) -> WritingConfig:
         titles = [decoding.title for decoding in self.decodings]
         twice = [title for number, title in enumerate(titles) if title in titles[:number]]
         if twice:
