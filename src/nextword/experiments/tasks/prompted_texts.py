@@ -97,13 +97,14 @@ class PromptedTexts(Writes):
                 rows = [*enumerate(zip(contexts, scored[drawn.way.prompts], strict=True))]
                 share = progress_within(progress, number / len(files), (number + 1) / len(files))
                 file = self._begun(path, drawn, generator, contexts)
+                done = file.done
                 torch.manual_seed(drawn.seed)
                 if file.random is not None:
                     _go_on_drawing(file.random, model.device)
                 length, ends = self._longest or len(contexts[0].target), self._longest is not None
                 with as_decoding_says(model, drawn.way.decoding, length, ends=ends):
                     for part in batches(rows, self._batch_size, share):
-                        if all(row in file.done for row, _ in part):
+                        if all(row in done for row, _ in part):
                             continue
                         texts = generator.write([prompt for _, (prompt, _) in part])
                         if not ends and len(texts[0]) != length:
