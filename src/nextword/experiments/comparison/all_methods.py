@@ -15,7 +15,7 @@ import torch
 
 from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured, plain
 from nextword.experiments.comparison.engines.engine import Engine, Sequential, needs
-from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.folder import ComparisonFolder, fingerprint
 from nextword.experiments.comparison.grid_search import finished_searches, settled
 from nextword.experiments.comparison.initial_checkpoint import InitialCheckpoint, prepare_start
 from nextword.experiments.comparison.measured_texts import measured_texts, written_examples
@@ -118,7 +118,7 @@ def _do_missing_runs(
     failed: dict[Run, FailedRun] = {}
     with _interruption_explained(runs, done, place):
         start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
-        place.write_manifest(config, task)
+        place.write_manifest(fingerprint(config, task))
         setting = Setting(config, task, place, start, stages)
 
         def results() -> Results:

@@ -22,9 +22,9 @@ from nextword.experiments.comparison.method import slug
 from nextword.experiments.comparison.one_run import Setting
 from nextword.experiments.comparison.preflight import AGAINST, asks_for_test_data
 from nextword.experiments.tasks.head_counts import FIELD
+from nextword.experiments.tasks.writing import PromptedDecoding
 from nextword.functional.frequency import TokenCounts
 from nextword.inference.generation.samples_files import decoded
-from nextword.inference.generation.strategies import PromptedDecoding
 from nextword.results.records import (
     WITH_PROMPT,
     EvaluationResults,

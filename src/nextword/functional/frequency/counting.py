@@ -327,7 +327,7 @@ def alone(out: Path) -> Iterator[None]:
     """Keeps other processes of this machine from counting into ``out`` in the block; refuses where one does already."""
     from filelock import FileLock, Timeout
 
-    path = out.with_name(f"{out.name}.lock")
+    path = out.with_name(f"{out.name}.lock")  # of the file, where ``locked`` has the folder: others may count beside it
     expect_writable(path)
     try:
         with FileLock(path).acquire(timeout=0):

@@ -37,15 +37,14 @@ from nextword.inference.generation.generator import (
 )
 from nextword.inference.generation.prompts import Prompt, TextPrompt, encode_prompts, expect_room
 from nextword.inference.generation.row_sampling import batch_seed, rowwise_loop, uniform_numbers
-from nextword.inference.generation.samples_files import sample_line, target_columns, texts_and_tokens
+from nextword.inference.generation.samples_files import PartialSamples, sample_line, target_columns, texts_and_tokens
 from nextword.inference.scoring.example_encoding import auxiliary_inputs, encode_example
+from nextword.inference.scoring.likelihood import target_log_probs
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress, expect_tokenizer
-from nextword.inference.scoring.target_likelihood import target_log_probs
 from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.training_modes import inference_mode_of
-from nextword.results.records import disk_full_explained, locked, write_atomically
-from nextword.runtime.resumable import OLD_KEYS, expect_same, set_ones
+from nextword.results.records import locked
 from nextword.settings.config import validated
 from nextword.settings.setting_names import named
 
@@ -327,92 +326,3 @@ def reference_columns(
     for prompt, example, row in zip(prompts, examples, values, strict=True):
         columns[prompt.number] |= target_columns(example, row)
     return columns
-
-
-# -- A samples file that is written line by line and goes on after it was interrupted, whenever that was.
-#
-# Beside ``NAME.jsonl`` stands ``NAME.jsonl.partial`` while it is written. Its first line says what is written into
-# it, each further one is a finished text. A line that was cut off is dropped, and its text is written again. When all
-# are there, the samples file is made of them, in the order of the prompts, and takes its place as a whole.
-
-RUN = "run"
-"""Key of the first line of a samples file, which says how all its texts were written."""
-
-
-class PartialSamples:
-    """The file of one pass of a run.
-
-    Raises:
-        ValueError: The file, or its unfinished part, is of another run, with the differences named, or is none of ours.
-    """
-
-    def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
-        self.path, self.run = path, json.loads(json.dumps(run))
-        self.partial = path.with_name(f"{path.name}.partial")
-        self.is_finished = path.exists()
-        if self.is_finished:
-            _expect_same(path, _first_run(path), self.run)
-            return
-        self._lines: dict[int, dict[str, Any]] = {}
-        if self.partial.exists():
-            self._read()
-
-    def _read(self) -> None:
-        content = self.partial.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        head, *lines = whole.splitlines() or [b"{}"]
-        if not whole:  # killed before the first line was whole
-            self.partial.unlink()
-            return
-        _expect_same(self.partial, json.loads(head), self.run)
-        if len(whole) < len(content):
-            with self.partial.open("r+b") as file:
-                file.truncate(len(whole))
-        read: list[tuple[int, dict[str, Any]]] = [json.loads(line) for line in lines]
-        self._lines = {n: {OLD_KEYS.get(key, key): value for key, value in line.items()} for n, line in read}
-
-    @property
-    def done(self) -> frozenset[int]:
-        """Numbers of the texts that are written."""
-        return frozenset(self._lines)
-
-    def token_ids(self, number: int) -> list[int]:
-        """Of a text that is written."""
-        ids: list[int] = self._lines[number]["token_ids"]
-        return ids
-
-    def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-        """Writes finished texts, numbered by their row in the samples file; those that are there stay as they are."""
-        new = {number: dict(line) for number, line in lines if number not in self._lines}
-        written = "".join(f"{_json([number, line])}\n" for number, line in new.items())
-        with disk_full_explained(self.path):
-            self.partial.parent.mkdir(parents=True, exist_ok=True)
-            head = "" if self.partial.exists() else f"{_json(self.run)}\n"
-            with self.partial.open("a", encoding="utf-8", newline="") as file:
-                file.write(head + written)
-        self._lines |= new
-
-    def finish(self) -> None:
-        """Puts the samples file in its place."""
-        first, *others = [self._lines[number] for number in sorted(self._lines)]
-        lines = [{**first, RUN: self.run}, *others]
-        write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
-        self.partial.unlink(missing_ok=True)
-
-
-def _expect_same(path: Path, before: Any, now: Mapping[str, Any]) -> None:
-    if not isinstance(before, dict) or not before:
-        raise ValueError(f"{path} is there and was not written by nextword generate; choose another {named('out')}")
-    expect_same(path, "run", set_ones(before), set_ones(now))
-
-
-def _first_run(path: Path) -> Any:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return json.loads(file.readline()).get(RUN)
-    except (OSError, ValueError, AttributeError):
-        return None
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -18,9 +18,9 @@ from nextword.inference.scoring.example_encoding import (
     encode_context,
     encode_example,
 )
+from nextword.inference.scoring.likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
-from nextword.inference.scoring.target_likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.token_facts import TextFacts, TokenFacts, TopPositions, span_facts
 from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome, speculative_decoding_of

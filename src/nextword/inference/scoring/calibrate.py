@@ -22,17 +22,17 @@ from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.heads.head import registry as heads
 from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs
-from nextword.inference.scoring.measurement.all_models import given_examples
-from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import limited, scored_text, scoring_window_of
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
-from nextword.inference.scoring.target_likelihood import (
+from nextword.inference.scoring.likelihood import (
     TokenPair,
     expect_numbers,
     span_log_probs,
     target_log_probs,
     text_answers,
 )
+from nextword.inference.scoring.measurement.all_models import given_examples
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.measurement.scored_texts import limited, scored_text, scoring_window_of
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.files import Record

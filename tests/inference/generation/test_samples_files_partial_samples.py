@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nextword.inference.generation.generation_run import PartialSamples
+from nextword.inference.generation.samples_files import PartialSamples
 
 RUN = {"model": "a", "seed": 0}
 

@@ -5,7 +5,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
 import nextword as nw
-from nextword.inference.scoring.target_likelihood import (
+from nextword.inference.scoring.likelihood import (
     TokenPair,
     distribution_at_targets,
     likelihood_sum,
