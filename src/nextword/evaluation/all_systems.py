@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.evaluation.evaluation_settings import ALL, EvaluateConfig
+from nextword.evaluation.evaluation_settings import EvaluateConfig
 from nextword.evaluation.metrics.metric import Setup
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.statistics import PERMUTATIONS, RESAMPLES
 from nextword.evaluation.metrics.tokens import GivenIds, Unit, Words, as_ids
 from nextword.evaluation.sample_passes import ASKED, Pass, ReadSamples, Watch, chosen, read_files, told
 from nextword.evaluation.samples import PlainText, read_samples
@@ -43,7 +42,7 @@ def _has_config(args: Sequence[Any]) -> bool:
 def evaluate(  # noqa: PLR0913  (its options)
     systems: Mapping[str, str | Path | Sequence[str | Path]] | str | Path,
     *,
-    metrics: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] = (ALL,),
+    metrics: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] = ("all",),
     draws: int = 1,
     tokenizer: str | None = None,
     special: Sequence[int] = (),
@@ -54,8 +53,8 @@ def evaluate(  # noqa: PLR0913  (its options)
     human: bool = True,
     paired: bool = True,
     wins: Sequence[str] | None = None,
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
+    resamples: int = 2000,
+    permutations: int = 10_000,
     seed: int = 0,
     device: str = "cpu",
     batch_size: int = 32,
