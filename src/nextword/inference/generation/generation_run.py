@@ -45,6 +45,7 @@ from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import locked
+from nextword.settings.call_forms import CallForms
 from nextword.settings.config import validated
 from nextword.settings.setting_names import named
 
@@ -180,40 +181,101 @@ class GenerationRun:
         }
 
 
-def generate(
+@CallForms(renamed={"places": "positions"})
+def generate(  # noqa: PLR0913  (its options)
     model: AnyModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     prompts: str | TextPrompt | Sequence[str | TextPrompt] = "",
     *,
+    decodings: Sequence[str | Mapping[str, Any]] = (),
+    max_new_tokens: int | None = None,
+    min_new_tokens: int | None = None,
+    stop: Sequence[str] = (),
+    seeds: Sequence[int] = (0,),
+    samples: int = 1,
+    batch_size: int = 16,
+    draft: str | None = None,
+    remember: int = 0,
+    sources: bool = False,
+    positions: int = 3,
+    arguments: Mapping[str, Any] | None = None,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
-    **settings: Any,
 ) -> list[dict[str, Any]]:
-    """What a model writes after prompts.
+    """Generates text after prompts.
 
     Args:
         model: A model, ours or any of transformers, or the folder or hub name of one.
         tokenizer: Its tokenizer; None for a folder, which has its own.
-        prompts: What it reads, one or several; a ``TextPrompt`` has a source or an
-            auxiliary text too. By default nothing but the start token.
+        prompts: One prompt or several; a ``TextPrompt`` has a source or an auxiliary text too. By default nothing but
+            the start token.
+        decodings: Decoding strategies, each ``"greedy"``, ``"sample"``, ``"top-k:3"``, ``"top-p:0.9,0.7"`` (the
+            temperature last), ``"beam:4"`` or its settings in full; none: as the model's generation_config says.
+        max_new_tokens: Most tokens of a text; None: what the model's generation_config says, else 100.
+        min_new_tokens: Fewest tokens of a text: no end token is generated before.
+        stop: Strings that end a text, which keeps them.
+        seeds: Random seeds; each generates its own texts.
+        samples: Texts sampled per prompt.
+        batch_size: Texts generated at a time.
+        draft: Speculative decoding, with draft tokens from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
+            lookup) or the folder of a smaller model; the texts stay the same. None: one token per pass.
+        remember: With the head ``knn``: this many of the last tokens of finished prompts and texts can be retrieved by
+            those that follow; texts are then generated one at a time, in the order of the prompts.
+        sources: Whether each token comes with the contribution of each component of the head, and with its strongest
+            positions.
+        positions: Positions listed per token, with ``sources``.
+        arguments: Further arguments of transformers' ``generate``, for all decodings, for instance
+            ``{"repetition_penalty": 1.2}``.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
-        **settings: Of ``GenerationSettings``: ``decodings=["top-p:0.9"]``,
-            ``max_new_tokens``, ``seeds``, ``samples``, ``stop``, ``sources``, ``arguments``, ...
 
     Returns:
-        One text each, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...;
-        in the order of the prompts, one decoding and seed after the other.
+        One dictionary per text, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...;
+        in the order of the prompts, for one decoding and seed after the other.
 
     Raises:
         ValueError: A prompt that the model cannot read, or a setting that does not fit.
 
     Examples:
-        >>> nw.generate("runs/m", prompts="The king", decodings=["top-p:0.9"])[0]["text"]  # doctest: +SKIP
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<eos>": 0, "the": 1, "king": 2, "sat": 3}))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+        >>> config = GPT2Config(vocab_size=4, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> model = nw.attach(GPT2LMHeadModel(config), "cache")
+        >>> found = nw.generate(
+        ...     model,
+        ...     tokenizer,
+        ...     "the king",
+        ...     decodings=["greedy", "top-p:0.9"],
+        ...     min_new_tokens=3,
+        ...     max_new_tokens=3,
+        ...     sources=True,
+        ... )
+        >>> [(one["decoding"], len(one["token_ids"])) for one in found]
+        [('greedy', 3), ('top-p 0.9', 3)]
+        >>> sorted(found[0]["shares"])
+        ['cache', 'softmax']
     """
     given = [prompts] if isinstance(prompts, str | TextPrompt) else list(prompts)
     asked = [TextPrompt(one, id=number) if isinstance(one, str) else one for number, one in enumerate(given)]
     if not callable(tokenizer):  # a text in its place, or several
         expect_tokenizer(None if tokenizer is None else str(tokenizer))
     opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
+    settings = {
+        "decodings": decodings,
+        "max_new_tokens": max_new_tokens,
+        "min_new_tokens": min_new_tokens,
+        "stop": stop,
+        "seeds": seeds,
+        "samples": samples,
+        "batch_size": batch_size,
+        "draft": draft,
+        "remember": remember,
+        "sources": sources,
+        "positions": positions,
+        "arguments": {} if arguments is None else arguments,
+    }
     run = GenerationRun.planned(opened, asked, validated(GenerationSettings, settings))
     references = reference_columns(opened, run.encoded, False, run.settings.batch_size)
     return [_line(run, text, one, references) for one, text in in_order(run)]
