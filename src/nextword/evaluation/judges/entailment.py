@@ -52,7 +52,8 @@ class Entailment(Metric):
     """Heading."""
     asks: ClassVar[str]
     """What is asked, for the reader of a report: "the classifier {asks}"."""
-    group, goal, decimals = metric.FAITHFULNESS, "higher", 2
+    group, decimals = metric.FAITHFULNESS, 2
+    goal: ClassVar[metric.Goal | None] = "higher"
     nameless_label: ClassVar[int | None] = None
     """The output that means "consistent" in checkpoints whose outputs have no names."""
 
