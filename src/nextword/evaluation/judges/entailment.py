@@ -30,7 +30,7 @@ from nextword.evaluation.judges.tables import (
     tapex_form,
 )
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric, registry
-from nextword.results.records import Measure
+from nextword.results.records import Goal, Measure
 
 
 class TableConfig(ClassifierConfig):
@@ -53,7 +53,7 @@ class Entailment(Metric):
     asks: ClassVar[str]
     """What is asked, for the reader of a report: "the classifier {asks}"."""
     group, decimals = metric.FAITHFULNESS, 2
-    goal: ClassVar[metric.Goal | None] = "higher"
+    goal: ClassVar[Goal | None] = "higher"
     nameless_label: ClassVar[int | None] = None
     """The output that means "consistent" in checkpoints whose outputs have no names."""
 
