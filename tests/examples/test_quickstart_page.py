@@ -1,4 +1,4 @@
-"""The examples of README and docs/pretrained.md run as they are, with small models where they name pretrained ones."""
+"""The examples of README and docs/quickstart.md run as they are, with small models where they name pretrained ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.word_models import WORDS, word_model, word_tokenizer
 pytestmark = pytest.mark.docs
 
 (README,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
-GPT2, LLAMA, T5 = blocks((ROOT / "docs" / "pretrained.md").read_text(encoding="utf-8"), "python")
+GPT2, LLAMA, T5 = blocks((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"), "python")
 TOKENS = {"vocab_size": 48, "bos_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
 
 
