@@ -24,7 +24,7 @@ def count(
     ] = None,
     processes: Annotated[int | None, typer.Option(help="Processes; else one, whose tokenizer has threads.")] = None,
 ) -> None:
-    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command goes on.
+    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command resumes.
 
     The file is for --head f2, for 'nextword classes' and for the metric frequency-groups.
     """

@@ -32,7 +32,7 @@ class PromptOptions(Settings):
     prompt: list[str] | None = None
     """A prompt. May be repeated."""
     whole: Annotated[bool, typer.Option("--whole")] = False
-    """A text file is one prompt, not one a line."""
+    """A text file is one prompt, not one per line."""
     field: Annotated[list[str] | None, typer.Option(metavar="FIELD=KEY")] = None
     """The file calls a field otherwise, for instance prompt=question."""
     chat: Annotated[bool, typer.Option("--chat")] = False
@@ -53,12 +53,12 @@ class WritingOptions(Settings):
     min_new_tokens: int | None = None
     """Least tokens of a text."""
     draft: str | None = None
-    """Several words a pass, the same texts: head (a head that copies guesses), prompt (lookup in what was
+    """Speculative decoding, same texts: head (a copying head drafts tokens), prompt (lookup in what was
     read), or the folder of a smaller model. Not with beams."""
     stop: list[str] | None = None
     """A string that ends a text. May be repeated."""
     seed: list[int] | None = None
-    """Of what is drawn; 0 by default. May be repeated."""
+    """Seed of the sampling; 0 by default. May be repeated."""
     samples: int = 1
     """Texts drawn after each prompt."""
     batch_size: int = 16
@@ -94,8 +94,8 @@ def generate(
     """Let a saved model write: prompts in, texts or samples files out.
 
     Any model of transformers, with a head of ours or without; nextword evaluate reads the samples files. A single
-    prompt on a terminal appears word by word, in colours that say which component of the head each word came from.
-    Interrupted, the same command goes on.
+    prompt on a terminal appears token by token, in colours that say which component of the head each token came from.
+    Interrupted, the same command resumes.
 
     nextword generate runs/m --prompt "The king" --decoding top-p:0.9
 

@@ -44,9 +44,9 @@ def score(
         list[str] | None,
         typer.Argument(
             metavar="[NAME=]MODEL... DATA...",
-            help="Models and data in any order. A folder with config.json, or a name that is no file here, is a model "
-            "(folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of plain "
-            "text is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
+            help="Models and data in any order. A folder with config.json, or a name that is not a file here, is a "
+            "model (folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of "
+            "plain text is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
         ),
     ] = None,
     model: Annotated[
@@ -70,7 +70,7 @@ def score(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for score.json and score.csv; with it, and without --tokens, a stopped score goes on."
+            help="Folder for score.json and score.csv; with it, and without --tokens, a stopped score resumes."
         ),
     ] = None,
     *,

@@ -35,7 +35,7 @@ class TrainOptions(Settings):
     report_to: list[str] | None = None
     """Tracker: tensorboard, wandb or trackio. May be repeated."""
     fsdp: Annotated[bool, typer.Option("--fsdp")] = False
-    """Spread the model over the processes that torchrun has started (FSDP2). Takes no value."""
+    """Shard the model over the processes that torchrun has started (FSDP2). Takes no value."""
     shard_vocabulary: Annotated[bool, typer.Option("--shard-vocabulary")] = False
     """Divide the output embedding among the processes that torchrun has started. Takes no value."""
     out: Path | None = None
@@ -51,7 +51,7 @@ class TrainOptions(Settings):
     encoder: str | None = None
     """Encoder that reads auxiliary texts, such as minilm."""
     seed: int | None = None
-    """Of new parameters, batches and dropout."""
+    """Seed of new parameters, batches and dropout."""
 
 
 OF_RECIPE = {"model", "method", "head", "objective", "conditioner", "encoder", "seed"}
@@ -63,7 +63,7 @@ OF_RECIPE = {"model", "method", "head", "objective", "conditioner", "encoder", "
 def train(asked: TrainOptions) -> None:
     """Train one model, measure it, check it, and save it as a folder that loads.
 
-    The same command goes on after an interruption, and does nothing where all is finished.
+    The same command continues after an interruption, and does nothing where all is finished.
 
     nextword train --data book.txt --model small --head cache --objective histalign --out runs/book
 

@@ -290,7 +290,7 @@ class CrossAttentionConditioner(Conditioner):
         super().init_from_backbone(backbone)
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
-        """Those of all modules that run after the first block."""
+        """Parameters of all modules that run after the first block."""
         ran = self._trial(backbone)
         later = ran[ran.index(self.blocks[0]) + 1 :]
         return [parameter for module in later for parameter in module.parameters(recurse=False)]

@@ -33,7 +33,7 @@ def evaluate(
     """Measures samples; see ``docs/file-formats.md`` for what a samples file holds.
 
     Features of models are kept beside each samples file, in a folder of its name with ``.features`` behind it, so that
-    an interrupted evaluation goes on where it was; ``config.features`` names another folder, for all files.
+    an interrupted evaluation continues where it was; ``config.features`` names another folder, for all files.
 
     Args:
         config: What to measure; as a mapping for instance
@@ -46,8 +46,8 @@ def evaluate(
         Every value with its interval, the human row, paired tests and wins.
 
     Raises:
-        ValueError: A wrong setting, a line that is no sample, a missing field, nothing that any metric could measure,
-            systems with different prompts.
+        ValueError: A wrong setting, a line that is not a sample, a missing field, nothing that any metric could
+            measure, systems with different prompts.
     """
     if isinstance(config, str | Path):
         config = {"systems": {Path(config).stem: [str(config)]}}

@@ -45,7 +45,7 @@ class KnnConfig(WrapperHeadConfig):
     k: int = Field(default=32, ge=1, le=10_000)
     """How many of the nearest keys are taken."""
     mix: Literal["fixed", "gate", "joint"] = "fixed"
-    """By a fixed weight, by a learned weight that depends on the retrieval's confidence, or with one normaliser."""
+    """By a fixed weight, by a learned weight that depends on the retrieval's confidence, or jointly normalised."""
     weight: Annotated[float, Field(ge=0, le=1)] | Fitted = FITTED
     """Share of what is retrieved; where a gate learns it, the share that it starts from. ``fitted``: 0.03, which costs
     next to nothing where the store does not fit the text; ``nw.calibrate`` finds a better one. Published: 0.25."""

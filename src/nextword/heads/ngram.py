@@ -40,7 +40,7 @@ class NgramConfig(WrapperHeadConfig):
 
     head: Literal["ngram"] = "ngram"
     index: str | None = None
-    """Folder that ``nextword ngram build`` wrote; None: the head below speaks alone."""
+    """Folder that ``nextword ngram build`` wrote; None: the head below predicts alone."""
     weights: str | None = None
     """File that ``nextword ngram fit`` wrote; read once, when the head is built."""
     mix: Literal["fixed", "learned"] = "fixed"
@@ -226,7 +226,7 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
     The model is the same object, and has its own head again afterwards. To keep the corpus, attach ``ngram``.
 
     Args:
-        model: Of ours, from ``nextword.attach`` or ``nextword.load``.
+        model: A model with a head, from ``nextword.attach`` or ``nextword.load``.
         memory: The corpus and its weights.
 
     Raises:

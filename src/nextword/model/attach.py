@@ -100,7 +100,7 @@ def attach_to_train(
     """As ``attach``, for a training: docs/train.md has what it reaches from which start.
 
     A small model begins as published: gates half open, a joint cache with similarities as they are. On a pretrained one
-    that would drown what it knows, so there a head is fitted to the model, a cache as one normaliser.
+    that would drown what it knows, so there a head is fitted to the model, a cache jointly normalised.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()

@@ -47,7 +47,7 @@ def save_model_folder(
         tokenizer: Its tokenizer.
         path: Made where missing.
         facts: What the model card says.
-        auxiliary_tokenizer: That of auxiliary texts; goes into the folder ``encoder_tokenizer``.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts; goes into the folder ``encoder_tokenizer``.
 
     Raises:
         DiskFullError: There is no room for it.

@@ -1,4 +1,4 @@
-"""The parts that a wrapped model has: what every chapter about it speaks of."""
+"""The parts that a wrapped model has: the parts that every module about it uses."""
 
 from __future__ import annotations
 

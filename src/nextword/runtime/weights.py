@@ -1,7 +1,7 @@
 """How weights are held: in which precision, and in files where no process is to have a model as a whole in its memory.
 
-Of a file the system keeps in memory what there is room for, and takes the room back when somebody needs it. These files
-have no name any more, so each is gone with the last tensor in it, also where the process is killed.
+Of a file the system keeps in memory what there is space for, and takes the space back when somebody needs it. These
+files have no name any more, so each is gone with the last tensor in it, also where the process is killed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _PRECISIONS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float3
 
 
 def saved_precision(folder: Path) -> torch.dtype | None:
-    """That of all weights in a folder's safetensors files; None where they differ, are others, or there are none."""
+    """Precision of all weights in a folder's safetensors files; None if they differ or are missing."""
     found = set()
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:

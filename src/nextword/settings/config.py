@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     instead = "; save it and give the file's path" if hasattr(value, "save") else ""
-    raise TypeError(f"{type(value).__name__} is no plain value{instead}")
+    raise TypeError(f"{type(value).__name__} is not a plain value{instead}")
 
 
 _WANTED = {
@@ -137,7 +137,7 @@ _WANTED = {
 """What a value must be, by pydantic's name of the fault, in place of pydantic's sentence."""
 
 _KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|literal)\[.*\]")
-"""Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
+"""For a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
 
 
 def wanted(error: ErrorDetails) -> str | None:

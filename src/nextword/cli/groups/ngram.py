@@ -119,7 +119,7 @@ def fit(
     interval = "" if fitted.low is None else f" ({fitted.low:.4f} to {fitted.high:.4f})"
     helps = fitted.low is not None and fitted.low > 0
     typer.echo(
-        f"{'' if helps else 'Nothing helps, the head speaks alone: '}{fitted.gain:.4f} nats per token{interval}"
+        f"{'' if helps else 'Nothing helps, the head predicts alone: '}{fitted.gain:.4f} nats per token{interval}"
         f" gained, {fitted.tokens:,} tokens"
     )
     typer.echo("match        head  " + "  ".join(f"{least:>4}+" for least in fitted.evidence))

@@ -22,7 +22,7 @@ class RecipeOptions(Settings):
     judges: int | None = None
     """Judges of each item."""
     seed: int | None = None
-    """Of every draw."""
+    """Seed of all random choices."""
     recipe: Annotated[Path | None, typer.Option(metavar="FILE")] = None
     """TOML with consent, instructions, checks and everything else."""
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None

@@ -54,13 +54,13 @@ def compare(
     """Runs every method of ``config`` with every seed and writes ``results.json`` and ``report.html`` into ``folder``.
 
     Finished runs are kept: a second call with the same config does what is missing. Methods and seeds may be added.
-    A run that fails (it diverges, memory does not suffice, ...) is in ``Results.failures``, and the others go on; a
+    A run that fails (it diverges, memory does not suffice, ...) is in ``Results.failures``, and the others continue; a
     second call tries it again.
 
     Args:
         config: What to compare: the content of a recipe, or the checked config.
         folder: Where everything is written; a folder of another comparison is refused.
-        progress: Who is told about progress.
+        progress: Receives the progress.
         command: How the user started this, for the report.
         engine: What carries out the runs; one after another in this process by default.
 

@@ -233,7 +233,7 @@ MAY_GROW = ("methods", "seeds")
 
 
 def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
-    """What keeps a comparison from going on in a folder, a line for each key; methods and seeds may be added.
+    """What keeps a comparison from resuming in a folder, a line for each key; methods and seeds may be added.
 
     ``free`` are keys, with dots, that may differ.
 

@@ -184,7 +184,7 @@ def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size:
 def completion_accuracy(
     model: NextWordModel, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> dict[str, MetricValue]:
-    """How often the first guess after a statement's beginning is a word that completes it, by relation.
+    """How often the first choice after a statement's beginning is a word that completes it, by relation.
 
     A beginning counts once; any of its words is right: a state may have several well known cities. ``probes`` are
     relation, prompt and completing word.
@@ -242,7 +242,7 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """Of each set: mass and spread of the listed words where one is to come, their mass where none is."""
+    """For each set: mass and spread of the listed words where one is to come, their mass where none is."""
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
         by_name.setdefault(answer.probe.name, []).append(answer)

@@ -76,7 +76,7 @@ class RunFolder:
             write_atomically(self.training / MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
     def begun_settings(self) -> TrainingSettings | None:
-        """Those that the training was begun with here, by an earlier version perhaps; None where it has not begun."""
+        """Settings that the training was begun with here, by an earlier version perhaps; None before it began."""
         path = self.training / IDENTITY
         return TrainingIdentity.load(path).settings if path.exists() else None
 

@@ -36,7 +36,7 @@ class TrainConfig(MethodSettings):
     seen (``text``, ``pairs``, ``auxiliary``); and the settings of that kind, such as the ``encoder`` that reads
     auxiliary texts. ``data`` and ``encoder`` may stand beside it."""
     seed: Seed = 0
-    """Of new parameters, the order of the batches and dropout."""
+    """Seed of new parameters, the order of the batches and dropout."""
     keep_checkpoints: bool = False
     """Whether the checkpoints stay in the folder when the model is finished."""
 
@@ -66,7 +66,7 @@ def read(recipe: str) -> dict[str, Any]:
     """The content of a recipe file.
 
     Raises:
-        ValueError: There is no such file, or it is no TOML.
+        ValueError: There is no such file, or it is not TOML.
     """
     path = Path(recipe).expanduser()
     if not path.is_file():

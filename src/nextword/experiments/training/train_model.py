@@ -65,7 +65,7 @@ DEFAULT_COMMAND = "nextword.train(config, out)"
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a training; says what is kept. The same call again goes on."""
+    """Ctrl-C during a training; says what is kept. The same call again resumes."""
 
 
 def train(
@@ -76,7 +76,7 @@ def train(
 ) -> TrainingResults:
     """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
 
-    Interrupted at any moment, the same call goes on; on a CPU the weights are then those of an uninterrupted training,
+    Interrupted at any moment, the same call resumes; on a CPU the weights are then those of an uninterrupted training,
     bit for bit. Where all is finished, nothing is done.
 
     Started by torchrun or ``accelerate launch``, the main process does all this, and the others train with it.
@@ -84,12 +84,12 @@ def train(
     Args:
         config: What to train on what: the content of a recipe, or the checked config.
         out: Where everything is written; a folder of another training is refused.
-        progress: Who is told about progress.
+        progress: Receives the progress.
         command: How the user started this, for record and model card.
 
     Raises:
-        ValueError: The config does not fit model, data or folder, another process is at work in the folder, or the
-            loss became no number.
+        ValueError: The config does not fit model, data or folder, another process is at work in the folder, or the loss
+            became NaN.
         DiskFullError: There is no room to write something.
         TrainingInterrupted: Ctrl-C.
 
@@ -390,7 +390,7 @@ class StepTeller(TrainerCallback):
 # -- Whether validation losses rise again: the model learns its training data by heart.
 
 RISE = 0.01
-"""Nats per token; a smaller rise is no news."""
+"""Nats per token; a smaller rise does not count."""
 IN_A_ROW = 3
 """Validation losses above the lowest before it is said during a training: fewer may be chance."""
 

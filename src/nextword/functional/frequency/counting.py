@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 1 << 20
-"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
+"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more memory than its
+text."""
 
 BATCHES_AT_ONCE = 8
 """Batches of each process between two looks at the time, at first; a batch of a text file is a megabyte."""
@@ -68,7 +69,7 @@ def count_tokens(
             an ``attention_mask`` of 0 are left out.
         tokenizer: What cuts the texts, or has cut them.
         out: Where to write the counts. Beside it, unfinished counts are kept every half minute, and a count that was
-            killed goes on from there to the identical result.
+            killed resumes from there to the identical result.
         text_column: The column with the text, by name, or by number from 0 in a file without header.
         split: The part of a folder or of a data set of the hub that is counted; None: the training part, or all of a
             folder whose files name no parts.
@@ -102,7 +103,7 @@ def count_tokens(
         if is_streamed(corpus.rows):
             if target is not None and keeps_a_buffer(corpus.rows):
                 raise ValueError(
-                    "data: a shuffled stream cannot go on where it was killed, and the order does not change counts. "
+                    "data: a shuffled stream cannot be resumed, and the order does not change counts. "
                     "Give it without shuffle(), or count without out."
                 )
             settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
@@ -127,7 +128,7 @@ def count_tokens(
 def _followed(
     steps: Iterator[Tally], checkpoint: ArrayCheckpoint, progress: Callable[[int], None] | None
 ) -> Tally | None:
-    """The last tally; each is told, and saved now and then and where the count is interrupted."""
+    """The last tally; each is reported, and saved now and then and where the count is interrupted."""
     tally = None
     try:
         for tally in steps:
@@ -285,7 +286,7 @@ def _joined(rows: Any) -> Int[np.ndarray, "T"]:
     return np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
 
 
-# -- A count that is not finished, as a file from which it goes on.
+# -- A count that is not finished, as a file from which it continues.
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +295,7 @@ class Tally:
 
     Attributes:
         items: Texts that were read.
-        state: Where to go on: the number of a row, or a stream's own state.
+        state: Where to continue: the number of a row, or a stream's own state.
     """
 
     counts: Int[np.ndarray, "V"]
@@ -313,7 +314,7 @@ class Tally:
         return cls(arrays["counts"], about["items"], about["state"])
 
     def save(self, checkpoint: ArrayCheckpoint) -> None:
-        """Writes it, for a count that goes on from there."""
+        """Writes it, for a count that resumes from there."""
         checkpoint.save({"items": self.items, "state": self.state}, {"counts": self.counts})
 
 

@@ -1,4 +1,4 @@
-"""One run over prompts: its texts as an iterator, or in samples files that go on after an interruption."""
+"""One run over prompts: its texts as an iterator, or in samples files that continue after an interruption."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def generate(
         prompts: What it reads, one or several; a ``TextPrompt`` has a source or an
             auxiliary text too. By default nothing but the start token.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
-        **settings: Of ``GenerationSettings``: ``decodings=["top-p:0.9"]``,
+        **settings: Settings of ``GenerationSettings``: ``decodings=["top-p:0.9"]``,
             ``max_new_tokens``, ``seeds``, ``samples``, ``stop``, ``sources``, ``arguments``, ...
 
     Returns:
@@ -241,8 +241,8 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; what an interrupted run has written already is not written again.
 
-    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` is told the share
-    that is done, first that of an earlier run; the message that another process gets names the command.
+    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` receives the
+    share that is done, first that of an earlier run; the message that another process gets names the command.
 
     Raises:
         ValueError: A file there is of another run, another process writes there, or references are missing.
@@ -329,7 +329,7 @@ def reference_columns(
     return columns
 
 
-# -- A samples file that is written line by line and goes on after it was interrupted, whenever that was.
+# -- A samples file that is written line by line and continues after it was interrupted, whenever that was.
 #
 # Beside ``NAME.jsonl`` stands ``NAME.jsonl.partial`` while it is written. Its first line says what is written into
 # it, each further one is a finished text. A line that was cut off is dropped, and its text is written again. When all
@@ -377,7 +377,7 @@ class PartialSamples:
         return frozenset(self._lines)
 
     def token_ids(self, number: int) -> list[int]:
-        """Of a text that is written."""
+        """Columns of a generated text."""
         ids: list[int] = self._lines[number]["token_ids"]
         return ids
 

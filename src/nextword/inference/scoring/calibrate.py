@@ -54,7 +54,7 @@ def calibrate(
 ) -> CalibrationResults:
     """Chooses the settings of a head under which held-out texts are most likely, in one pass and without training.
 
-    For ``cache``: temperature and weight, or one normaliser for softmax and cache; for ``knn`` the same with
+    For ``cache``: temperature and weight, or softmax and cache jointly normalised; for ``knn`` the same with
     ``mix=fixed``, and the temperature with ``mix=joint``; for ``ngram``, the shares of its matches. Where the 95 %
     interval of the gain does not exclude 0, nothing helps: the weight is 0 then, and the model as likely to say
     anything as without the head. (``mix=joint`` has no such setting; it gets the best temperature, and ``helps`` is
@@ -68,8 +68,9 @@ def calibrate(
         tokenizer: Its tokenizer; None for a folder, which has its own, and for token ids.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
         apply: Whether a model in memory is left with what was chosen, as by ``configure_head``.
-        progress: Told the share that is done.
-        settings: Of ``nw.score``: ``window``, ``stride``, ``batch_size``, ``limit``. Rows of ids take ``batch_size``.
+        progress: Receives the share that is done.
+        settings: Settings of ``nw.score``: ``window``, ``stride``, ``batch_size``, ``limit``. Rows of ids take
+            ``batch_size``.
 
     Returns:
         What was chosen (``settings``), the gain in nats per token with its interval, and the curve. The interval is a
@@ -240,7 +241,7 @@ LONGEST_BLOCK = 256
 
 
 class OnePass:
-    """What was asked for, in order; ``calibration`` is told all that it needs of each token."""
+    """What was asked for, in order; ``calibration`` receives all that it needs of each token."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration

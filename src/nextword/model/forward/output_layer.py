@@ -453,10 +453,10 @@ def weights_at_fault(model: nn.Module) -> str | None:
     >>> weights_at_fault(layer)
     >>> _ = layer.bias.data.fill_(float("nan"))
     >>> weights_at_fault(layer)
-    'the weights bias are no finite numbers; take a checkpoint from before the model diverged'
+    'the weights bias are not finite numbers; take a checkpoint from before the model diverged'
     """
     names = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if not names:
         return None
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"the weights {shown} are no finite numbers; take a checkpoint from before the model diverged"
+    return f"the weights {shown} are not finite numbers; take a checkpoint from before the model diverged"

@@ -124,9 +124,9 @@ class RanExperiment(Record):
     data: str
     """What it was trained and measured on."""
     minutes: float | None = None
-    """Of training, measuring and writing, without the start."""
+    """Hours of training, measuring and writing, without the start."""
     start_minutes: float | None = None
-    """Of making the start; None where it was given."""
+    """Hours of making the start; None where it was given."""
     report: str | None = None
     """Its page, relative to the folder of all tables; None: not kept."""
 

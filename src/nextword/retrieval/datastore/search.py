@@ -217,7 +217,7 @@ class RecentKeys:
 
     @property
     def width(self) -> int:
-        """Of a key."""
+        """Bytes of a key."""
         return int(self._keys.shape[1])
 
     def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:

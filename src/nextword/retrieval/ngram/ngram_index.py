@@ -44,7 +44,7 @@ class NgramIndex:
     given last one first, each plus one, and end with ``BELOW`` or ``ABOVE``.
 
     Raises:
-        ValueError: The folder is no finished memory, or a file of it is missing or cut off.
+        ValueError: The folder is not a finished index, or a file of it is missing or cut off.
     """
 
     def __init__(self, folder: str | Path) -> None:

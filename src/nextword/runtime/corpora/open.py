@@ -165,7 +165,7 @@ def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[s
     path, config = _located(data)
     name, _, hub_config = str(data).partition(":")
     name, config = (str(path), config) if path is not None else (name, hub_config)
-    what = f"{where}: '{data}' is no file or folder, and no data set of the hub could be read"
+    what = f"{where}: '{data}' is not a file or folder, and no data set of the hub could be read"
     return dict(as_one_error(lambda: load_dataset(name, config or None, streaming=streaming), what))
 
 

@@ -129,7 +129,7 @@ def _explain_errors(app: FastAPI) -> None:
 
 
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serves until the process is told to stop; requests at work are answered first, within ten seconds.
+    """Serves until the process gets a signal to stop; requests at work are answered first, within ten seconds.
 
     ``say`` is called with the address, once there is one.
 

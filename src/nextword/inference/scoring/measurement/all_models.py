@@ -80,16 +80,16 @@ def score(
             prompt, a source or an auxiliary text too.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
         tokens: File for what the models say of every token, one JSON object a line.
-        out: Folder for score.json. In it the sums so far are kept every half minute, and a score that was killed goes
-            on from there, to the same numbers. Not beside ``tokens``, a file that is written as a whole.
+        out: Folder for score.json. In it the sums so far are kept every half minute, and a score that was killed
+            resumes from there, to the same numbers. Not beside ``tokens``, a file that is written as a whole.
         processes: So many processes, each with the model in its memory and one thread; None: this one, with threads.
         progress: Told how far it is.
-        settings: Of ``ScoreSettings``: ``window``, ``stride``,
+        settings: Settings of ``ScoreSettings``: ``window``, ``stride``,
             ``batch_size``, ``limit``, ``counts``, ``span``, ``positions``.
 
     Raises:
-        ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are no
-            numbers, processes for a model in memory, or an unfinished score of something else.
+        ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are
+            NaN, processes for a model in memory, or an unfinished score of something else.
         DiskFullError: There is no room for what is written.
 
     Examples:
@@ -253,7 +253,7 @@ LARGEST = math.log(np.finfo(np.float64).max)
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, and why one of them is no number."""
+    """Perplexity, nats per token and bits per byte with intervals, and why one of them is NaN."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:

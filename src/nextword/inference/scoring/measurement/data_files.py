@@ -55,7 +55,7 @@ class GivenTexts:
         texts: How many have something in them.
         empty: How many others there are.
         sizes: UTF-8 bytes of the first of them.
-        bytes: Of all together.
+        bytes: Bytes of all together.
         digest: Equal where the texts are.
     """
 
@@ -107,7 +107,7 @@ class GivenTexts:
 
     @property
     def examples(self) -> Iterator[Example]:
-        """Those that have something in them, one at a time.
+        """Texts that are not empty, one at a time.
 
         Raises:
             ChangedError: At the end, where they are not what they were before.

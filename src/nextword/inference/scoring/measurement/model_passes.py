@@ -1,4 +1,4 @@
-"""One model over all texts: how frequent tokens are, then how likely; each pass goes on where it was stopped."""
+"""One model over all texts: how frequent tokens are, then how likely; each pass continues where it was stopped."""
 
 from __future__ import annotations
 
