@@ -101,7 +101,7 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
         (["{plain}", "missing.txt"], "missing.txt: must be a file or folder that exists (none there)"),
         (["{plain}", "{plain}", "{text}"], "must have a name of its own ('plain' is"),
         (["./nothing", "{text}"], "./nothing: no such folder"),
-        (["{half}", "{text}"], "no config.json in it, so this is no saved model (was saving interrupted?)"),
+        (["{half}", "{text}"], "no config.json in it, so this is not a saved model (was saving interrupted?)"),
         (["{plain}", "{text}", "--window", "99"], "window: must be at most 16"),
         (["{plain}", "{text}", "--window", "0"], "window: must be at least 1 (0 given)"),
         (["{plain}", "{text}", "--field", "text"], "--field text: write it like --field text=story"),

@@ -114,7 +114,7 @@ def test_a_model_that_diverged_answers_with_an_error() -> None:
     opened = small_model({"head": "cache", "temperature": 0.1, "weight": None})
     with torch.no_grad():
         opened.model.get_input_embeddings().weight.fill_(float("nan"))
-    said = "the weights backbone.transformer.wte.weight are no finite numbers"
+    said = "the weights backbone.transformer.wte.weight are not finite numbers"
     with running(opened) as broken:
         for fields in ({"draft": "head"}, {"seed": 1, "temperature": 1}, {}, {}):
             answer = broken.complete(PROMPT, max_tokens=4, **fields)
