@@ -101,6 +101,7 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
         (["{plain}", "missing.txt"], "missing.txt: must be a file or folder that exists (none there)"),
         (["{plain}", "{plain}", "{text}"], "must have a name of its own ('plain' is"),
         (["./nothing", "{text}"], "./nothing: no such folder"),
+        (["{plain}", "{empty}"], "(.jsonl, .csv, .tsv, .parquet) (the folder is empty); name the file"),
         (["{half}", "{text}"], "no config.json in it, so this is not a saved model (was saving interrupted?)"),
         (["{plain}", "{text}", "--window", "99"], "window: must be at most 16"),
         (["{plain}", "{text}", "--window", "0"], "window: must be at least 1 (0 given)"),
@@ -114,9 +115,16 @@ def test_what_is_wrong_is_one_line(folder: Path, tmp_path: Path, words: list[str
     half = tmp_path / "half"
     half.mkdir()
     (half / "model.safetensors").write_bytes((folder / "plain" / "model.safetensors").read_bytes())
+    (empty := tmp_path / "empty").mkdir()
     compared = tmp_path / "compared"
     shutil.copytree(folder / "plain", compared / "trained" / "softmax-mle-seed0" / "model")
-    places = {"plain": folder / "plain", "text": folder / "text.txt", "half": half, "compared": compared}
+    places = {
+        "plain": folder / "plain",
+        "text": folder / "text.txt",
+        "half": half,
+        "compared": compared,
+        "empty": empty,
+    }
     done = run(*(word.format(**places) for word in words), "--out", tmp_path / "out")
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.output.split())

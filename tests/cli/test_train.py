@@ -47,6 +47,7 @@ def test_a_model_from_options_and_again_from_a_recipe(text: Path, tmp_path: Path
     ("words", "message"),
     [
         (["--head", "cache"], "error: model: missing; give --model VALUE"),
+        (["--head", "cache"], "task.data: must say what to train on; give --data FILE"),
         (["--data", "nowhere.txt", "--model", "small", "--head", "cache"], "error: task.data: 'nowhere.txt' does not"),
         (["nowhere.toml"], "error: nowhere.toml: no such recipe"),
         (["a.toml", "b.toml"], "error: 'b.toml': only the first word names a recipe"),

@@ -45,11 +45,11 @@ def attach(
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import watching
     from nextword.experiments.training.added_head import CALIBRATION, add_head
-    from nextword.inference.scoring.measurement.data_files import read_texts
+    from nextword.inference.scoring.measurement.data_files import read_texts, text_column
     from nextword.inference.scoring.opened_model import open_model
 
     quiet_libraries()
-    texts = read_texts(held, {} if field is None else {"text": field}, split, where="held") if held else None
+    texts = read_texts(held, text_column(field), split, where="held") if held else None
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
     with interruptible(), watching(Console(), "opening the model") as shown:

@@ -52,6 +52,10 @@ class HeadConfig(SpecSettings):
         asked, had = self.model_dump(), other.model_dump()
         return asked.keys() == had.keys() and all(asked[name] in (had[name], FITTED) for name in asked)
 
+    def located(self) -> HeadConfig:
+        """With absolute paths of stores, which are found from any working folder: as a model is saved."""
+        return self
+
     def unbuilt(self) -> HeadConfig:
         """These settings without what building a head for one model has filled in."""
         return self

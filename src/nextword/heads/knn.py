@@ -39,6 +39,7 @@ class KnnConfig(WrapperHeadConfig):
 
     published: ClassVar[Mapping[str, Any]] = {"weight": 0.25}
 
+    folder: ClassVar[str | None] = "store"
     head: Literal["knn"] = "knn"
     store: str | None = None
     """Folder that ``nextword datastore build`` wrote; None: only what is appended while somebody talks."""

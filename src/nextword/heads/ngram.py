@@ -38,6 +38,7 @@ from nextword.settings.old_modules import old_names
 class NgramConfig(WrapperHeadConfig):
     """Settings of the n-gram head; ``index`` and ``shares`` may be changed on a built model."""
 
+    folder: ClassVar[str | None] = "index"
     head: Literal["ngram"] = "ngram"
     index: str | None = None
     """Folder that ``nextword ngram build`` wrote; None: the head below predicts alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -29,6 +30,18 @@ class WrapperHeadConfig(HeadConfig):
         if below is not None:
             parse_head(below)
         return below
+
+    folder: ClassVar[str | None] = None
+    """The setting that names the folder of its store; None: it has no store."""
+
+    def located(self) -> WrapperHeadConfig:
+        """With absolute paths, those of the head below included."""
+        changes: dict[str, Any] = {}
+        if self.folder is not None and (path := getattr(self, self.folder)) is not None:
+            changes[self.folder] = str(Path(path).expanduser().absolute())
+        if self.below is not None:
+            changes["below"] = parse_head(self.below).located().model_dump()
+        return self.model_copy(update=changes)
 
     def unbuilt(self) -> WrapperHeadConfig:
         """With the head below as a spec."""

@@ -124,6 +124,9 @@ def _attached(
     encoder: PreTrainedModel | str | Path | None,
 ) -> NextWordModel:
     backbone = model.backbone if isinstance(model, NextWordModel) else model
+    if isinstance(backbone, str | Path):
+        written = f"nextword.load('{backbone}', '{head_spec(head)}')"
+        raise ValueError(f"attach: must be given a transformers model (the name '{backbone}' given); use {written}")
     if not isinstance(backbone, PreTrainedModel):
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     former: Any = model.next_word_head if isinstance(model, NextWordModel) else None

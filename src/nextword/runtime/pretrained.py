@@ -53,11 +53,21 @@ def model_location(path: str | Path) -> str | Path:
     if folder.exists():
         if not (folder / "config.json").is_file() and not is_adapter(folder):
             raise ValueError(f"{folder}: no config.json in it, so this is not a saved model{_models_inside(folder)}")
+        _expect_json(folder / "config.json")
         return folder
     if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
         what = "file" if folder.suffix == GGUF else "folder"
         raise ValueError(f"{path}: no such {what}; give the path of a saved model, or its name on the hub")
     return path
+
+
+def _expect_json(file: Path) -> None:
+    if not file.is_file():
+        return
+    try:
+        json.loads(file.read_bytes())
+    except ValueError as fault:
+        raise ValueError(f"{file}: must be JSON ({fault}); save the model again, or correct the file") from None
 
 
 def _models_inside(folder: Path) -> str:
@@ -292,6 +302,9 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
     """The tokenizer of that folder, GGUF file or hub name; ValueError, which names ``where``, if there is none."""
     from transformers import AutoTokenizer
 
+    folder = Path(name).expanduser()
+    if folder.is_dir() and not any(folder.iterdir()):
+        raise ValueError(f"{where}: '{name}' must be the folder of a model or tokenizer (an empty folder given)")
     try:
         found: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, name)
     except GgufError as fault:

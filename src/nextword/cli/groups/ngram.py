@@ -178,6 +178,6 @@ def score(
 
 
 def _texts(data: list[str], field: str | None, split: str) -> GivenTexts:
-    from nextword.inference.scoring.measurement.data_files import read_texts
+    from nextword.inference.scoring.measurement.data_files import read_texts, text_column
 
-    return read_texts(data, {} if field is None else {"text": field}, split)
+    return read_texts(data, text_column(field), split)

@@ -42,6 +42,7 @@ from nextword.experiments.training.trainer_arguments import expect_available
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name
+from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.saving import save_model_folder
 from nextword.results.records import CurvePoint, Environment, disk_full_explained, locked, measures_of
 from nextword.results.records.comparison_results import PropertySummary, TrainingResults
@@ -194,6 +195,8 @@ def _trained(
     watcher: Watcher,
 ) -> TrainingOutcome:
     validated = settings.evaluate_every is not None
+    if fault := weights_at_fault(model):  # or the first step would be said to have diverged
+        raise ValueError(f"model: {fault}")
     encoded = rows.encoded(model, validated, partial(watcher, "encoding auxiliary texts"))
     with watcher("training"):
         try:

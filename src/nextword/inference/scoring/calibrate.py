@@ -21,7 +21,7 @@ from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.heads.head import registry as heads
-from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs
+from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs, example_tokens
 from nextword.inference.scoring.measurement.all_models import given_examples
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import limited, scored_text, scoring_window_of
@@ -35,6 +35,7 @@ from nextword.inference.scoring.target_likelihood import (
 )
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import inference_mode_of
+from nextword.retrieval.ngram import NgramIndex, expect_held_out
 from nextword.runtime.files import Record
 from nextword.settings.config import validated
 
@@ -78,7 +79,8 @@ def calibrate(
         which flatters them by some 1 / tokens nats.
 
     Raises:
-        ValueError: The head has nothing to choose, there is no text, or the model cannot read one.
+        ValueError: The head has nothing to choose, there is no text, the model cannot read one, or one is in the n-gram
+            index of the head.
 
     Examples:
         >>> model = nw.attach(backbone, "cache")  # doctest: +SKIP
@@ -89,8 +91,9 @@ def calibrate(
     if isinstance(texts, Tensor):
         own = cast(NextWordModel, model)
         return chosen(own, _asking_rows(own, texts, made, progress), apply=apply, data=["token ids"])
-    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
-    return calibrate_on_texts(opened, given_examples(texts), made, apply=apply, progress=progress, data=["texts"])
+    opened, examples = OpenedModel.of(model, tokenizer, auxiliary_tokenizer), given_examples(texts)
+    expect_not_stored(opened, examples, made)
+    return calibrate_on_texts(opened, examples, made, apply=apply, progress=progress, data=["texts"])
 
 
 def _asking_rows(
@@ -123,6 +126,16 @@ def calibrate_on_texts(
     """The same for a model that is open, read as ``nextword score`` reads; ``data`` says where the texts are from."""
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
+
+
+def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
+    """Raises ValueError where a text is in the n-gram index of the head: matches would count far too much."""
+    indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
+    if not indexes:
+        return
+    for example in examples if settings.limit is None else limited(opened, examples, settings.limit)[0]:
+        for index in indexes:
+            expect_held_out(index, str(example.id or "texts"), example_tokens(opened, example).target.ids)
 
 
 def asking(

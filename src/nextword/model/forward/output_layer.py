@@ -216,7 +216,10 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(states.shape, generator=generator).to(states)
         scores = layer(noise).float()
-        fed.append(noise * (_PROBE_SPREAD / scores[scores.isfinite()].std().clamp_min(1e-6)).to(noise))
+        finite = scores[scores.isfinite()]
+        if len(finite) > 1:  # fewer are left of weights that are NaN, which is said below
+            noise = noise * (_PROBE_SPREAD / finite.std().clamp_min(1e-6)).to(noise)
+        fed.append(noise)
         return fed[0]
 
     with as_in_evaluation(backbone):

@@ -272,6 +272,8 @@ class CompletionRequest(AnswerRequest):
     @classmethod
     def _one_prompt_or_several(cls, prompt: Any) -> Any:
         is_one = isinstance(prompt, str) or (isinstance(prompt, list) and prompt and isinstance(prompt[0], int))
+        if prompt == "" or (isinstance(prompt, list) and "" in prompt):
+            raise ValueError("must have text or token ids ('' given); write something to continue")
         return [prompt] if is_one else prompt
 
     @model_validator(mode="after")
