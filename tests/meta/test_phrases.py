@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -66,6 +68,20 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every comment; one of several lines is one text."""
+    last, begin, text = -1, 0, ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        line = token.start[0]
+        if line != last + 1:
+            yield begin, text
+            begin, text = line, ""
+        last, text = line, f"{text} {token.string.lstrip('# ')}".strip()
+    yield begin, text
+
+
 def written_pages() -> list[Path]:
     """The documents that are not generated."""
     pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
@@ -81,7 +97,8 @@ def test_no_listed_phrase_in_a_page(page: Path) -> None:
 def test_no_listed_phrase_in_the_code() -> None:
     read, found = 0, []
     for path in sorted((ROOT / "src").rglob("*.py")):
-        for line, text in texts(ast.parse(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        for line, text in (*texts(ast.parse(source)), *comments(source)):
             read += 1
             found += [f"{path.relative_to(ROOT)}:{line}: {offence}" for offence in offences(text, allowed(path))]
     assert read > 5000
@@ -109,6 +126,11 @@ def test_every_exception_is_needed(exception: dict[str, str]) -> None:
 )
 def test_planted_phrase_is_found(planted: str) -> None:
     assert len(list(offences(planted))) == 1
+
+
+def test_comments_are_read_over_their_lines() -> None:
+    source = "x = 1  # it goes\n# on here\ny = 2\n# it\n\n# goes on"
+    assert [line for line, text in comments(source) if list(offences(text))] == [1, 6]
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ class CheckReport:
     def _explanations(self) -> str:
         lines, raised = [], set()
         for row in self.failures:
-            # one broken call makes many rows fail alike; it is told once
+            # one broken call makes many rows fail alike; it is reported once
             told = row.error is not None and str(row.error) in raised
             lines.append(f"{row.name}: raised the same" if told else row.explain())
             raised.add(str(row.error))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @plain_errors
 def attach(
-    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a model; it stays as it is.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a model; it stays as it is.")
+    ],
     head: Annotated[
         str,
         typer.Option(

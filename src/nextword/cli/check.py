@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @plain_errors
 def check(
     path: Annotated[
-        str | None, typer.Argument(help="Folder of a saved model or of an adapter, a GGUF file, or a name on the hub.")
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder of a model or an adapter, a GGUF file, or a name on the hub; required without --lm-eval.",
+        ),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what every property means.")] = False,
     thorough: Annotated[

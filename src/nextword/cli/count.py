@@ -12,7 +12,9 @@ from nextword.cli.parts.errors import plain_errors
 
 @plain_errors
 def count(
-    data: Annotated[str, typer.Argument(help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")
+    ],
     tokenizer: Annotated[str, typer.Option(help="Folder, GGUF file or name on the hub of the tokenizer.")],
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("counts.npz"),
     text_column: Annotated[

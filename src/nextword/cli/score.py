@@ -65,7 +65,7 @@ def score(
         ),
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option(help="File for what the models say of every token: .jsonl, one object a token.")
+        Path | None, typer.Option(help="File for what the models say of every token: .jsonl, one object per token.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -170,7 +170,7 @@ def _is_data(word: str) -> bool:
 
     path = Path(word).expanduser()
     if path.is_dir():
-        # the folder of a comparison is no model either; what looks at models names those in it
+        # the folder of a comparison is not a model either; what looks at models names those in it
         return not any(any(path.glob(name)) for name in (*MODEL_FILES, f"*{GGUF}", COMPARED_MODELS))
     if path.exists():
         return not is_gguf(path)

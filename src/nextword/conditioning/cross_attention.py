@@ -21,7 +21,7 @@ from nextword.runtime.devices import device_of
 # Hooks do it, so that no model's code is copied. What runs travels through the keyword arguments of the backbone's
 # forward to its layers: a layer's hook adds the layer's input, and the hook of its self-attention, which is given the
 # same arguments, adds to what the self-attention returns. Nothing is kept on modules between the two, so a layer may
-# be computed again (activation checkpointing), deep-copied, or run by several threads; without the argument the
+# be computed again (gradient checkpointing), deep-copied, or run by several threads; without the argument the
 # backbone is its bare self.
 
 ARGUMENT = "after_self_attention"

@@ -193,7 +193,7 @@ class NextToken(ABC):
         top_k: int | None = None,
         top_p: float | None = None,
     ) -> Int[Tensor, "N num_samples"]:
-        """Tokens drawn independently (with replacement) at each position.
+        """Tokens sampled independently (with replacement) at each position.
 
         Args:
             generator: Source of randomness; torch's global one by default.

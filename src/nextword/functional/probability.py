@@ -125,7 +125,7 @@ def expect_truncation(where: str, top_k: int | None, top_p: float | None) -> Non
         raise ValueError(f"{where}: top_k must be at least 1 ({top_k} given); None draws among all tokens")
 
 
-# -- Drawing by inverting a cumulative distribution: the same number gives the same token, whoever asks when.
+# -- Drawing by inverting a cumulative distribution: the same number gives the same token, whenever it is asked for.
 
 
 def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:

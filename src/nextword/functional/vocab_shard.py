@@ -119,7 +119,7 @@ class SharedColumns(VocabShard):
         """The column of each token, any for one that is not held here, and which are."""
 
     def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
-        empty = scores.new_full((len(scores), 1), -torch.inf)  # of a group of tokens a process may hold none
+        empty = scores.new_full((len(scores), 1), -torch.inf)  # a process may hold none of a group of tokens
         return self._reduced(scores.amax(-1, keepdim=True) if scores.shape[1] else empty, "max")
 
     def total(self, part: Tensor) -> Tensor:

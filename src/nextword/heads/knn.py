@@ -63,7 +63,7 @@ class KnnConfig(WrapperHeadConfig):
 
     @property
     def by_dot(self) -> bool:
-        # minus a squared distance is at most 0: beside a softmax's scores under one normaliser it weighs nothing
+        # minus a squared distance is at most 0: beside a softmax's scores jointly normalised it weighs nothing
         return self.distance == "dot" or (self.distance is None and self.mix == "joint")
 
 
@@ -106,7 +106,7 @@ class KnnHead(WrapperHead):
     opened_by = ("store", "index", "by_dot")
 
     def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
-        # one normaliser needs the joint form of a cache below
+        # joint normalisation needs the joint form of a cache below
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
         self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None

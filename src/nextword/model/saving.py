@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CARD = "README.md"
 """Where the Hub looks for the model card."""
 
-_CONFIGURATION = "config.json"  # without this file a folder is no model
+_CONFIGURATION = "config.json"  # without this file a folder is not a model
 
 
 def write_missing_card(model: WrappedModel, folder: Path) -> None:

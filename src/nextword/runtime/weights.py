@@ -35,7 +35,7 @@ def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{uuid.uuid4().hex}.weights"
     try:
-        if hasattr(os, "posix_fallocate"):  # not on macOS; without the room, writing would end the process
+        if hasattr(os, "posix_fallocate"):  # not on macOS; without the space, writing would end the process
             with place.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
         return torch.from_file(str(place), shared=True, size=shape.numel(), dtype=dtype).view(shape)
@@ -89,7 +89,7 @@ def saved_precision(folder: Path) -> torch.dtype | None:
     found = set()
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:
-            found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (it is no mapping)
+            found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (it is not a mapping)
     return _PRECISIONS.get(found.pop()) if len(found) == 1 else None
 
 

@@ -29,7 +29,7 @@ class DeferredModel(BaseModel):
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
         """Builds the schema from the names of the class's module alone."""
-        # pydantic also reads the local names of whoever made the first instance, which are none of ours. On Python
+        # pydantic also reads the local names of the code that made the first instance, which are not ours. On Python
         # 3.13.0 reading them ends the process.
         return super().model_rebuild(**{**options, "_parent_namespace_depth": 0})
 
@@ -172,10 +172,10 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
     for at, found in by_position.items():
         wishes = [wish for error in found if (wish := wanted(error)) is not None]
         if len(wishes) < len(found):
-            # Of kinds that a setting may be of, the one whose check is our own says most.
+            # Among kinds that a setting may be of, the one whose check is our own says most.
             ours = [error for error in found if wanted(error) is None]
             lines += [_explain(model, error, at, where) for error in ours]
-        # A list of which no entry is right counts as too short, which is no fault of its own.
+        # A list of which no entry is right counts as too short, which is not a fault of its own.
         elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_position)):
             # head.components: must be ..., but head spec 'mos:0': components must ...
             colon = ":" if _is_setting(where) else ""

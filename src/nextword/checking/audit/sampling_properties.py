@@ -20,7 +20,7 @@ _TOKENS = 2_000_000
 """Tokens that a model reads at most, each of a thousand weights, to draw from it."""
 
 DRAWS = 4000
-"""Tokens drawn after each prefix, where they cost little."""
+"""Tokens sampled after each prefix, where they cost little."""
 
 _AT_ONCE = 250
 """Texts that a model continues side by side; each keeps a cache or states of its own."""

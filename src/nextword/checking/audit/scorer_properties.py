@@ -31,7 +31,7 @@ def _steps(reader: Any, case: Case) -> Iterator[Deviation]:
 
 def _totals(reader: Any, case: Case) -> Iterator[Deviation]:
     if reader.mode == CALL:
-        return  # says nothing of a first token
+        return  # has no first token's probability
     texts = reader.texts(case.batch)
     totals = [float(total) for total in reader.model.text_totals(texts)]
     for number, (text, total, answer) in enumerate(zip(texts, totals, reader.asked(texts), strict=True)):

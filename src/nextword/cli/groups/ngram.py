@@ -19,13 +19,14 @@ app = typer.Typer(
     help="Index a corpus by its n-grams, and mix what came next there with any model.", no_args_is_help=True
 )
 
-Model = Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a model.")]
-Memory = Annotated[Path, typer.Argument(help="Folder that 'nextword ngram build' wrote.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a model.")]
+Memory = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder that 'nextword ngram build' wrote.")]
 Data = Annotated[
     list[str],
     typer.Argument(
+        metavar="DATA",
         help="Files, folders or data sets. A file of plain text is one document; each row of a .jsonl, .csv, .tsv or "
-        ".parquet file is one."
+        ".parquet file is one.",
     ),
 ]
 Field = Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")]

@@ -54,7 +54,7 @@ def _names(sentence: str, stop_words: Collection[str]) -> list[str]:
     runs: list[list[re.Match[str]]] = []
     for word in words:
         known = word[0].lower()
-        abbreviation = len(word[0]) > 1 and word[0].isupper()  # "US" is no stop word
+        abbreviation = len(word[0]) > 1 and word[0].isupper()  # "US" is not a stop word
         if not word[0][0].isupper() or known in _TITLES or (known in stop_words and not abbreviation):
             continue
         if runs and sentence[runs[-1][-1].end() : word.start()].isspace():

@@ -208,7 +208,7 @@ class Sample(BaseModel):
         return human.bound(f"{self._place}, reference", self._unit)
 
 
-# -- Where the text of a model's token ids begins and ends: padding, beginning and end of sequence are no text.
+# -- Where the text of a model's token ids begins and ends: padding, beginning and end of sequence are not text.
 
 
 def before_special(tokens: Int[np.ndarray, "T"], special: AbstractSet[int]) -> Int[np.ndarray, "K"]:

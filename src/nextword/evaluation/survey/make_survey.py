@@ -269,7 +269,7 @@ def dealt(
     return forms
 
 
-# -- Latin squares: everything is shown equally often in each place, and after each other thing.
+# -- Latin squares: everything is shown equally often at each position, and after each other thing.
 
 
 def balanced_orders(size: int) -> list[list[int]]:

@@ -257,7 +257,7 @@ def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dic
 
 
 def _with_none(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    # with None for each setting that it lacks and that is None now: not set, as it was then
+    # with None for each setting that it lacks and is None now: not set, as it was then
     unset = {key: None for key, value in asked.items() if value is None and key not in manifest}
     inner = {
         key: _with_none(manifest[key], value)

@@ -164,7 +164,7 @@ class _TimingWatcher(Watcher):
 
     def __init__(self, inner: Watcher, folder: Path) -> None:
         self._inner, self._folder = inner, folder
-        # all else is told to the inner one alone
+        # all else goes to the inner one alone
         passed_on = (inner.planned, inner.began, inner.advanced, inner.finished, inner.failed)
         vars(self).update({event.__name__: event for event in passed_on})
 

@@ -88,7 +88,7 @@ def accuracy(
     for part in batches(prompts, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
         log_probs, ids = dist.top_k(max(KS))
-        # a word of probability 0 is no prediction, whatever id fills the slot
+        # a word of probability 0 is not a prediction, whatever id fills the slot
         parts.append(torch.where(log_probs == -math.inf, -1, ids).cpu().numpy())
         if mode == "joint":
             targets = torch.tensor([row.wanted for row in part], device=ids.device)
@@ -204,7 +204,7 @@ def completion_accuracy(
     }
 
 
-# -- Prompts that list several words, and what is measured of them: is one of the words to come next, or none?
+# -- Prompts with lists of words, and what is measured of them: is one of the words to come next, or none?
 
 PAPERS = "papers"
 """Names the probes of the papers, where a file could be given."""

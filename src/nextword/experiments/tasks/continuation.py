@@ -263,7 +263,7 @@ def _dealt(story: str, reading: StoriesConfig, test_share: float) -> str:
     return part_by_hash(story, reading.seed, reading.validation_share, test_share)
 
 
-# -- Stories in tokens: one after the other, or each as a prompt and what people wrote after it.
+# -- Stories in tokens: one after the other, or each as a prompt and the human reference after it.
 
 
 def end_id(tokenizer: PreTrainedTokenizerBase) -> int:

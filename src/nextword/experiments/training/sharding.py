@@ -67,7 +67,7 @@ def share_vocabulary(model: PreTrainedModel) -> None:
     _expect_divisible(model, output)
     mesh = init_device_mesh(output.weight.device.type, (processes.count(),), mesh_dim_names=(VOCABULARY,))
     tied = [module for module in model.modules() if isinstance(module, nn.Embedding) and module.weight is output.weight]
-    # whoever calls the layer gets all scores; the style itself would leave a collective open where nobody reads them
+    # the caller of the layer gets all scores; the style itself would leave a collective open where nobody reads them
     parallelize_module(output, mesh, ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
     output.register_forward_hook(lambda layer, states, scores: scores.full_tensor())
     for embedding in tied:

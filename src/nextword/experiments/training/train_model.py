@@ -360,7 +360,7 @@ class DataUse:
         )
 
 
-# -- What a training tells whoever is watching it.
+# -- What a training reports to its watcher.
 
 
 class StepTeller(TrainerCallback):

@@ -167,7 +167,7 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
     while begin < number:
         began = time.monotonic()
         end = min(number, begin + at_once * processes * batch_size)
-        # Of a few batches, no process should get less than one.
+        # With a few batches, no process should get less than one.
         workers = min(processes, -(-(end - begin) // batch_size))
         with _interrupted_alone():
             counted = rows.select(range(begin, end)).map(
@@ -182,7 +182,7 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
                 new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
             )
         for row in counted.with_format("numpy"):
-            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step is not to be gone on from
+            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step cannot be resumed from
         begin = end
         if time.monotonic() - began < STEP_SECONDS:
             at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)

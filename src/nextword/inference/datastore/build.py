@@ -253,7 +253,7 @@ def in_shards(windows: Iterator[DocumentWindow], keys: int) -> Iterator[list[Doc
         yield gathered
 
 
-# -- One shard: the states of some windows, computed and written by whoever is free.
+# -- One shard: the states of some windows, computed and written by the next free process.
 
 
 def _written_shard(

@@ -236,7 +236,7 @@ class GenerationSettings(Settings):
     seeds: list[Seed] = Field(default=[0], min_length=1)
     """Seeds of the sampling; one samples file each."""
     samples: int = Field(default=1, ge=1)
-    """Texts drawn after each prompt."""
+    """Samples per prompt."""
     batch_size: int = Field(default=16, ge=1)
     """Texts written at a time."""
     draft: str | None = None

@@ -270,7 +270,7 @@ def write_samples_files(
             if file.is_finished:
                 continue
             done = file.done
-            # whole batches: what is drawn for a batch together comes out the same
+            # whole batches: what is sampled for a batch together comes out the same
             batches = [some for some in run.batches(part, one) if any(row.number not in done for row in some)]
             said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in done]
             with contextlib.closing(run.written(one, batches, said)) as written:

@@ -171,7 +171,7 @@ def _texts(
 
 def _columns(facts: TokenFacts) -> TracedTokens:
     best = facts.candidates
-    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is no candidate
+    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is not a candidate
     return TracedTokens(
         log_prob=_rounded(facts.log_prob),
         rank=facts.rank.tolist(),

@@ -226,7 +226,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
         outputs, states = run_with_output_tap(backbone, _probe_inputs(backbone), amplified)
         expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
     same_shape = expected.shape == ours.shape
-    # a score of -inf on both sides is no difference
+    # a score of -inf on both sides is not a difference
     difference = (expected - ours).masked_fill(expected == ours, 0.0).abs().max().item() if same_shape else float("inf")
     largest = ours.masked_fill(ours == -torch.inf, 0.0).abs().max().item()
     if math.isnan(difference) and (fault := weights_at_fault(backbone)):
@@ -444,7 +444,7 @@ def run_with_output_tap(
     return outputs, tap.states
 
 
-# -- Weights that are no numbers, which is what is left of a model that diverged.
+# -- Weights that are NaN, which is what is left of a model that diverged.
 
 _SHOWN = 3
 

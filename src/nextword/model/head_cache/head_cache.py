@@ -265,7 +265,7 @@ class GrowingTensor:
         self._end = positions.shape[1]
 
     def __getstate__(self) -> Tensor:
-        # without the room, which a copy or a file need not have
+        # without the spare positions, which a copy or a file need not have
         return self.positions.clone()
 
     def __setstate__(self, positions: Tensor) -> None:

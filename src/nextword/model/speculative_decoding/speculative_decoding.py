@@ -162,7 +162,7 @@ class LearnedLength(DraftLength):
         self.payoff = Payoff()
         self._costs: defaultdict[int, PassCost] = defaultdict(PassCost)
         self._guessing = 0.0
-        self._wait = 1  # one pass without a guess, beside which all others are judged
+        self._wait = 1  # one pass without a draft, beside which all others are judged
 
     def asks(self) -> bool:
         """Rarely where it does not pay; after an accepted token at once, since copied tokens come in runs."""
@@ -307,7 +307,7 @@ class PassCost:
         return max(1.0, (self._seconds[below] + slope * (width - below)) / self._seconds[1])
 
 
-# -- Whether guessing pays, judged by the time that it took and the tokens that it gave.
+# -- Whether drafting pays, measured by the time that it took and the tokens that it gave.
 
 _TRIED = 16
 """Passes after a draft, before which nothing is concluded."""

@@ -96,7 +96,7 @@ class FittedTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Tables that fit; where a column alone does not, one table a column."""
-        unlimited = options.update(max_width=10_000)  # a measurement never exceeds the room that it is told of
+        unlimited = options.update(max_width=10_000)  # a measurement never exceeds the width that it is given
         for count in range(1, max(1, self.columns) + 1):
             ends = [round(self.columns * i / count) for i in range(count + 1)]
             tables = [self.part(first, last) for first, last in pairwise(ends)]

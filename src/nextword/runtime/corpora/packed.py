@@ -69,7 +69,7 @@ def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) ->
             if digest is not None:
                 digest.update(raw)
             try:
-                # A byte order mark at the start of the file is no content.
+                # A byte order mark at the start of the file is not content.
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as fault:
                 raise ValueError(f"{place}, line {number}: not UTF-8 text ({fault.reason})") from None

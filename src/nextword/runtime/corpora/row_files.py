@@ -111,7 +111,7 @@ def _first_line(error: Exception) -> str:
 # -- Rows of .csv and .tsv files: every cell is text as it stands, and a row of other cells than the header is
 # refused.
 #
-# No numbers, no dates, and neither NA nor null is anything but a word. Lines that are blank are no rows.
+# No numbers, no dates, and neither NA nor null is anything but a word. Lines that are blank are not rows.
 
 SHOWN = 60
 """Characters of a row that a message shows."""

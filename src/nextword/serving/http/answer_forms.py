@@ -76,7 +76,7 @@ class _ChatForm:
         return _shell("chat.completion.chunk" if stream else "chat.completion", name, model, choices)
 
     def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
-        # who speaks is said once
+        # the role is said once
         said = {"content": text} if stream and not first else {"role": "assistant", "content": text}
         return {"index": index, "delta" if stream else "message": said, "logprobs": None, "finish_reason": finished}
 

@@ -124,7 +124,7 @@ class SharedBatches:
 
 
 class _NumbersFirst(ContinuousBatchingLogitsProcessorList):
-    # the processors of a manager; scores of the first pass that are no numbers end the batches with a reason
+    # the processors of a manager; scores of the first pass that are NaN end the batches with a reason
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, model: Any) -> None:
         vars(self).update(vars(made))

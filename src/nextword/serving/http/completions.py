@@ -339,7 +339,7 @@ def _overlap(text: str, stop: str) -> int:
     return next((count for count in range(longest, 0, -1) if text.endswith(stop[:count])), 0)
 
 
-# -- The tokens of an answer as a client is told of them: their names, log-probabilities, alternatives, sources and
+# -- The tokens of an answer as a client gets them: their names, log-probabilities, alternatives, sources and
 # positions.
 
 

@@ -122,7 +122,7 @@ class SingleTexts:
             )
         except _GivenUpError:
             pass
-        except Exception as problem:  # whoever asked is told
+        except Exception as problem:  # the client gets the error
             request.fail(problem)
 
 
