@@ -143,3 +143,9 @@ def test_interrupted_it_says_that_nothing_was_written(
     assert done.exit_code == 130
     assert "nothing was written" in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_groups_are_explained_when_asked(folder: Path) -> None:
+    given = (folder / "plain", folder / "text.txt")
+    assert "New: it stands nowhere before." not in " ".join(run(*given).output.split())
+    assert "New: it stands nowhere before." in " ".join(run(*given, "--verbose").output.split())

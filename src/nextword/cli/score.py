@@ -30,11 +30,13 @@ class ScoreOptions(ScoreSettings):
 
 
 class ProcessOptions(ComputingOptions):
-    """Where, in which precision and by how many processes texts are scored."""
+    """Where, in which precision and by how many processes texts are scored, and what is printed of it."""
 
     processes: int | None = None
     """Processes, each with the model in its memory, one thread, and a GPU of its own where there are as many; by
     default one, with threads."""
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Explain the groups of the tables."""
 
 
 @plain_errors
@@ -95,7 +97,7 @@ def score(
         this_command,
     )
     from nextword.results.records import locked, write_atomically
-    from nextword.results.report import score_csv, score_tables
+    from nextword.results.report import group_meanings, score_csv, score_tables
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     models, texts = told_apart(words or [], model or [], data or [])
@@ -132,6 +134,8 @@ def score(
             write_atomically(out / "score.csv", score_csv(results))
     for table in score_tables(results):
         console.print(table)
+    if computing.verbose:
+        console.print(group_meanings(results))
     for path in [*([tokens] if tokens else []), *written[:1]]:
         print_line(console, f"Written: {path.resolve()}")
 
