@@ -53,7 +53,7 @@ def evaluate(
     ] = None,
     references: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What people wrote in place of the texts: as many texts, in the same order."),
+        typer.Option(metavar="FILE", help="Human references for the texts: as many texts, in the same order."),
     ] = None,
     features: Annotated[
         Path | None, typer.Option(help="Folder for what models said of the texts; else beside each samples file.")

@@ -241,7 +241,7 @@ class UnitTokens(Unit):
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``."""
-        # verbose=False: a text longer than a model's limit is no fault where only its tokens are counted.
+        # verbose=False: a text longer than a model's limit is not an error where only its tokens are counted.
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:

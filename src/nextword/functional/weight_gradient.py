@@ -126,7 +126,7 @@ class FusedBackward:
 # that holds them is set aside until autograd has done everything else, and multiplied then.
 #
 # This file is a fence around the one thing that torch has no public means for. Autograd carries tensors between nodes
-# of its graph, and nothing else; a collector is no tensor. So it is left at the node of the weight, as an attribute
+# of its graph, and nothing else; a collector is not a tensor. So it is left at the node of the weight, as an attribute
 # (``ctx.pending``; it lives and dies with the graph), and taken from there when autograd reaches that node. Two
 # backward passes may go through one graph, one of which does not reach that node, or at the same time in two threads.
 # So what is left is filed under the number of the backward pass, ``torch._C._current_graph_task_id()``, which has no

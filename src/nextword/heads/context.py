@@ -253,7 +253,7 @@ class HeadCacheView(ABC):
         """New positions (B, T, ...) of a window behind earlier ones (B, positions + T, ...); zeros before the start.
 
         Args:
-            name: Of the window.
+            name: Name of the window.
             new: What the head computes from each new position.
             positions: How many earlier positions come back; the same in every pass.
 

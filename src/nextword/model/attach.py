@@ -100,7 +100,7 @@ def attach_to_train(
     """As ``attach``, for a training: docs/train.md has what it reaches from which start.
 
     A small model begins as published: gates half open, a joint cache with similarities as they are. On a pretrained one
-    that would drown what it knows, so there a head is fitted to the model, a cache as one normaliser.
+    that would drown what it knows, so there a head is fitted to the model, a cache jointly normalised.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
@@ -124,6 +124,9 @@ def _attached(
     encoder: PreTrainedModel | str | Path | None,
 ) -> NextWordModel:
     backbone = model.backbone if isinstance(model, NextWordModel) else model
+    if isinstance(backbone, str | Path):
+        written = f"nextword.load('{backbone}', '{head_spec(head)}')"
+        raise ValueError(f"attach: must be given a transformers model (the name '{backbone}' given); use {written}")
     if not isinstance(backbone, PreTrainedModel):
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     former: Any = model.next_word_head if isinstance(model, NextWordModel) else None

@@ -103,7 +103,7 @@ def refuse_others(path: Path, kind: str, different: Sequence[str]) -> None:
 
 
 def set_ones(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are not None: what an earlier version did not know was not set."""
+    """Settings that are not None: what an earlier version did not know was not set."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -138,7 +138,7 @@ def differences(
     Args:
         before: What the folder or file says.
         asked: What is asked for now.
-        may_differ: Of which keys a difference does not count.
+        may_differ: Keys of which a difference does not count.
 
     >>> differences({"model": "gpt2", "training": {"steps": 5}}, {"model": "gpt2", "training": {"steps": 6}})
     ['training.steps: 5 there, 6 asked for']
@@ -188,8 +188,8 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
 
     The operating system's own lock decides between processes of one machine, and ends with the process that holds it,
     however that ends; one that is only suspended keeps it. Other machines may not see that lock on a shared disk. For
-    them the owner renews a second file every few seconds, and when it has been silent for ``LEASE_SECONDS`` on
-    another machine, the next process goes on.
+    them the owner renews a second file every few seconds, and when it has not been renewed for ``LEASE_SECONDS`` on
+    another machine, the next process continues.
 
     ``command`` is what the owner does, for the message that others get; ``wait`` are seconds to wait for another
     process of this machine.

@@ -1,4 +1,4 @@
-"""Modules and names as they were before they moved into districts, for plug-ins and scripts that were written then."""
+"""Old names of modules and objects that have moved, for plug-ins and scripts of earlier versions."""
 
 from __future__ import annotations
 

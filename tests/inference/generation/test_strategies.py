@@ -30,7 +30,7 @@ def test_specs_and_settings(spec, title, arguments):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("topk:3", "'topk:3' is no decoding. Did you mean 'top-k'"),
+        ("topk:3", "'topk:3' is not a decoding. Did you mean 'top-k'"),
         ("top-k", r"'top-k' cannot be read as top-k:K\[,TEMPERATURE\]"),
         ("top-k:many", "cannot be read as top-k:K"),
         ("top-k:0", "at least 1"),

@@ -87,7 +87,7 @@ def _load_parser(pipeline: str) -> Any:
         loaded = spacy.load(pipeline, exclude=["ner", "lemmatizer"])
     except (OSError, ValueError, ImportError) as fault:
         raise ValueError(
-            f"dae.pipeline: '{pipeline}' is no spaCy pipeline that can be loaded ({fault}). Install one "
+            f"dae.pipeline: '{pipeline}' is not a spaCy pipeline that can be loaded ({fault}). Install one "
             "(python -m spacy download en_core_web_lg), or name the folder of one that has a parser."
         ) from None
     if not loaded.has_pipe("parser"):

@@ -118,7 +118,7 @@ class DistinctTokens:
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]]) -> DistinctTokens:
-        """Those of several texts together."""
+        """Counts of several texts together."""
         found = cls()
         for text in texts:
             found.add(text)

@@ -221,7 +221,7 @@ MAY_GROW = ("methods", "seeds")
 
 
 def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
-    """What keeps a comparison from going on in a folder, a line for each key; methods and seeds may be added.
+    """What keeps a comparison from resuming in a folder, a line for each key; methods and seeds may be added.
 
     ``free`` are keys, with dots, that may differ.
 
@@ -245,7 +245,7 @@ def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dic
 
 
 def _with_none(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    # with None for each setting that it lacks and that is None now: not set, as it was then
+    # with None for each setting that it lacks and is None now: not set, as it was then
     unset = {key: None for key, value in asked.items() if value is None and key not in manifest}
     inner = {
         key: _with_none(manifest[key], value)

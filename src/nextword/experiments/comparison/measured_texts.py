@@ -177,7 +177,7 @@ WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """What was written after the first prompts: first seed, first decoding that draws tokens, first draw of it.
+    """What was written after the first prompts: first seed, first decoding that samples, first draw of it.
 
     Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
     on what was written.
@@ -236,7 +236,7 @@ def marked_text(
     tokenizer: PreTrainedTokenizerBase,
     source: str | None = None,
 ) -> WrittenText:
-    """A text in stretches of which the same is told, as F2-Softmax's table 4 tells it.
+    """A text in stretches with the same marks, as in F2-Softmax's table 4.
 
     ``rare`` says which token ids are very rare; ids beyond were never counted, and are. The text may have copied from
     ``source``.

@@ -1,4 +1,4 @@
-"""Runs an experiment in a folder of its own: a comparison that goes on after an interruption, and how long it took."""
+"""Runs an experiment in a folder of its own: a comparison that can be resumed, and how long it took."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ExperimentFolders:
         self._request = request
 
     def folder(self, name: str) -> Path:
-        """That of an experiment."""
+        """The folder of an experiment."""
         return self._request.out / "experiments" / self._request.scale / name
 
     def at_scale(self, name: str) -> AtScale | None:
@@ -164,7 +164,7 @@ class _TimingWatcher(Watcher):
 
     def __init__(self, inner: Watcher, folder: Path) -> None:
         self._inner, self._folder = inner, folder
-        # all else is told to the inner one alone
+        # all else goes to the inner one alone
         passed_on = (inner.planned, inner.began, inner.advanced, inner.finished, inner.failed)
         vars(self).update({event.__name__: event for event in passed_on})
 

@@ -44,7 +44,7 @@ def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
 def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
     """Raises ValueError where a head names counts that were made with another tokenizer.
 
-    A file that is gone is no fault here: a head that is built already needs it no more.
+    A file that is gone is not an error here: a head that is built already needs it no more.
     """
     named = getattr(parse_head(head), FIELD, None)
     if named is not None and Path(named).exists():

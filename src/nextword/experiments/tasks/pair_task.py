@@ -189,7 +189,7 @@ class PairTaskConfig(PairsConfig):
 
 
 class PairTask(Task):
-    """Targets that encoder-decoder models write from sources; ``other`` reads data that is no table."""
+    """Targets that encoder-decoder models write from sources; ``other`` reads data that is not a table."""
 
     architecture = ENCODER_DECODER
     # for the small start on two CPU cores; a pretrained one has the rates of FineTuning

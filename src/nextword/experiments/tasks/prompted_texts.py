@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Texts after each prompt: as long as what people wrote there, or until the model ends them.
+    """Texts after each prompt: as long as the human reference, or until the model ends them.
 
     Args:
         texts: Which texts, and how they are measured.
@@ -79,8 +79,8 @@ class PromptedTexts(Writes):
     ) -> None:
         """Each file starts from its seed, and resumes behind the last batch of it that was written.
 
-        The log-probabilities of what people wrote are the same in each file of a kind of prompts. Where a model may end
-        a text, special tokens are no part of texts and references.
+        The log-probabilities of the human references are the same in each file of a kind of prompts. Where a model may
+        end a text, special tokens are not part of texts and references.
 
         Raises:
             ValueError: Texts are to be of one length and are not, because ``arguments`` ask for another.

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 # -- What can be set of the start of the task ``summarise``, and of the summaries that methods write for it.
 
 METRICS: tuple[str | dict[str, Any], ...] = ("rouge:1,2,l", "cider", "copying")
-"""Those that ask no trained model. Softmax-CPR's figure 4 also has mauve and factcc, HistAlign's table 5 also entities,
-factcc and dae."""
+"""Metrics that need no trained model. Softmax-CPR's figure 4 also has mauve and factcc, HistAlign's table 5 also
+entities, factcc and dae."""
 
 
 class SummaryStartConfig(T5StartConfig):

@@ -239,7 +239,7 @@ class TableSamples:
         return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
 
     def references(self, one: TableSentence) -> list[str]:
-        """What people wrote about the table of a test sentence: this sentence first, then the others."""
+        """The human references for the table of a test sentence: this sentence first, then the others."""
         others = list(self._by_table[one.table.name])
         others.remove(one.sentence)
         return [one.sentence, *others]

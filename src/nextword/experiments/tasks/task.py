@@ -226,7 +226,7 @@ class Task(ABC):
     """Raised when examples or metrics change, so that numbers of two versions are never compared."""
     Config: ClassVar[type[BaseModel]]
     architecture: ClassVar[Architecture] = DECODER_ONLY
-    """That of the models it trains; others are refused."""
+    """Architecture of the models it trains; others are refused."""
     may_change: ClassVar[frozenset[str]] = frozenset()
     """Settings that a finished comparison may change, since they only say how written texts are measured."""
     training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})

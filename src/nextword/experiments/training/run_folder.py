@@ -70,7 +70,7 @@ class RunFolder(ResumableFolder):
             self.write_manifest({**config.model_dump(mode="json"), FILES: dict(files)})
 
     def begun_settings(self) -> TrainingSettings | None:
-        """Those that the training was begun with here, by an earlier version perhaps; None where it has not begun."""
+        """Settings that the training was begun with here, by an earlier version perhaps; None before it began."""
         path = self.training / IDENTITY
         return TrainingIdentity.load(path).settings if path.exists() else None
 

@@ -88,8 +88,8 @@ def starting_model(
 ) -> Any:
     """The model with its head, as training begins; what is new in it depends on the seed only.
 
-    A model of ours goes on with the head that it has, where the same is asked for. What is to be spread over processes
-    lies in files until it is.
+    A model of ours continues with the head that it has, where the same is asked for. What is to be sharded over
+    processes lies in files until it is.
 
     Raises:
         ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.

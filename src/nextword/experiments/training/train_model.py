@@ -42,6 +42,7 @@ from nextword.experiments.training.trainer_arguments import expect_available
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name
+from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.saving import save_model_folder
 from nextword.results.records import CurvePoint, Environment, disk_full_explained, locked, measures_of
 from nextword.results.records.comparison_results import PropertySummary, TrainingResults
@@ -66,7 +67,7 @@ DEFAULT_COMMAND = "nextword.train(recipe=..., out=...)"
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a training; says what is kept. The same call again goes on."""
+    """Ctrl-C during a training; says what is kept. The same call again resumes."""
 
 
 @CallForms(
@@ -267,6 +268,8 @@ def _trained(
     watcher: Watcher,
 ) -> TrainingOutcome:
     validated = settings.evaluate_every is not None
+    if fault := weights_at_fault(model):  # or the first step would be said to have diverged
+        raise ValueError(f"model: {fault}")
     encoded = rows.encoded(model, validated, partial(watcher, "encoding auxiliary texts"))
     with watcher("training"):
         try:
@@ -430,7 +433,7 @@ class DataUse:
         )
 
 
-# -- What a training tells whoever is watching it.
+# -- What a training reports to its watcher.
 
 
 class StepTeller(TrainerCallback):
@@ -463,7 +466,7 @@ class StepTeller(TrainerCallback):
 # -- Whether validation losses rise again: the model learns its training data by heart.
 
 RISE = 0.01
-"""Nats per token; a smaller rise is no news."""
+"""Nats per token; a smaller rise does not count."""
 IN_A_ROW = 3
 """Validation losses above the lowest before it is said during a training: fewer may be chance."""
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 1 << 20
-"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
+"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more memory than its
+text."""
 
 BATCHES_AT_ONCE = 8
 """Batches of each process between two looks at the time, at first; a batch of a text file is a megabyte."""
@@ -118,7 +119,7 @@ def count_tokens(
         if is_streamed(corpus.rows):
             if target is not None and keeps_a_buffer(corpus.rows):
                 raise ValueError(
-                    "data: a shuffled stream cannot go on where it was killed, and the order does not change counts. "
+                    "data: a shuffled stream cannot be resumed, and the order does not change counts. "
                     "Give it without shuffle(), or count without out."
                 )
             settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
@@ -143,7 +144,7 @@ def count_tokens(
 def _followed(
     steps: Iterator[Tally], checkpoint: ArrayCheckpoint, progress: Callable[[int], None] | None
 ) -> Tally | None:
-    """The last tally; each is told, and saved now and then and where the count is interrupted."""
+    """The last tally; each is reported, and saved now and then and where the count is interrupted."""
     tally = None
     try:
         for tally in steps:
@@ -182,7 +183,7 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
     while begin < number:
         began = time.monotonic()
         end = min(number, begin + at_once * processes * batch_size)
-        # Of a few batches, no process should get less than one.
+        # With a few batches, no process should get less than one.
         workers = min(processes, -(-(end - begin) // batch_size))
         with _interrupted_alone():
             counted = rows.select(range(begin, end)).map(
@@ -197,7 +198,7 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
                 new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
             )
         for row in counted.with_format("numpy"):
-            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step is not to be gone on from
+            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step cannot be resumed from
         begin = end
         if time.monotonic() - began < STEP_SECONDS:
             at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)
@@ -301,7 +302,7 @@ def _joined(rows: Any) -> Int[np.ndarray, "T"]:
     return np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
 
 
-# -- A count that is not finished, as a file from which it goes on.
+# -- A count that is not finished, as a file from which it continues.
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,7 +311,7 @@ class Tally:
 
     Attributes:
         items: Texts that were read.
-        state: Where to go on: the number of a row, or a stream's own state.
+        state: Where to continue: the number of a row, or a stream's own state.
     """
 
     counts: Int[np.ndarray, "V"]
@@ -329,7 +330,7 @@ class Tally:
         return cls(arrays["counts"], about["items"], about["state"])
 
     def save(self, checkpoint: ArrayCheckpoint) -> None:
-        """Writes it, for a count that goes on from there."""
+        """Writes it, for a count that resumes from there."""
         checkpoint.save({"items": self.items, "state": self.state}, {"counts": self.counts})
 
 

@@ -1,4 +1,4 @@
-"""One run over prompts: its texts as an iterator, or in samples files that go on after an interruption."""
+"""One run over prompts: its texts as an iterator, or in samples files that continue after an interruption."""
 
 from __future__ import annotations
 
@@ -302,8 +302,8 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; what an interrupted run has written already is not written again.
 
-    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` is told the share
-    that is done, first that of an earlier run; the message that another process gets names the command.
+    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` receives the
+    share that is done, first that of an earlier run; the message that another process gets names the command.
 
     Raises:
         ValueError: A file there is of another run, another process writes there, or references are missing.
@@ -331,7 +331,7 @@ def write_samples_files(
             if file.is_finished:
                 continue
             done = file.done
-            # whole batches: what is drawn for a batch together comes out the same
+            # whole batches: what is sampled for a batch together comes out the same
             batches = [some for some in run.batches(part, one) if any(row.number not in done for row in some)]
             said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in done]
             with contextlib.closing(run.written(one, batches, said)) as written:

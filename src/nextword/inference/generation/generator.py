@@ -46,7 +46,7 @@ class Generator:
 
     Attributes:
         model: An attached model, as in evaluation.
-        arguments: Of ``generate``; all else is as the model's own ``generation_config`` says.
+        arguments: Arguments of ``generate``; all else is as the model's own ``generation_config`` says.
         inputs: What the model reads beside the prompts of a batch.
         stops: Strings that end a text; None: none do.
     """
@@ -61,7 +61,7 @@ class Generator:
 
         Args:
             prompts: One batch.
-            loop: Takes the place of ``generate``'s own, as its ``custom_generate``; without, what is drawn comes from
+            loop: Takes the place of ``generate``'s own, as its ``custom_generate``; without, samples come from
                 torch's generator.
 
         Raises:
@@ -241,7 +241,7 @@ def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """Of one text, with an entry for each of its tokens.
+    """Facts about one text, with an entry for each of its tokens.
 
     Attributes:
         shares: By component, the part of the token's probability that came from it; they add up to 1.
@@ -278,7 +278,7 @@ class SourceColumns:
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """Of each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
+    """Facts about each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()

@@ -1,4 +1,4 @@
-"""Prompts: what a model reads before it writes, with what people wrote there."""
+"""Prompts: what a model reads before it writes, with the human references."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nextword.settings.setting_names import either, named
 
 @dataclass(frozen=True)
 class Prompt(TokenPair):
-    """What a model reads before it writes, in tokens; its target is what people wrote there.
+    """What a model reads before it writes, in tokens; its target is the human reference.
 
     Attributes:
         number: Its position among the prompts, from 0, or the id that it was given.
@@ -66,7 +66,7 @@ class TextPrompt:
         prompt: The text that is continued.
         source: What an encoder-decoder model reads.
         auxiliary: What the encoder of a conditioned model reads.
-        references: What people wrote in its place, handed through to the samples.
+        references: The human references, passed through to the samples.
 
     Raises:
         ValueError: One of the texts has half a character (a surrogate without the other).

@@ -46,13 +46,13 @@ def sample_line(
 
 
 def texts_and_tokens(tokenizer: PreTrainedTokenizerBase, references: Sequence[str]) -> dict[str, Any]:
-    """Columns of what people wrote, as texts and in tokens."""
+    """Columns of the human references, as texts and in tokens."""
     ids = tokenizer(list(references), add_special_tokens=False, verbose=False)["input_ids"]
     return {"references": list(references), "reference_token_ids": ids}
 
 
 def target_columns(target: TokenPair, log_probs: Tensor) -> dict[str, Any]:
-    """Columns of what people wrote as it was scored, with the log-probability of each token."""
+    """Columns of the human references as they were scored, with the log-probability of each token."""
     return {
         "target_token_ids": target.target,
         "target_bytes": target.target_bytes,

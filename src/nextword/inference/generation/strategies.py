@@ -29,7 +29,7 @@ class Decoding(Settings):
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Draw from the most probable tokens that make up this share."""
     temperature: float = Field(default=1.0, gt=0)
-    """Log-probabilities are divided by it before a token is drawn."""
+    """Log-probabilities are divided by it before a token is sampled."""
     beams: int = Field(default=1, ge=1, le=1000)
     """Beams of a search without chance; 1 is greedy."""
 
@@ -48,7 +48,7 @@ class Decoding(Settings):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether tokens are drawn, so that another seed writes another text."""
+        """Whether tokens are sampled, so that another seed writes another text."""
         return self.sample or self.top_k is not None or self.top_p is not None
 
     @property
@@ -90,7 +90,7 @@ def _read(text: str) -> dict[str, Any]:
     name, arguments = read_term(text.lower())
     forms = ", ".join(usage for usage, _ in _SHORT.values())
     if name not in _SHORT:
-        raise ValueError(f"'{text}' is no decoding.{did_you_mean(name, _SHORT)} Known: {forms}.")
+        raise ValueError(f"'{text}' is not a decoding.{did_you_mean(name, _SHORT)} Known: {forms}.")
     usage, read = _SHORT[name]
     try:
         return read(*arguments)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 DECIMALS = 4
-"""Of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
+"""Decimals of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
 
 
 def trace(
@@ -126,7 +126,7 @@ def traced(
 ) -> Trace:
     """The trace of a text that is tokens already, ``pieces`` being what each of its target's adds to the text.
 
-    The model is as in evaluation; ``drafts`` were guessed while the target was written. Errors as of ``trace``.
+    The model is as in evaluation; ``drafts`` were drafted while the target was written. Errors as of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
@@ -180,7 +180,7 @@ def _texts(
 
 def _columns(facts: TokenFacts) -> TracedTokens:
     best = facts.candidates
-    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is no candidate
+    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is not a candidate
     return TracedTokens(
         log_prob=_rounded(facts.log_prob),
         rank=facts.rank.tolist(),
@@ -326,7 +326,7 @@ def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
 
     A piece begins where the one before it ends: a space that a tokenizer leaves out of its spans, or drops, is the next
     token's, and at the end of the text the last one's. Of several tokens that are parts of one character the first has
-    the character, and the others are empty. So are special tokens.
+    the character, and the others are empty. Special tokens are empty too.
 
     >>> pieces_of_spans("the king 🙂 ", [(-1, -1), (0, 3), (4, 8), (9, 10), (9, 10), (-1, -1)])
     ['', 'the', ' king', ' 🙂 ', '', '']

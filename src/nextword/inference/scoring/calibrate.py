@@ -35,6 +35,7 @@ from nextword.inference.scoring.measurement.scored_texts import limited, scored_
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import inference_mode_of
+from nextword.retrieval.ngram import NgramIndex, expect_held_out
 from nextword.runtime.files import Record
 from nextword.settings.call_forms import CallForms
 from nextword.settings.config import validated
@@ -59,7 +60,7 @@ def calibrate(  # noqa: PLR0913  (its options)
 ) -> CalibrationResults:
     """Chooses the settings of a head under which held-out texts are most likely, in one pass and without training.
 
-    For ``cache``: temperature and weight, or one normaliser for softmax and cache; for ``knn`` the same with
+    For ``cache``: temperature and weight, or softmax and cache jointly normalised; for ``knn`` the same with
     ``mix=fixed``, and the temperature with ``mix=joint``; for ``ngram``, the shares of its matches. Where the 95 %
     interval of the gain does not exclude 0, nothing helps: the weight is 0 then, and the model as likely to say
     anything as without the head. (``mix=joint`` has no such setting; it gets the best temperature, and ``helps`` is
@@ -86,7 +87,8 @@ def calibrate(  # noqa: PLR0913  (its options)
         which flatters them by some 1 / tokens nats.
 
     Raises:
-        ValueError: The head has nothing to choose, there is no text, or the model cannot read one.
+        ValueError: The head has nothing to choose, there is no text, the model cannot read one, or one is in the n-gram
+            index of the head.
 
     Examples:
         >>> import nextword as nw
@@ -106,8 +108,9 @@ def calibrate(  # noqa: PLR0913  (its options)
     if isinstance(texts, Tensor):
         own = cast(NextWordModel, model)
         return chosen(own, _asking_rows(own, texts, made, progress), apply=apply, data=["token ids"])
-    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
-    return calibrate_on_texts(opened, given_examples(texts), made, apply=apply, progress=progress, data=["texts"])
+    opened, examples = OpenedModel.of(model, tokenizer, auxiliary_tokenizer), given_examples(texts)
+    expect_not_stored(opened, examples, made)
+    return calibrate_on_texts(opened, examples, made, apply=apply, progress=progress, data=["texts"])
 
 
 def _asking_rows(
@@ -140,6 +143,16 @@ def calibrate_on_texts(
     """The same for a model that is open, read as ``nextword score`` reads; ``data`` says where the texts are from."""
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
+
+
+def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
+    """Raises ValueError where a text is in the n-gram index of the head: matches would count far too much."""
+    indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
+    if not indexes:
+        return
+    for example in examples if settings.limit is None else limited(opened, examples, settings.limit)[0]:
+        for index in indexes:
+            expect_held_out(index, str(example.id or "texts"), example_tokens(opened, example).target.ids)
 
 
 def asking(
@@ -258,7 +271,7 @@ LONGEST_BLOCK = 256
 
 
 class OnePass:
-    """What was asked for, in order; ``calibration`` is told all that it needs of each token."""
+    """What was asked for, in order; ``calibration`` receives all that it needs of each token."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration

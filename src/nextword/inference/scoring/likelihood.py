@@ -59,7 +59,7 @@ class TokenPair(TargetSpan):
 
 
 def no_inputs(pairs: Sequence[Any]) -> Mapping[str, Any]:
-    """Of a model that reads nothing but the pairs."""
+    """Likelihoods of a model that reads nothing but the pairs."""
     return {}
 
 
@@ -161,7 +161,7 @@ def span_log_probs(
 
 
 def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, "T"]) -> None:
-    """Raises ValueError where a log-probability is none, with the weights that are no numbers."""
+    """Raises ValueError where a log-probability is NaN, with the weights that are NaN."""
     wrong = np.flatnonzero(np.isnan(log_probs))
     if not len(wrong):
         return
@@ -170,7 +170,7 @@ def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, 
 
 
 def why_nan(model: NextWordModel) -> str:
-    """Why a model's answers are no numbers, and what to do."""
+    """Why a model's answers are NaN, and what to do."""
     return weights_at_fault(model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
 
 

@@ -21,7 +21,7 @@ Span = tuple[int, int]
 """Where the characters of a token begin and end."""
 
 PIECE = 1 << 16
-"""Characters that are encoded at once: an encoding takes hundreds of bytes a token, and Ctrl-C waits for its end."""
+"""Characters that are encoded at once: an encoding takes hundreds of bytes per token, and Ctrl-C waits for its end."""
 
 OVERLAP = 1 << 10
 """Characters that two pieces of a long text share."""

@@ -1,4 +1,4 @@
-"""All that a distribution says about one token a position, in one pass: what ``score --tokens`` and ``trace`` show."""
+"""What ``score --tokens`` and ``trace`` show of one token per position, computed in one pass."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TokenFacts:
     Attributes:
         log_prob: Natural log of its probability.
         rank: One more than the tokens that are more probable.
-        entropy: Of the whole distribution, in nats.
+        entropy: Entropy of the whole distribution, in nats.
         shares: By component, the part of the token's probability that came from it. They add up to 1, or are all 0
             where the probability is 0.
         candidates: The most probable tokens.
@@ -110,7 +110,7 @@ class TextFacts:
 
     @classmethod
     def joined(cls, parts: Sequence[TextFacts]) -> TextFacts:
-        """Those about a text from those about its windows in order."""
+        """Facts about a text from those about its windows in order."""
         return cls(joined_facts([part.facts for part in parts]), parts[0].texts)
 
 

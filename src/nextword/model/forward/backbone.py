@@ -30,7 +30,7 @@ class BackboneOutput:
         states: What the output layer reads at the new tokens (B, T, D).
         layers: The last decoder hidden states there, the last one first, as many as the head reads.
         source_states: Last hidden state of the encoder; None for a decoder-only model.
-        output_layer: That of the backbone.
+        output_layer: The backbone's output layer.
     """
 
     outputs: Any

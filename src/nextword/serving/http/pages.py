@@ -27,7 +27,7 @@ _KEPT = 20
 
 
 class InspectedPages:
-    """Makes pages of ``nextword inspect`` and keeps the newest, each under a name that cannot be guessed."""
+    """Makes pages of ``nextword inspect`` and keeps the newest, each under a name that cannot be foreseen."""
 
     def __init__(self, facts: AnswerFacts) -> None:
         self._facts = facts
@@ -65,14 +65,14 @@ class InspectedPages:
             return traced(opened, encoded, pieces, {})
 
 
-# -- What the model says of the tokens of an answer: log-probabilities, rivals, sources, positions.
+# -- What the model says of the tokens of an answer: log-probabilities, alternatives, sources, positions.
 
 POSITIONS = 5
 """Positions named of each token."""
 
 
 class AnswerFacts:
-    """Asks a model about tokens while its batches go on.
+    """Asks a model about tokens while its batches continue.
 
     One pass over prompt and answer tells all. It is made by a twin of the model: other modules with the same weights,
     so that neither sees what the other is doing. Passes wait for one another.

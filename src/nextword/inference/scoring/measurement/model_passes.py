@@ -1,4 +1,4 @@
-"""One model over all texts: how frequent tokens are, then how likely; each pass goes on where it was stopped."""
+"""One model over all texts: how frequent tokens are, then how likely; each pass continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ class ModelPasses:
             tell()
 
 
-# -- What is asked of a model, by whoever has it open: what it is, how frequent tokens are, how likely texts are. A
+# -- What is asked of a model, by the process that has it open: what it is, how frequent tokens are, how likely texts
+# are. A
 # process that has it open is given a function of this module with all its arguments but the last, which is the model.
 
 
