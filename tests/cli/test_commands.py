@@ -264,6 +264,7 @@ def test_check_of_a_missing_folder_is_an_error(tmp_path):
         ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", " cpr.md", "+proj", "softmax."]),
         ("objectives", ["mle", "histalign"]),
         ("conditioners", ["lmh:published", "dau", "bergpt", "Pages are in docs/conditioners, by name."]),
+        ("metrics", ["bleu-logicnlg", "rouge:1,2,l", "Page: docs/metrics/index.md"]),
         ("tasks", ["ambiguous", "lm", "seq2seq", "Pages are in docs/tasks, by name."]),
         ("recipes", ["quickstart", "wikitext2-heads", "seq2seq", "Page: docs/compare.md"]),
     ],

@@ -183,7 +183,7 @@ def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pyte
 
 KILLED = """
 import os, signal, sys
-from nextword.inference.generation.generation_run import PartialSamples
+from nextword.inference.generation.samples_files import PartialSamples
 append, left = PartialSamples.append, [int(sys.argv.pop(1))]
 def killed(self, lines):
     append(self, lines)

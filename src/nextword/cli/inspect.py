@@ -175,10 +175,10 @@ def _generation(writing: InspectedWritingOptions) -> dict[str, Any]:
     """Arguments of ``generate``; what it draws is drawn from now on."""
     from transformers import set_seed
 
-    from nextword.inference.generation.strategies import WritingConfig
+    from nextword.inference.generation.generation_passes import GenerationSettings
     from nextword.settings.config import validated
 
-    (decoding,) = validated(WritingConfig, {"decodings": [writing.decoding or "greedy"]}).decodings
+    (decoding,) = validated(GenerationSettings, {"decodings": [writing.decoding or "greedy"]}).decodings
     set_seed(writing.seed)
     drafts = {} if writing.draft is None else {"draft": writing.draft}
     return {"max_new_tokens": writing.length or LONGEST, **decoding.arguments(), **drafts}

@@ -88,7 +88,7 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.watch import watching
-    from nextword.experiments.training.train_model import train as train_model
+    from nextword.experiments.training.train_model import train_model
 
     quiet_libraries()
     console = Console()

@@ -188,10 +188,16 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabSh
         return [slice(0, rows)] if rows else []
     budget = _budget.get()
     if budget is None:
-        budget = int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE) if device.type == "cuda" else _CPU_BUDGET
+        budget = int(_free_memory(device) * _GPU_SHARE) if device.type == "cuda" else _CPU_BUDGET
     limit = budget // max(1, row_bytes)
     # what memory is free differs between accelerators
     return _equal_slices(rows, limit if device.type == "cpu" else columns.rows_at_once(limit))
+
+
+def _free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that torch can still give: what the driver has left, and what torch's allocator keeps unused."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
 
 
 def sum_chunks(

@@ -35,6 +35,8 @@ class Factors(NamedTuple):
     def add_to_(self, total: Tensor | None, shape: torch.Size) -> Tensor:
         """Adds the product to ``total`` (V, D) in place, and returns it; a new tensor where ``total`` is None."""
         dtype = torch.promote_types(self.left.dtype, torch.float32)
+        if self.left.is_sparse and self.left.dtype != dtype:  # CUDA has no sparse product in half precision
+            return Factors(self.left.to(dtype), self.right.to(dtype), self.blocks).add_to_(total, shape)
         if self.blocks is None:
             if total is None:
                 return (self.left @ self.right).to(dtype)

@@ -264,9 +264,24 @@ def load(
             models; refused where it is another one than the model was trained with.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
+    Returns:
+        The model, in evaluation mode, as ``attach`` returns it.
+
     Raises:
         ValueError: No such folder, a folder without a model, or one that was only half written; of a GGUF file also
             one that transformers cannot read.
+
+    Examples:
+        >>> import tempfile
+        >>> import nextword as nw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> config = GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> folder = tempfile.mkdtemp()
+        >>> nw.attach(GPT2LMHeadModel(config), "cache").save_pretrained(folder)
+        >>> nw.load(folder).next_word_head.config.head
+        'cache'
+        >>> nw.load(folder, "mos:3").next_word_head.config.components
+        3
     """
     path = model_location(path)
     try:

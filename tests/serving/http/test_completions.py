@@ -39,7 +39,7 @@ def streamed(served: Running, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draft", [None, "positions"])
+@pytest.mark.parametrize("draft", [None, "head"])
 def test_no_part_of_a_stop_is_sent(copying: Running, draft: str | None) -> None:
     """Stops of one to five characters that begin at each place of the answer, inside of tokens and across them."""
     text = copying.complete(PROMPT, max_tokens=24).json()["choices"][0]["text"]

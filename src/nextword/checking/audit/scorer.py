@@ -23,9 +23,6 @@ Texts: TypeAlias = Sequence[Sequence[int]]
 Array: TypeAlias = Any
 """What ``torch.as_tensor`` takes: a tensor, an array of numpy, lists of numbers."""
 
-NextLogProbs: TypeAlias = Callable[[Texts], Array]
-"""The whole of the contract, in its shortest form: prefixes to log-probabilities (B, V) of every next token."""
-
 
 class Scorer(Protocol):
     """Anything that says how probable the next token is: a function, or an object with some of these methods.

@@ -37,14 +37,14 @@ def run_comparison(
             code 3 where runs failed.
     """
     from nextword.cli.parts.watch import failure_line, watching
-    from nextword.experiments.comparison.all_methods import compare
+    from nextword.experiments.comparison.all_methods import compare_methods
     from nextword.results.report import results_table
 
     quiet_libraries()
     console = Console()
     command = this_command()
     with interruptible("nothing was begun yet"), watching(console, "start", console) as progress:
-        results = compare(config, out, progress, command, engine)
+        results = compare_methods(config, out, progress, command, engine)
     if not processes.is_main():
         return results
     console.print((shown or results_table)(results))

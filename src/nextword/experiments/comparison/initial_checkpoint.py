@@ -27,8 +27,8 @@ from nextword.experiments.comparison.preflight import (
 )
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
+    counts_file,
     expect_tokenizer,
-    training_counts,
     wants_counts,
     with_counts,
 )
@@ -311,11 +311,8 @@ def needed_counts(
         expect_tokenizer(head, tokenizer, f"method '{method.title}': head")
     if task.writes is None and not any(wants_counts(head) for _, head in heads):
         return None
-    if not path.exists():
-        with stages("start", "counts"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            training_counts(task.data, tokenizer).save(path)
-    return path
+    with nullcontext() if path.exists() else stages("start", "counts"):
+        return counts_file(path, task.data, tokenizer)
 
 
 def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
-from nextword.evaluation import EvaluateConfig, evaluate
-from nextword.evaluation.all_systems import HUMAN
+from nextword.evaluation import EvaluateConfig
+from nextword.evaluation.all_systems import HUMAN, evaluate_systems
 from nextword.evaluation.metrics.frequency_groups import NAMES, frequency_groups
 from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.folder import ComparisonFolder, stored
@@ -22,9 +22,9 @@ from nextword.experiments.comparison.method import slug
 from nextword.experiments.comparison.one_run import Setting
 from nextword.experiments.comparison.preflight import AGAINST, asks_for_test_data
 from nextword.experiments.tasks.head_counts import FIELD
+from nextword.experiments.tasks.writing import PromptedDecoding
 from nextword.functional.frequency import TokenCounts
 from nextword.inference.generation.samples_files import decoded
-from nextword.inference.generation.strategies import PromptedDecoding
 from nextword.results.records import (
     WITH_PROMPT,
     EvaluationResults,
@@ -120,7 +120,7 @@ def _measure(title: str, config: EvaluateConfig, setting: Setting, command: str)
     if earlier is not None and earlier.key == key:
         return earlier.results
     with setting.stages("texts", title) as advanced:
-        results = evaluate(config, _Share(config, advanced), command)
+        results = evaluate_systems(config, _Share(config, advanced), command)
     results = results.model_copy(update={"settings": _with_relative_paths(results.settings, setting.folder)})
     MeasuredTexts(key=key, results=results).save(path)
     return results

@@ -24,8 +24,8 @@ from nextword.evaluation.metrics.statistics import bootstrap_ratio, wilson
 from nextword.experiments.tasks.ambiguous_words import AmbiguousPrompt, Lexicon, PairSplit, data_text
 from nextword.experiments.tasks.prompted_texts import top_words
 from nextword.experiments.tasks.window_likelihood import measured_value
+from nextword.inference.scoring.likelihood import ask, fill_id
 from nextword.inference.scoring.opened_model import OpenedModel, Progress, batches
-from nextword.inference.scoring.target_likelihood import ask, fill_id
 from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
 from nextword.inference.scoring.word_probes import ProbeAnswer, WordProbe, answers, first_tokens, read_probes
 from nextword.results.records import ExamplePrediction, MetricValue

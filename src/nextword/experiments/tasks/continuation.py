@@ -27,8 +27,9 @@ from nextword.evaluation.samples import plain_text_of
 from nextword.experiments.tasks.small_start import Gpt2StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.experiments.tasks.window_likelihood import TextBlocks, TokenStream, WindowConfig, WindowTask
+from nextword.experiments.tasks.writing import Texts, WritingConfig
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import Decoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import Decoding
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
 from nextword.runtime.corpora import PARTS, JsonLine, is_json_lines, json_lines, numbered_lines, part_files
 from nextword.runtime.corpora.pairs import part_by_hash, part_named, texts_at

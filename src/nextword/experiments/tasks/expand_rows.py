@@ -17,11 +17,10 @@ from torch.nn.utils.rnn import pad_sequence
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.experiments.tasks.pair_task import PairSamples
 from nextword.experiments.tasks.task import Data
-from nextword.experiments.tasks.tokenizers import expect_offsets
 from nextword.experiments.tasks.window_likelihood import block_rows
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.scoring.text_tokens import start_id, token_ids
+from nextword.inference.scoring.text_tokens import expect_offsets, start_id, token_ids
 from nextword.results.records import MetricValue
 from nextword.runtime.corpora import PARTS, open_corpus
 from nextword.runtime.corpora.gap_sentences import Pair

@@ -55,6 +55,14 @@ def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: 
             raise ValueError(f"{fault} Or leave '{FIELD}' out: the training text is counted then.") from None
 
 
+def counts_file(path: Path, data: Data, tokenizer: PreTrainedTokenizerBase) -> Path:
+    """The file with the counts of the training data, made where it is missing."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        training_counts(data, tokenizer).save(path)
+    return path
+
+
 def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
     """Counts of all tokens that training asks for."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)

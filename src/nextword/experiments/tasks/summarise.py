@@ -22,8 +22,9 @@ from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTask
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
+from nextword.experiments.tasks.writing import MAY_CHANGE, Texts, WritingConfig
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import Decoding
 from nextword.runtime.corpora import is_text, open_corpus
 from nextword.runtime.corpora.articles import ARTICLES
 from nextword.runtime.corpora.gap_sentences import GapConfig, gap_pairs

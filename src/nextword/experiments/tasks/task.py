@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
-from nextword.inference.generation.strategies import SeededDecoding, Texts
+from nextword.experiments.tasks.writing import SeededDecoding, Texts
 from nextword.inference.scoring.opened_model import Progress
 from nextword.runtime.pretrained import from_pretrained, model_location, unreadable_explained
 from nextword.settings.registry import Registry
@@ -204,7 +204,7 @@ class Writes(ABC):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Writes samples files (docs/file-formats.md), each as a whole or not at all and from its seed anew.
+        """Writes samples files (docs/file-formats.md), each as a whole or not at all, drawn from its seed.
 
         All methods must be given the same prompts in the same order.
 

@@ -61,28 +61,44 @@ def count_tokens(
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
 ) -> TokenCounts:
-    """How often each token occurs. No special tokens are added, and line ends count as in the task ``lm``.
+    """Counts how often each token occurs. No special tokens are added; line ends count as in the task ``lm``.
 
     Args:
         data: A text file, a table (.jsonl, .csv, .tsv, .parquet), a folder of them, a name on the hub
             (``name`` or ``name:config``), or a data set with texts or with ``input_ids``. Of ``input_ids``, those with
             an ``attention_mask`` of 0 are left out.
-        tokenizer: What cuts the texts, or has cut them.
+        tokenizer: Tokenizer of the texts, or of the ``input_ids``.
         out: Where to write the counts. Beside it, unfinished counts are kept every half minute, and a count that was
-            killed resumes from there to the identical result.
+            killed resumes from there, with the same result.
         text_column: The column with the text, by name, or by number from 0 in a file without header.
-        split: The part of a folder or of a data set of the hub that is counted; None: the training part, or all of a
-            folder whose files name no parts.
-        processes: So many processes, for which a table is first stored by ``datasets`` in its cache; None: one
+        split: The split of a folder or of a data set of the hub that is counted; None: the training split, or all of a
+            folder whose files name no splits.
+        processes: Number of processes, for which a table is first stored by ``datasets`` in its cache; None: one
             process reads it as a stream, and the tokenizer works in threads.
         batch_size: Rows of a table that are read together.
-        progress: Told how many texts are done, now and then.
+        progress: Called now and then with the number of texts that are done.
+
+    Returns:
+        How often each token of the vocabulary occurs: ``counts``, an array (V,), with what was counted.
 
     Raises:
-        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes, an
+        ValueError: Nothing there, no such column, no token in it, a split of what has none, too many processes, an
             ``out`` that is read, unfinished counts that were begun otherwise, or another process that counts into
             ``out``.
         DiskFullError: There is no room for the counts.
+
+    Examples:
+        >>> import tempfile
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<unk>": 0, "the": 1, "king": 2}, unk_token="<unk>"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+        >>> path = Path(tempfile.mkdtemp(), "book.txt")
+        >>> written = path.write_text("the king and the queen")
+        >>> nw.count_tokens(path, tokenizer).counts.tolist()
+        [2, 2, 1]
     """
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
         raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
@@ -328,7 +344,7 @@ def alone(out: Path) -> Iterator[None]:
     """Keeps other processes of this machine from counting into ``out`` in the block; refuses where one does already."""
     from filelock import FileLock, Timeout
 
-    path = out.with_name(f"{out.name}.lock")
+    path = out.with_name(f"{out.name}.lock")  # of the file, where ``locked`` has the folder: others may count beside it
     expect_writable(path)
     try:
         with FileLock(path).acquire(timeout=0):

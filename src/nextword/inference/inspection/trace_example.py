@@ -18,9 +18,9 @@ from nextword.inference.scoring.example_encoding import (
     encode_context,
     encode_example,
 )
+from nextword.inference.scoring.likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
-from nextword.inference.scoring.target_likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.token_facts import TextFacts, TokenFacts, TopPositions, span_facts
 from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome, speculative_decoding_of
@@ -82,8 +82,17 @@ def trace(
             something missing that the model reads, or a number out of range.
 
     Examples:
-        >>> trace = nw.trace(model, tokenizer, "The king sat. The king stood.")  # doctest: +SKIP
-        >>> trace.to_pandas()[["piece", "log_prob", "rank", "share cache"]]  # doctest: +SKIP
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<eos>": 0, "the": 1, "king": 2, "sat": 3, "and": 4}))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+        >>> config = GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> model = nw.attach(GPT2LMHeadModel(config), "cache")
+        >>> trace = nw.trace(model, tokenizer, "the king sat and the king sat", candidates=2)
+        >>> list(trace.to_pandas()["piece"])
+        ['the', ' king', ' sat', ' and', ' the', ' king', ' sat']
     """
     opened = OpenedModel.of(model, tokenizer)
     example = Example(text or "", prompt, source, auxiliary, id="text")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,11 @@ class TokenFacts:
         found: TokenFacts = _each(lambda columns: columns[0][rows], self)
         return found
 
+    def split(self, texts: Sequence[Any]) -> list[TokenFacts]:
+        """Those about the target of each text, where they are about several one after the other."""
+        ends = accumulate((len(text.target) for text in texts), initial=0)
+        return [self[begin:end] for begin, end in pairwise(ends)]
+
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
     """Facts about one text from those about its parts in order; all name as many candidates and positions."""
@@ -111,10 +117,8 @@ class TextFacts:
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
     """The question for what is said of each token; ``numbers`` are those of ``token_facts``."""
     facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
-    found, begin = [], 0
-    for span in spans:
-        said = facts[begin : begin + len(span.target)]
-        begin += len(span.target)
+    found = []
+    for span, said in zip(spans, facts.split(spans), strict=True):
         moved = {name: of.moved(span.begin) if texts[name] == "text" else of for name, of in said.positions.items()}
         found.append(TextFacts(replace(said, positions=moved), texts))
     return found

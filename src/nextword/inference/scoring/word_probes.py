@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Self
 import torch
 from pydantic import Field, model_validator
 
+from nextword.inference.scoring.likelihood import ask
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, batches
-from nextword.inference.scoring.target_likelihood import ask
 from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
 from nextword.model.training_modes import inference_mode_of
 from nextword.settings.config import Settings, validated

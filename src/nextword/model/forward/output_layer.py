@@ -126,7 +126,8 @@ class OutputLayer:
         if self._weight is not None:
             # a collector is that of one tensor, so the product must read this one
             collected = fused_backward is not None and fused_backward.collector(self._weight) is not None
-            weight = self._weight if collected or self.columns.processes > 1 else self.layer.weight
+            whole = self.columns is ALL_COLUMNS  # else the layer has a DTensor, also where one process holds all rows
+            weight = self.layer.weight if whole and not collected else self._weight
             alike = self.columns.read_by_all(states)
 
             def product(rows: Tensor) -> Tensor:

@@ -394,7 +394,7 @@ def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, fir
 
 
 def _told(facts: TokenFacts, row: int) -> dict[str, Any]:
-    sources = SourceColumns.of(facts, slice(row, row + 1), 4)
+    sources = SourceColumns.of(facts[row : row + 1], 4)
     return {
         "log_prob": json_number(float(facts.log_prob[row])),
         "rank": int(facts.rank[row]),

@@ -16,8 +16,8 @@ import torch
 from nextword.inference.datastore import grow_by_tokens
 from nextword.inference.inspection.trace_example import pieces_of_ids, traced
 from nextword.inference.scoring.example_encoding import EncodedExample, Example
+from nextword.inference.scoring.likelihood import TokenPair, distribution_at_targets
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import TokenPair, distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.model.training_modes import inference_mode_of

@@ -20,7 +20,7 @@ from nextword.inference.generation.generation_passes import effective_config
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.row_sampling import RowwiseLoop, rowwise_loop, uniform_numbers
 from nextword.inference.generation.strategies import Decoding
-from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from nextword.model.training_modes import inference_mode_of

@@ -18,13 +18,13 @@ from jaxtyping import Float, Int
 from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.inference.scoring.breakdowns import Breakdown, CopiedSpans, FrequencyBands, NewAndRepeated, TextPosition
 from nextword.inference.scoring.example_encoding import auxiliary_inputs
+from nextword.inference.scoring.likelihood import Question, expect_numbers, span_log_probs, text_answers
 from nextword.inference.scoring.measurement.block_sums import BlockSums, Units
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_checkpoint import Chunk, ModelState, chunks
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import ScoredText, scored_text, scoring_window_of
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
-from nextword.inference.scoring.target_likelihood import Question, expect_numbers, span_log_probs, text_answers
 from nextword.inference.scoring.token_facts import TextFacts, TopPositions, span_facts
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.pretrained import token_label
