@@ -25,7 +25,7 @@ class CompareOptions(Settings):
     task: Annotated[str | None, typer.Option(autocompletion=complete_task)] = None
     """Name of a task ('nextword list tasks')."""
     data: str | None = None
-    """What the task reads: a file, a folder or a name on the hub."""
+    """Data of the task: a file, a folder or a name on the hub."""
     head: Annotated[list[str] | None, typer.Option(autocompletion=complete_method)] = None
     """A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or
     softmax/mle/bergpt:2. May be repeated."""

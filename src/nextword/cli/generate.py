@@ -77,7 +77,7 @@ class SampleOptions(Settings):
     sources: Annotated[bool, typer.Option("--sources")] = False
     """Add each token's contributions by component, and its best positions."""
     positions: int = 3
-    """How many positions of each token, with --sources."""
+    """Number of positions of each token, with --sources."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False
     """Add the log-probabilities of each prompt's first reference."""
 

@@ -32,11 +32,11 @@ class TextOptions(Settings):
     text: Annotated[Path | None, typer.Option("--text", "--target", metavar="FILE")] = None
     """The text to predict; without it the model writes one."""
     prompt: Annotated[str, typer.Option(metavar="TEXT")] = ""
-    """What stands before the text: it is read and not predicted."""
+    """Text before the text to predict; it is read and not predicted."""
     source: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """What an encoder-decoder model reads."""
+    """Source of an encoder-decoder model."""
     auxiliary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """What the encoder of a conditioned model reads."""
+    """Auxiliary text of a conditioned model."""
 
 
 class InspectedWritingOptions(Settings):

@@ -23,7 +23,7 @@ class ScoreOptions(ScoreSettings):
     split: str = "test"
     """Part that is read of a folder or of a data set of the hub."""
     sample_by: Literal["line", "paragraph"] | None = None
-    """What of a file of plain text is a text, scored by itself; by default the whole file."""
+    """Unit of a plain-text file that is scored by itself; by default the whole file."""
     set: list[str] | None = None
     """KEY=VALUE, a setting of the models' heads that may change after training: long=12288, temperature=2. Models whose
     heads lack it stay as they are. May be repeated."""

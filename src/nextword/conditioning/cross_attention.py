@@ -108,7 +108,7 @@ class CrossAttentionConfig(ConditionerConfig):
 
     conditioner: Literal["bergpt"] = "bergpt"
     last: int = Field(default=1, ge=1)
-    """How many of the last decoder layers get a block."""
+    """Number of the last decoder layers that get a block."""
     layers: list[int] | None = Field(default=None, min_length=1)
     """Which decoder layers get one instead, from 0; negative numbers count from the end."""
     heads: int | None = Field(default=None, ge=1)

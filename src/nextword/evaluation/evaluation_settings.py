@@ -33,7 +33,7 @@ class EvaluateConfig(Settings):
     fields: dict[str, str] = Field(default={})
     """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
     plain_text: PlainText | None = None
-    """How files of plain text are cut: "lines" (one text per line) or "blocks" (a text between blank lines); none:
+    """Division of plain-text files: "lines" (one text per line) or "blocks" (a text between blank lines); none:
     blocks where a blank line stands between two texts, else lines."""
     references: str | None = None
     """File of human references for the texts: as many, in the same order, for all systems; none: the
@@ -53,7 +53,7 @@ class EvaluateConfig(Settings):
     seed: Seed = 0
     """Seed of the bootstrap and of the permutation test."""
     device: str = "cpu"
-    """Where models that a metric asks are run."""
+    """Device of the models that a metric uses."""
     batch_size: int = Field(default=32, ge=1)
     """Texts that such a model sees at once."""
     processes: int | None = Field(default=None, ge=1, le=1024)

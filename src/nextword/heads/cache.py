@@ -42,8 +42,8 @@ class CacheConfig(HeadConfig):
     that leaves the model's likeliest token what it was. None normalises softmax and cache together (eq. 3,
     published)."""
     long: int | None = Field(default=None, ge=1, le=100_000_000)
-    """How many of the last positions are seen, of windows that came before too, where a long text is scored or written
-    on. None: those of the window."""
+    """Number of the last positions that are seen, of windows that came before too, where a long text is scored or
+    written on. None: those of the window."""
 
     def to_fine_tune(self) -> CacheConfig:
         """One softmax for both, whose share of the cache grows with training, at a temperature that fits the states."""

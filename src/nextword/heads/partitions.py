@@ -147,9 +147,9 @@ class PartitionConfig(Settings):
     rerank: Annotated[tuple[int, ...], BeforeValidator(_ascending)] = ()
     """R: candidates of each reranking step, in any order; the largest step goes first."""
     mode: Mode | None = None
-    """How C, E and P change a score; None: assign, and add for P alone, as published."""
+    """Edit of a score by C, E and P; None: assign, and add for P alone, as published."""
     rerank_mode: Mode = "assign"
-    """How R changes a score."""
+    """Edit of a score by R."""
     candidates: Literal["previous", "initial"] = "previous"
     """Whether a reranking step takes its candidates from the scores that the step before left, or from the first."""
     include_current: bool = False

@@ -66,7 +66,7 @@ class AccConfig(NumbersConfig):
     numbers = meaning = "k"
 
     k: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(default=None, min_length=1)
-    """How many of the first predictions are looked at; none: those of 1, 2, 5, 10 and 25 that the first sample has."""
+    """Number of first predictions that count; none: those of 1, 2, 5, 10 and 25 that the first sample has."""
 
 
 @registry.register("acc")
@@ -136,7 +136,7 @@ class AccuracyConfig(MetricConfig):
     """Settings of accuracy."""
 
     k: int = Field(default=10, ge=1)
-    """How many of the most probable tokens hits@k looks at."""
+    """Number of most probable tokens that hits@k looks at."""
 
 
 @registry.register("accuracy")

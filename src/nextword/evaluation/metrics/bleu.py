@@ -95,7 +95,7 @@ class BleuConfig(OrdersConfig):
     n: tuple[Order, ...] = Field(default=(1, 2, 3, 4), min_length=1)
     """The lengths n of the longest n-grams."""
     tokenize: Tokenize = "13a"
-    """How sacrebleu cuts texts: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (at spaces)."""
+    """Tokenisation by sacrebleu: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (at spaces)."""
     lowercase: bool = False
     """Whether upper and lower case are the same."""
 

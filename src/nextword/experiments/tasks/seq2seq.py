@@ -61,7 +61,7 @@ class Seq2SeqConfig(PairTaskConfig):
     """What can be set; ``data`` must be."""
 
     generation: CopiedTextsConfig = CopiedTextsConfig()
-    """What is generated."""
+    """Settings of generation."""
     start: Seq2SeqStartConfig = Seq2SeqStartConfig()
     """The start model where no pretrained one is given."""
 

@@ -240,14 +240,15 @@ class GenerationSettings(Settings):
     batch_size: int = Field(default=16, ge=1)
     """Texts written at a time."""
     draft: str | None = None
-    """Who drafts tokens that one pass then verifies: "head", "prompt", or the folder of a model; none: word by word."""
+    """Source of draft tokens, which one pass then verifies: "head", "prompt", or the folder of a model; none: no
+    drafts."""
     remember: int = Field(default=0, ge=0)
     """With the head knn: of the finished prompts and texts of a pass, so many of the last tokens can be retrieved by
     those that follow; texts are then written one at a time, in the order of the prompts. 0: none."""
     sources: bool = False
     """Whether each token's share by source and its strongest positions are worked out and written beside it."""
     positions: int = Field(default=3, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
-    """How many positions are named of each token, where sources are asked for."""
+    """Number of positions named of each token, with ``sources``."""
 
     @field_validator("arguments")
     @classmethod

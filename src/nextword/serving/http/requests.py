@@ -99,7 +99,7 @@ class AnswerRequest(RequestPart):
     sources: bool = False
     """Whether each token says which parts of the distribution its probability came from, and which positions."""
     draft: Literal["head", "prompt"] | None = None
-    """Who drafts tokens, of which one pass verifies several. Such a request is written apart from the shared
+    """Source of draft tokens, of which one pass verifies several. Such a request is written apart from the shared
     batches."""
 
     @model_validator(mode="before")
