@@ -37,7 +37,7 @@ class PromptedDecoding:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether tokens are drawn."""
+        """Whether tokens are sampled."""
         return self.decoding.is_sampled
 
 
@@ -123,7 +123,7 @@ class WritingConfig(Settings):
 
 
 MAY_CHANGE = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
-"""Those that only say how written texts are measured, as settings of a task."""
+"""Settings that only say how written texts are measured, as settings of a task."""
 
 
 class ContinuationConfig(WritingConfig):

@@ -66,7 +66,7 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     return str(text)
 
 
-# -- A samples file that is written line by line and goes on after it was interrupted, whenever that was.
+# -- A samples file that is written line by line and resumes after it was interrupted, whenever that was.
 #
 # Beside ``NAME.jsonl`` stands ``NAME.jsonl.partial`` while it is written. Its first line says what is written into
 # it, each further one is a finished text. A line that was cut off is dropped, and its text is written again. When all
@@ -115,7 +115,7 @@ class UnfinishedSamples:
         return frozenset(self._lines)
 
     def token_ids(self, number: int) -> list[int]:
-        """Of a text that is written."""
+        """Columns of a generated text."""
         ids: list[int] = self._lines[number]["token_ids"]
         return ids
 

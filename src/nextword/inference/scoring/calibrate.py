@@ -21,7 +21,7 @@ from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.heads.head import registry as heads
-from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs
+from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs, example_tokens
 from nextword.inference.scoring.likelihood import (
     TokenPair,
     expect_numbers,
