@@ -12,16 +12,17 @@ from pictures.style import Picture
 TREE: tuple[tuple[int, str, str], ...] = (
     (0, "Can you train the model?", ""),
     (1, "no: which text helps?", ""),
-    (2, "the text itself", "cache"),
-    (2, "a corpus, same words", "ngram"),
+    (2, "it repeats its own names", "cache"),
+    (2, "a corpus, word for word", "ngram"),
     (2, "a corpus, similar text", "knn"),
-    (1, "yes: what should improve?", ""),
-    (2, "names from the text", "pg, cache"),
-    (2, "copying from a source (T5)", "softmax+e, copynet"),
-    (2, "perplexity, cheaply", "softmax+cpr:20,100, +mi"),
-    (2, "two unrelated tokens", "mos:3, cache"),
+    (1, "yes: what do you want?", ""),
+    (2, "tokens of the text return", "cache"),
+    (2, "copy from a source (T5)", "softmax+ce, copynet"),
+    (2, "see what was copied", "pg, ps"),
+    (2, "two unrelated tokens", "mos:3"),
     (2, "diverse, rare tokens", "f2"),
-    (2, "nothing: a baseline", "softmax"),
+    (2, "lower perplexity, cheaply", "softmax+mi, +cpr:20,100"),
+    (2, "nothing, a baseline", "softmax"),
 )
 """Depth, question or answer, and heads."""
 
