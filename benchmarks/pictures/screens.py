@@ -7,11 +7,12 @@ the evaluated texts are openings of paragraphs of the held-out text.
 from __future__ import annotations
 
 import json
-import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def _evaluate(work: Path, model: Path, held: Path, images: Path) -> None:
         _nextword(work, "generate", folder, "prompts.jsonl", "--decoding", "greedy", "--decoding", "top-p:0.9",
                   "--max-new-tokens", str(_WRITTEN), "--out", f"texts-{name}")  # fmt: skip
     systems = [
-        f"{name}, {path.stem.partition('-')[0]}={path}"
+        f"{name}, {path.stem.removesuffix('-0.9-seed-0')}={path}"
         for name in ("SmolLM2", "cache") for path in sorted((work / f"texts-{name}").glob("*.jsonl"))
     ]  # fmt: skip
     _nextword(
@@ -68,9 +69,9 @@ def _evaluate(work: Path, model: Path, held: Path, images: Path) -> None:
 
 def _prompts(text: str) -> list[str]:
     """Openings of long paragraphs, each with the rest of it as the reference."""
-    paragraphs = [line.split() for line in text.splitlines() if len(line.split()) > _BEGIN + _WRITTEN]
-    step = max(len(paragraphs) // _PARAGRAPHS, 1)
-    chosen = [words for words in paragraphs if "<unk>" not in words[:_BEGIN]][::step][:_PARAGRAPHS]
+    paragraphs = [line.split() for line in text.splitlines()]
+    long = [words for words in paragraphs if len(words) > _BEGIN + _WRITTEN and "<unk>" not in words[:_BEGIN]]
+    chosen = long[:: max(len(long) // _PARAGRAPHS, 1)][:_PARAGRAPHS]
     return [
         json.dumps({"prompt": " ".join(words[:_BEGIN]), "references": [" ".join(words[_BEGIN : _BEGIN + _WRITTEN])]})
         + "\n"
@@ -98,22 +99,24 @@ def _check(work: Path, model: Path, images: Path) -> None:
     report = nw.check(smollm2_with_a_cache, vocabulary=plain.config.vocab_size, lengths=[1, 6])
     assert report.findings
     (work / "check.html").write_text(render_check(report.record()), encoding="utf-8")
-    _taken(work / "check.html", images / "check.png", "--width", "900", "--height", "900")
+    _taken(work / "check.html", images / "check.png", "--width", "900", "--height", "1000")
 
 
 def _serve(work: Path, images: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     prompt = TEXT.read_text(encoding="utf-8")[:1100].rpartition(". ")[0] + "."
-    command = [sys.executable, "-m", "nextword", "serve", "cached", "--port", "0"]
-    with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as served:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "nextword", "serve", "cached", "--port", str(port)]
+    with subprocess.Popen(command, cwd=work) as served:
         try:
-            assert served.stdout is not None
-            address = next(found[0] for line in served.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
+            _wait_for(port)
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
                 page = browser.new_page(viewport={"width": 1280, "height": 1180}, reduced_motion="reduce")
-                page.goto(address)
+                page.goto(f"http://127.0.0.1:{port}")
                 page.fill("#prompt", prompt)
                 page.fill("#temperature", "0.7")
                 page.click("#write")
@@ -127,6 +130,17 @@ def _serve(work: Path, images: Path) -> None:
                 page.screenshot(path=images / "serve.png")
         finally:
             served.terminate()
+
+
+def _wait_for(port: int, seconds: int = 120) -> None:
+    for _ in range(seconds):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(1)
+        else:
+            return
+    raise TimeoutError(f"nothing answers at port {port} after {seconds} s")
 
 
 def _nextword(work: Path, *words: object) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import draw_pictures
 import pytest
-from pictures import choice, schematics
+from pictures import choice, schematics, screens
 from pictures.records import Measured, measured
 from pictures.style import Picture, write
 
@@ -105,3 +106,11 @@ def test_every_image_is_shown_somewhere() -> None:
     }
     on_pages_of_heads = {path for path in there if path.startswith("images/heads/")}
     assert there - on_pages_of_heads <= shown
+
+
+def test_prompts_are_openings_of_paragraphs_and_references_the_rest() -> None:
+    words = [f"w{number}" for number in range(100)]
+    text = "\n".join(["= Title =", " ".join(words), "<unk> " + " ".join(words)])
+    (prompt,) = map(json.loads, screens._prompts(text))
+    assert prompt["prompt"].split() == words[: screens._BEGIN]
+    assert prompt["references"][0].split() == words[screens._BEGIN : screens._BEGIN + screens._WRITTEN]
