@@ -6,6 +6,7 @@ the evaluated texts are openings of paragraphs of the held-out text.
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -115,6 +116,7 @@ def _check(work: Path, model: Path, images: Path) -> None:
 
 
 def _serve(work: Path, images: Path) -> None:
+    from PIL import Image
     from playwright.sync_api import sync_playwright
 
     prompt = TEXT.read_text(encoding="utf-8")[:1100].rpartition(". ")[0] + "."
@@ -138,9 +140,10 @@ def _serve(work: Path, images: Path) -> None:
                 page.frame_locator("#inspected").locator("#panel").wait_for(timeout=100_000)
                 page.wait_for_timeout(1000)
                 page.evaluate("scrollTo(0, 0)")
-                page.screenshot(path=images / "serve.png")
+                picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         finally:
             served.terminate()
+    picture.quantize(224, Image.Quantize.MAXCOVERAGE).save(images / "serve.png", optimize=True)
 
 
 def _wait_for(port: int, seconds: int = 120) -> None:
