@@ -13,8 +13,6 @@ from nextword.results.report.template import METHODS
 from pictures.style import Picture
 
 PAPERS = ("histalign", "softmax-cpr", "f2-softmax", "conditional-summaries")
-_SAID = {"held": "supported", "not held": "not supported", "undecided": "inconclusive"}
-"""Outcomes of records in the words of the guide; others are called so already."""
 _COLOURS = dict(
     zip(
         ("supported", "not supported", "inconclusive", "not testable"),
@@ -63,7 +61,7 @@ def _draw(
         begin = top + 0.56 * len(lines) + 0.3
         for number, one in enumerate(comparisons):
             at, printed = begin + 0.24 * (number + 0.5), one.printed or 1.0
-            colour = _COLOURS[_said(one)]
+            colour = _COLOURS[one.outcome]
             if one.low is not None and one.high is not None:
                 panel.plot([one.low / printed, one.high / printed], [at, at], color=colour, linewidth=1.4)
             panel.plot([(one.difference or 0.0) / printed], [at], "o", color=colour, markersize=4.5)
@@ -72,7 +70,7 @@ def _draw(
         if not comparisons:
             panel.text(1.15, begin + 0.12, "not testable", va="center", color=_COLOURS["not testable"], fontsize=9)
         top += height
-    seen = {_said(one) for _, claim, compared in rows for one in (claim, *compared)}
+    seen = {one.outcome for _, claim, compared in rows for one in (claim, *compared)}
     for outcome, colour in _COLOURS.items():
         if outcome in seen:
             panel.plot([], [], "o", color=colour, label=outcome)
@@ -83,10 +81,6 @@ def _draw(
     panel.set_ylim(top, 0)
     panel.set_xlabel("our difference ÷ printed difference, with 95 % interval\n(below 0: the opposite direction)")
     figure.legend(loc="outside upper left", ncols=2, handlelength=1.0, columnspacing=1.0)
-
-
-def _said(one: JudgedClaim | JudgedComparison) -> str:
-    return _SAID.get(one.outcome, one.outcome)
 
 
 def pictures(tables: Sequence[ReproducedTable]) -> dict[str, Picture]:

@@ -40,7 +40,7 @@ class CompareOptions(Settings):
 @plain_errors
 @option_groups
 def compare(asked: CompareOptions, computing: EngineOptions) -> None:
-    """Train and measure several methods on the same data, from the same start, with the same batches.
+    """Train and measure several configurations on the same data, from the same start, with the same batches.
 
     Writes results.json and report.html. The same command again does what is missing.
 

@@ -91,7 +91,7 @@ class Conditioner(nn.Module, ABC):
     Args:
         config: The conditioner's settings.
         dimensions: Sizes of the decoder; ``source`` is the width of the encoder's states.
-        attention_heads: Of the decoder, for conditioners that attend.
+        attention_heads: Attention heads of the decoder, for conditioners that attend.
 
     Raises:
         ValueError: The conditioner cannot work on such a model; the message says why.

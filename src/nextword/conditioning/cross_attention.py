@@ -21,7 +21,7 @@ from nextword.runtime.devices import device_of
 # Hooks do it, so that no model's code is copied. What runs travels through the keyword arguments of the backbone's
 # forward to its layers: a layer's hook adds the layer's input, and the hook of its self-attention, which is given the
 # same arguments, adds to what the self-attention returns. Nothing is kept on modules between the two, so a layer may
-# be computed again (activation checkpointing), deep-copied, or run by several threads; without the argument the
+# be computed again (gradient checkpointing), deep-copied, or run by several threads; without the argument the
 # backbone is its bare self.
 
 ARGUMENT = "after_self_attention"
@@ -290,7 +290,7 @@ class CrossAttentionConditioner(Conditioner):
         super().init_from_backbone(backbone)
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
-        """Those of all modules that run after the first block."""
+        """Parameters of all modules that run after the first block."""
         ran = self._trial(backbone)
         later = ran[ran.index(self.blocks[0]) + 1 :]
         return [parameter for module in later for parameter in module.parameters(recurse=False)]

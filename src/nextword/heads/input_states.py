@@ -177,7 +177,7 @@ FAINT = 1e-10
 """Scale at which a projection starts whose product is added to a score (published)."""
 
 
-# -- What a head is told about the model it sits on.
+# -- What a head knows about the model it sits on.
 
 
 @dataclass(frozen=True)

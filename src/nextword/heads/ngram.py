@@ -38,9 +38,10 @@ from nextword.settings.old_modules import old_names
 class NgramConfig(WrapperHeadConfig):
     """Settings of the n-gram head; ``index`` and ``shares`` may be changed on a built model."""
 
+    folder: ClassVar[str | None] = "index"
     head: Literal["ngram"] = "ngram"
     index: str | None = None
-    """Folder that ``nextword ngram build`` wrote; None: the head below speaks alone."""
+    """Folder that ``nextword ngram build`` wrote; None: the head below predicts alone."""
     weights: str | None = None
     """File that ``nextword ngram fit`` wrote; read once, when the head is built."""
     mix: Literal["fixed", "learned"] = "fixed"
@@ -226,7 +227,7 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
     The model is the same object, and has its own head again afterwards. To keep the corpus, attach ``ngram``.
 
     Args:
-        model: Of ours, from ``nextword.attach`` or ``nextword.load``.
+        model: A model with a head, from ``nextword.attach`` or ``nextword.load``.
         memory: The corpus and its weights.
 
     Raises:

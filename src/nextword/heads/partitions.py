@@ -184,14 +184,14 @@ class PartitionModifier(Modifier):
     usage: ClassVar[str] = "+ any of the letters c, e, p, r such as +cpr:20,100"
     entries: ClassVar[tuple[ModifierEntry, ...]] = (
         ModifierEntry(
-            "+c", "Context: words that occurred before are scored by a query of their own.", "softmax+c", "c"
+            "+c", "Context: words that occurred before are scored by a query of their own.", "softmax+c", "cpr"
         ),
-        ModifierEntry("+e", "Encoder: words of the source are scored by a query of their own.", "softmax+e", "e"),
+        ModifierEntry("+e", "Encoder: words of the source are scored by a query of their own.", "softmax+e", "cpr"),
         ModifierEntry(
-            "+p", "Pointer: positions of the text or source have embeddings, and score their words.", "softmax+p", "p"
+            "+p", "Pointer: positions of the text or source have embeddings, and score their words.", "softmax+p", "cpr"
         ),
         ModifierEntry(
-            "+r:K", "Reranker: the K best tokens are scored again by a query of their own.", "softmax+r:20,100", "r"
+            "+r:K", "Reranker: the K best tokens are scored again by a query of their own.", "softmax+r:20,100", "cpr"
         ),
         ModifierEntry("+cpr:K, ...", "Any of these letters together.", "softmax+cpr:20,100+mi", "cpr"),
     )

@@ -147,7 +147,7 @@ _FORMS: dict[str, dict[str, str]] = {
 _VALUES = ("inputs", "labels")
 
 _BYTES = 64
-"""Of a chunk for each position and entry: scores and weights, two orders, what is counted in them, masks."""
+"""Bytes of a chunk for each position and entry: scores and weights, two orders, what is counted in them, masks."""
 
 
 class HistAlignConfig(ObjectiveConfig):

@@ -152,7 +152,7 @@ class Bleu(Metric):
 # -- BLEU as the evaluation script of LogicNLG computes it.
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
-"""Of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last adds up to 0.99; so does the script."""
+"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last adds up to 0.99; so does the script."""
 
 Level = Literal["sentence", "corpus"]
 

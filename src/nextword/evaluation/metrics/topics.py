@@ -121,7 +121,7 @@ class TopicsConfig(MetricConfig):
     topics: int = Field(default=50, ge=2, le=10_000)
     """How many topics are fitted, K."""
     seed: Seed = 0
-    """Of the fit's random start."""
+    """Seed of the fit."""
     min_df: int = Field(default=2, ge=1)
     """In how many documents a word must occur to count."""
     iterations: int = Field(default=10, ge=1, le=100_000)

@@ -45,7 +45,7 @@ class RunningLoss(StatefulCallback):
         self._trainer._globalstep_last_logged = step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends a training that cannot recover: after such a step, weights are no numbers any more."""
+        """Ends a training that cannot recover: after such a step, weights are NaN."""
         if not on_every_process(math.isfinite(self.summed), args.device):
             raise DivergedError(f"diverged at step {state.global_step}: the loss is {self.summed}")
 
@@ -112,7 +112,7 @@ class EarlyStopping(StatefulCallback):
             control.should_save = args.save_strategy != "no"
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends a training that goes on from the checkpoint of its end."""
+        """Ends a training that resumes from the checkpoint of its end."""
         if self.waited >= self._patience:
             control.should_training_stop = True
 
@@ -132,8 +132,8 @@ class TrainingOutcome(Record):
     def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
         """This training and another of the same model after it, as one.
 
-        Steps go on counting, seconds add up, memory is the higher peak, and the time of a step is the mean of both by
-        their numbers of steps.
+        Steps continue counting, seconds add up, memory is the higher peak, and the time of a step is the mean of both
+        by their numbers of steps.
         """
         steps = [outcome.curve[-1].step if outcome.curve else 0 for outcome in (self, later)]
         costs = [self.cost, later.cost]
