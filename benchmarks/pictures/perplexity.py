@@ -166,7 +166,7 @@ def _by_temperature(rows: list[dict[str, str]], begin: str | None) -> dict[int, 
 
 PICTURES = {
     "perplexity-heads": heads,
-    "perplexity-pretrained": pretrained,
+    "smollm2-heads": pretrained,
     "gain-and-cost": cost,
     "cache-temperature": temperature,
 }
