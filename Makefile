@@ -25,7 +25,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install install-dev install-browser install-docs test test-core test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs words package bench test-gpu bench-gpu models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install install-dev install-browser install-docs test test-core test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs words package bench pictures test-gpu bench-gpu models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -153,6 +153,11 @@ package: $(INSTALLED_DEV)  ## build wheel and sdist, and try the wheel in an env
 
 bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite docs/records/performance.md and its charts (about two hours)
 	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
+
+# HELD=FILE takes pictures of pages too, with the model of real-model and a cache calibrated on that text.
+HELD ?=
+pictures: $(if $(HELD),$(INSTALLED_BROWSER),$(INSTALLED_DEV))  ## draw the pictures of README and docs from the records, light and dark (10 seconds)
+	$(BIN)/python benchmarks/draw_pictures.py $(if $(HELD),--model models/smollm2-135m --held $(HELD))
 
 # Goes on where it was ended. With another transformers installed, its architectures have rows of their own.
 models: $(INSTALLED_DEV)  ## try every language model of transformers under every kind of head, rewrite docs/records/models.md (hours)

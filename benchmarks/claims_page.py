@@ -1,6 +1,6 @@
 """Rewrites ``docs/records/claims.md`` and ``docs/records/papers/`` from the tables that were reproduced.
 
-The outcomes in ``docs/claims.md`` are counted anew and its chart is drawn.
+The outcomes in ``docs/claims.md`` are counted anew and its charts are drawn.
 The records of reproduced tables lie in ``docs/records/papers/``, one JSON file each; nothing is measured here. Rows,
 notes and claims of a record are rewritten too where its table's definition has changed; its numbers stay.
 
@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import claims_figure
+from pictures.claims import pictures
+from pictures.style import write
 
 from nextword.experiments.reproduction.paper import Claim, find_table, listed_tables, load_paper, names
 from nextword.experiments.reproduction.reproduce_tables import all_tables
@@ -188,7 +189,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     if not given.check:
-        claims_figure.write(records_in(records), given.docs / "images" / "claims.svg")
+        for name, picture in pictures(records_in(records)).items():
+            write(name, picture, given.docs / "images")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import drafting_tables
 import tables
-from figures import write
 from options import DATA
+from pictures import performance
+from pictures.style import write
 from table_parts import NO_TARGETS, Targets, every_row, targets
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -201,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--data", type=Path, default=DATA, help="folder of the tables of rows")
     options.add_argument("--records", type=Path, default=DOCS / "records", help="folder of the pages")
     options.add_argument("--guide", type=Path, default=DOCS / "performance.md", help="the guide with the summary")
-    options.add_argument("--images", type=Path, default=DOCS / "images" / "performance", help="folder of the charts")
+    options.add_argument("--images", type=Path, default=DOCS / "images", help="folder of the charts")
     options.add_argument("--check", action="store_true", help="write nothing, fail where a page would change")
     options.add_argument("--judged", action="store_true", help="write nothing, print every number beside its target")
     given = options.parse_args(argv)
@@ -220,7 +221,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         met, missed = text.count(", met)"), text.count(", **missed**)")
         print(f"{name}: {met} targets met, {missed} missed (--judged shows which)")
     if not given.check:
-        write(given.data, given.images)
+        for name, picture in performance.pictures(given.data).items():
+            write(name, picture, given.images)
 
 
 if __name__ == "__main__":

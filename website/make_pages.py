@@ -13,6 +13,7 @@ import sys
 import commands
 from links import ROOT, ROOT_PAGES, relinked
 from notebooks import write_page
+from themes import switched
 
 TARGET = ROOT / "build" / "pages"
 
@@ -22,7 +23,7 @@ def main(number: int | None) -> None:
     shutil.rmtree(TARGET, ignore_errors=True)
     shutil.copytree(ROOT / "docs", TARGET, ignore=shutil.ignore_patterns("*.py", "*.ipynb", "__pycache__"))
     for page in (ROOT / "docs").rglob("*.md"):
-        text = relinked(page.read_text(encoding="utf-8"), page)
+        text = switched(relinked(page.read_text(encoding="utf-8"), page))
         (TARGET / page.relative_to(ROOT / "docs")).write_text(text, encoding="utf-8")
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         text = relinked((ROOT / name).read_text(encoding="utf-8"), ROOT / name)

@@ -1,20 +1,13 @@
 # How the pictures of the guides were taken, from the root of the repository.
 
-# inspect-story.png: a small GPT-2 on 602 stories of WritingPrompts; inspect-news.png: a small T5 on 299 articles of CNN/DailyMail
+# Those of SmolLM2 (sources, inspect-news, inspect-phone, evaluate, check, serve) and all charts: make pictures HELD=valid.txt
+
+# inspect-story.png: a small GPT-2 on 602 stories of WritingPrompts
 nextword train --data writingprompts/prompt_story.jsonl --model small --head cache \
     --objective histalign --out runs/stories task.text_column=story training.steps=1500
-nextword train --data cnn_dailymail/pairs.jsonl --model small-t5 --head softmax+cepr:20 \
-    --out runs/news task.source_field=article task.target_field=highlights \
-    training.steps=800 training.evaluate_every=50 training.keep_best=true training.patience=3
 nextword inspect story=runs/stories --text docs/images/texts/dragon.txt --out story.html
-nextword inspect news=runs/news --source docs/images/texts/article.txt \
-    --target docs/images/texts/summary.txt --out news.html
 python docs/images/take_picture.py story.html docs/images/inspect-story.png --token 50 \
     --colour "From cache" --height 1010
-python docs/images/take_picture.py story.html docs/images/inspect-phone.png \
-    --width 390 --height 844 --token 50 --dark
-python docs/images/take_picture.py news.html docs/images/inspect-news.png --token 32 \
-    --colour "From encoder" --height 1060
 
 # inspect-two.png: the two models of this comparison
 nextword compare --task lm --head softmax --head cache --out runs/lm task.data=wikitext-2 training.steps=250

@@ -2,10 +2,10 @@ r"""Takes a picture of an HTML page in a Chromium that is there; the pictures of
 
 python docs/images/take_picture.py page.html docs/images/inspect-story.png --token 150 --colour "From cache"
 
-The picture of the README: one text, a model and the same weights with a cache, on a page of `nextword inspect a b`:
+A part of a page, in the dark theme, with letters large enough for a telephone:
 
-python docs/images/take_picture.py page.html docs/images/two-models.png --width 1140 --height 455 --scale 1.5 \
-    --hide "h1, #theme, .lead, #differences, details, .tools, #panel, footer"
+python docs/images/take_picture.py page.html docs/images/sources-dark.png --token 261 --colour "From cache" --dark \
+    --width 700 --scale 1.6 --hide "h1, #theme, .lead, .tools, #panel, footer" --only "#legend, #text, #tokens-text"
 
 A page of a survey, as docs/survey.md shows it:
 

@@ -143,11 +143,8 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "(≥ 0.90, " in judged  # cache beside softmax in the same engine
     assert "(≤ 0.50, " in judged
     assert nw.__version__ in read(data / "sweeps.csv")[0]["nextword"]
-    assert sorted(path.name for path in (tmp_path / "images").iterdir()) == [
-        "history.svg",
-        "sweeps.svg",
-        "training.svg",
-    ]
+    drawn = sorted(path.name for path in (tmp_path / "images" / "performance").iterdir())
+    assert drawn == [f"{name}{dark}.svg" for name in ("history", "sweeps", "training") for dark in ("-dark", "")]
     performance_page.main([*places, "--check"])
     (tmp_path / "performance.md").write_text(written.replace("| `softmax` |", "| softmax |"), encoding="utf-8")
     with pytest.raises(SystemExit, match="older than the rows"):
@@ -225,8 +222,8 @@ def test_a_process_that_fails_is_no_measurement() -> None:
 
 
 def test_a_model_looks_the_same_in_every_panel() -> None:
-    from figures import _lines, _models
     from matplotlib.figure import Figure
+    from pictures.performance import _lines, _models
 
     def rows(*names: str) -> list[dict[str, str]]:
         return [{"model": name, "ms": "1"} for name in names]

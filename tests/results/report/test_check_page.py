@@ -20,6 +20,7 @@ def test_record_and_page_tell_the_faults(tmp_path: Path) -> None:
     assert "assigns 3 in total" in page
     assert "&lt;lambda&gt; in float32 checked" in page
     assert page == render_check(record)
+    assert '<table class="facets unbroken">' in page  # words on the left, and they wrap
 
 
 def test_a_right_scorer_has_a_page_without_faults() -> None:

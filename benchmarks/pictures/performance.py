@@ -1,8 +1,8 @@
-"""The charts of ``docs/performance.md``: cost of a training step, and how cost grows."""
+"""What heads cost, for ``docs/performance.md``: a training step, and how time and memory grow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ from matplotlib import ticker
 from table_parts import Row, measured
 
 from nextword.results.report import svg
+from nextword.results.report.template import METHODS
+from pictures.style import Picture
 
-_COLOURS = ("#6e7781", "#0969da", "#1a7f37", "#bf3989", "#bc4c00", "#8250df", "#4d2d00", "#0550ae")
+_COLOURS = (METHODS[7], *METHODS[:7])
 _MARKS = "osD^vP*X"
 _HIDDEN = "use_cache=False"
 
@@ -22,7 +24,7 @@ _SHOWN = ("softmax", "cache", "softmax+cpr:20,100+mi", "mos:3", "f2")
 _BARS = (("time_ratio", "time of a step"), ("head_ratio", "memory of head and loss"))
 
 
-def training(data: Path) -> Any:
+def training(data: Path) -> Picture | None:
     """Two bars for each head of GPT-2 small: time and memory over transformers' own model."""
     groups = [(w, rows) for w, rows in measured(data, "training_cost") if w["device"] == "cpu"]
     wanted = [(w, rows) for w, rows in groups if w["suite"] == "gpt2-small"]
@@ -37,16 +39,17 @@ def training(data: Path) -> Any:
             at = [place + 0.38 * (number - 0.5) for place in range(len(shown))]
             values = [float(row[column]) for row in shown]
             panel.barh(at, values, height=0.34, color=_COLOURS[number], label=label)
-        panel.axvline(1, color=svg.FAINT, zorder=0)
+        panel.axvline(1, color=svg.EDGE, linewidth=1)
         panel.set_yticks(range(len(shown)), [row["model"] for row in shown])
         panel.invert_yaxis()
-        panel.set_xlabel(f"over transformers' own model = 1 ({where['batch']} × {where['length']} tokens)")
-        panel.legend(loc="upper left", bbox_to_anchor=(0, 1.12), ncols=2, fontsize=9)
+        panel.tick_params(axis="y", length=0, labelcolor=svg.INK)
+        panel.set_xlabel(f"transformers' own model = 1 ({where['batch']} × {where['length']} tokens)")
+        figure.legend(loc="outside upper left", ncols=2, handlelength=1.0)
 
-    return draw, 7.5, 1.4 + 0.42 * len(shown)
+    return Picture(draw, 1.3 + 0.4 * len(shown))
 
 
-def sweeps(data: Path) -> Any:
+def sweeps(data: Path) -> Picture | None:
     """Time and memory by vocabulary and by length, on logarithmic axes."""
     groups = [(w, rows) for w, rows in measured(data, "sweeps") if w["device"] == "cpu"]
     kinds = list(dict.fromkeys((where["sweep"], where["size"]) for where, _ in groups))
@@ -54,22 +57,23 @@ def sweeps(data: Path) -> Any:
         return None
 
     def draw(figure: Any) -> None:
-        panels = figure.subplots(2, len(kinds), squeeze=False)
+        panels = figure.subplots(2 * len(kinds), 1)
         for column, (kind, size) in enumerate(kinds):
             points = [(int(w[kind]), rows) for w, rows in groups if (w["sweep"], w["size"]) == (kind, size)]
             for line, (value, title) in enumerate((("ms", "ms per training step"), ("peak_mb", "peak MB"))):
-                _lines(panels[line][column], points, value, _models(groups))
-                panels[line][column].set_title(f"{title} by {kind}, {size}")
+                panel = panels[2 * column + line]
+                _lines(panel, points, value, _models(groups))
+                panel.set_title(f"{title} by {kind}, {size}")
         # one legend for all panels: every line that any of them has
         lines = {
-            label: line for panel in panels.flat for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
+            label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, fontsize=9)
+        figure.legend(lines.values(), lines.keys(), loc="outside upper left", ncols=2)
 
-    return draw, 4.6 * len(kinds), 7.0
+    return Picture(draw, 2.7 * 2 * len(kinds) + 0.9)
 
 
-def history(data: Path) -> Any:
+def history(data: Path) -> Picture | None:
     """Milliseconds of a decoding step by length of the prompt."""
     groups = [
         (w, r) for w, r in measured(data, "decoding_speed") if w["size"] == "three-layers" and w["device"] == "cpu"
@@ -84,10 +88,11 @@ def history(data: Path) -> Any:
         panel.set_yscale("linear")
         panel.yaxis.set_major_formatter(ticker.ScalarFormatter())
         panel.set_ylim(bottom=0)
-        panel.set_title("ms per decoding step by context length (three layers, greedy, batch 1)")
-        panel.legend(fontsize=8, ncols=2)
+        panel.set_ylabel("ms per decoding step")
+        panel.set_xlabel("tokens in the context (three layers, greedy, batch 1)")
+        figure.legend(loc="outside upper left", ncols=2)
 
-    return draw, 7.0, 4.2
+    return Picture(draw, 4.2)
 
 
 def _models(groups: Sequence[tuple[Any, list[Row]]]) -> list[str]:
@@ -118,23 +123,7 @@ def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str, names: l
     panel.grid(axis="y")
 
 
-FIGURES: dict[str, Callable[[Path], Any]] = {"training": training, "sweeps": sweeps, "history": history}
-"""Figures by name: each gives what draws it, its width and its height, or None where nothing was measured."""
-
-
-def write(data: Path, folder: Path) -> list[Path]:
-    """Draws every figure that there are rows for into ``folder``."""
-    written = []
-    for name, made in FIGURES.items():
-        found = made(data)
-        if found is None:
-            continue
-        draw, width, height = found
-        with svg.figure(f"performance-{name}", height, width) as figure:
-            figure.patch.set_facecolor("white")  # a page may be dark
-            draw(figure)
-            folder.mkdir(parents=True, exist_ok=True)
-            written.append(folder / f"{name}.svg")
-            nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-            figure.savefig(written[-1], format="svg", metadata=nothing)
-    return written
+def pictures(data: Path) -> dict[str, Picture]:
+    """Those that there are rows for."""
+    found = {f"performance/{made.__name__}": made(data) for made in (training, sweeps, history)}
+    return {name: picture for name, picture in found.items() if picture is not None}

@@ -1,0 +1,88 @@
+"""The papers' claims: our differences with their intervals beside the printed ones, a picture for each paper."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from nextword.results.records.reproduced_table import JudgedClaim, JudgedComparison, ReproducedTable
+from nextword.results.report import svg
+from nextword.results.report.template import METHODS
+from pictures.style import Picture
+
+PAPERS = ("histalign", "softmax-cpr", "f2-softmax", "conditional-summaries")
+_COLOURS = dict(
+    zip(
+        ("supported", "not supported", "inconclusive", "not testable"),
+        (METHODS[place] for place in (2, 1, 0, 7)),
+        strict=True,
+    )
+)
+_MOST = 8
+"""Claims with more comparisons are left out."""
+_LETTERS = 62
+"""Of a line of a claim."""
+
+
+def drawn(tables: Sequence[ReproducedTable], paper: str) -> list[tuple[JudgedClaim, list[JudgedComparison]]]:
+    """Main claims of a paper that have a printed difference, and those of their comparisons that we ran."""
+    found = []
+    for table in tables:
+        for claim in table.claims if table.name.startswith(f"{paper}/") else ():
+            printed = [one for one in claim.comparisons if one.printed]
+            if claim.headline and printed and len(claim.comparisons) <= _MOST:
+                found.append((claim, [one for one in printed if one.difference is not None]))
+    return found
+
+
+def claims(tables: Sequence[ReproducedTable], paper: str) -> Picture:
+    """A row for each claim: its text, and below it a dot with an interval for each comparison."""
+    rows = [(_lines(claim.text), claim, comparisons) for claim, comparisons in drawn(tables, paper)]
+    heights = [0.56 * len(lines) + 0.5 + 0.24 * max(len(comparisons), 1) for lines, _, comparisons in rows]
+    return Picture(partial(_draw, rows, heights), 1.25 + 0.3 * sum(heights))
+
+
+def _lines(text: str) -> list[str]:
+    return textwrap.wrap(text, _LETTERS, max_lines=3, placeholder=" …")
+
+
+def _draw(
+    rows: Sequence[tuple[list[str], JudgedClaim, list[JudgedComparison]]], heights: list[float], figure: Any
+) -> None:
+    panel, top = figure.subplots(), 0.0
+    panel.set_xscale("symlog", linthresh=1, linscale=0.8)
+    panel.set_xlim(-300, 300)
+    for (lines, _, comparisons), height in zip(rows, heights, strict=True):
+        panel.axhline(top, color=svg.FAINT, linewidth=0.8)
+        panel.text(0.0, top + 0.1, "\n".join(lines), va="top", ha="left", fontsize=9.5, linespacing=1.15,
+                   transform=panel.get_yaxis_transform())  # fmt: skip
+        begin = top + 0.56 * len(lines) + 0.3
+        for number, one in enumerate(comparisons):
+            at, printed = begin + 0.24 * (number + 0.5), one.printed or 1.0
+            colour = _COLOURS[one.outcome]
+            if one.low is not None and one.high is not None:
+                panel.plot([one.low / printed, one.high / printed], [at, at], color=colour, linewidth=1.4)
+            panel.plot([(one.difference or 0.0) / printed], [at], "o", color=colour, markersize=4.5)
+        panel.plot([0, 0], [begin - 0.05, top + height - 0.1], color=svg.EDGE, linewidth=1, zorder=1)
+        panel.plot([1, 1], [begin - 0.05, top + height - 0.1], color=svg.INK, linewidth=2, zorder=1)
+        if not comparisons:
+            panel.text(1.15, begin + 0.12, "not testable", va="center", color=_COLOURS["not testable"], fontsize=9)
+        top += height
+    seen = {one.outcome for _, claim, compared in rows for one in (claim, *compared)}
+    for outcome, colour in _COLOURS.items():
+        if outcome in seen:
+            panel.plot([], [], "o", color=colour, label=outcome)
+    panel.plot([], [], "|", color=svg.INK, markersize=11, markeredgewidth=2, label="printed difference")
+    panel.set_xticks([-100, -10, -1, 0, 1, 10, 100], ["−100", "−10", "−1", "0", "1", "10", "100"])
+    panel.set_yticks([])
+    panel.spines["left"].set_visible(False)
+    panel.set_ylim(top, 0)
+    panel.set_xlabel("our difference ÷ printed difference, with 95 % interval\n(below 0: the opposite direction)")
+    figure.legend(loc="outside upper left", ncols=2, handlelength=1.0, columnspacing=1.0)
+
+
+def pictures(tables: Sequence[ReproducedTable]) -> dict[str, Picture]:
+    """Of every paper with a claim to show."""
+    return {f"claims/{paper}": claims(tables, paper) for paper in PAPERS if drawn(tables, paper)}
