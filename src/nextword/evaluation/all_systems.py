@@ -27,7 +27,7 @@ HUMAN = "human"
 
 
 def _has_config(args: Sequence[Any]) -> bool:
-    """Whether arguments are as in earlier versions: a whole config, then the receiver of the progress."""
+    """Whether arguments are as in earlier versions: a whole config, then what receives the progress."""
     first = args[0] if args else None
     names_systems = isinstance(first, Mapping) and isinstance(first.get("systems"), Mapping)
     return names_systems or isinstance(first, EvaluateConfig) or len(args) > 1

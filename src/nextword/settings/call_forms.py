@@ -67,7 +67,7 @@ class CallForms:
             given = by_position | by_name
             recipe = given.pop(RECIPE, None)
             content = {} if recipe is None else self._content(recipe)
-            if RECIPE in parameters:  # keys that are not parameters are its own affair; nothing is not a default
+            if RECIPE in parameters:  # other keys than parameters are its own affair; None is not a default
                 own = {name: content[name] for name in content if name not in parameters or content[name] is None}
                 given |= {RECIPE: own} if own else {}
                 content = {name: value for name, value in content.items() if name not in own}

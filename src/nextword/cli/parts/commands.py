@@ -37,7 +37,7 @@ VERBS = {
     "ngram": ("nextword.cli.groups.ngram:app", "Index the n-grams of a corpus for the head ngram"),
     "list": ("nextword.cli.list:app", "List heads, objectives, conditioners, metrics, tasks, recipes"),
 }
-"""Each command in the order of the list of all: where it is, a ``module:member``, and its line there. The line
+"""Every command, in the order of the list of all: where it is, a ``module:member``, and its line there. The line
 stands here because its own help is in a module that the list does not import."""
 
 OLD_NAMES = {"text-memory": "ngram"}

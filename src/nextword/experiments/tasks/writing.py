@@ -123,7 +123,7 @@ class WritingConfig(Settings):
 
 
 MAY_CHANGE = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
-"""Settings that only say how written texts are measured, as settings of a task."""
+"""Settings of a task that only say how written texts are measured."""
 
 
 class ContinuationConfig(WritingConfig):

@@ -256,7 +256,7 @@ class SourceColumns:
 
     @classmethod
     def of(cls, facts: TokenFacts, digits: int, specials: Mapping[str, int] = MappingProxyType({})) -> SourceColumns:
-        """Facts about some tokens, rounded; positions are counted without so many ``specials``."""
+        """Facts about some tokens, rounded; positions are counted behind so many ``specials``."""
         shares = {name: [round(one, digits) for one in share.tolist()] for name, share in facts.shares.items()}
         positions = {}
         for name, strongest in facts.positions.items():

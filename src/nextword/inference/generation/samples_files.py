@@ -115,7 +115,7 @@ class UnfinishedSamples:
         return frozenset(self._lines)
 
     def token_ids(self, number: int) -> list[int]:
-        """Columns of a generated text."""
+        """Token ids of a finished text."""
         ids: list[int] = self._lines[number]["token_ids"]
         return ids
 

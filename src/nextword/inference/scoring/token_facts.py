@@ -84,7 +84,7 @@ class TokenFacts:
         return found
 
     def split(self, texts: Sequence[Any]) -> list[TokenFacts]:
-        """Facts about the target of each text, where they are about several one after the other."""
+        """The facts about the target of each text, where they are about several one after the other."""
         ends = accumulate((len(text.target) for text in texts), initial=0)
         return [self[begin:end] for begin, end in pairwise(ends)]
 
