@@ -160,7 +160,7 @@ def test_places_of_a_source_are_marked_there(open_page: Opening) -> None:
 def test_a_token_that_was_only_read_is_a_place_alone(open_page: Opening) -> None:
     view = open_page(PAGE)
     choose(view, 0)
-    assert "predicted nothing here" in view.text("#panel")
+    assert "nothing was predicted here" in view.text("#panel")
     assert view.texts(CANDIDATES) == []
 
 
