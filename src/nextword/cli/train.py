@@ -32,6 +32,8 @@ class TrainOptions(Settings):
     """Text, pairs or tables: a file, a folder or a name on the hub."""
     model: str | None = None
     """Folder or hub name of the model to train; 'small' makes a small one, 'small-t5' a T5."""
+    states: str | None = None
+    """Folder of stored states ('nextword states build'): trains the head alone, without the model."""
     report_to: list[str] | None = None
     """Tracker: tensorboard, wandb or trackio. May be repeated."""
     fsdp: Annotated[bool, typer.Option("--fsdp")] = False
@@ -54,7 +56,7 @@ class TrainOptions(Settings):
     """Of new parameters, batches and dropout."""
 
 
-OF_RECIPE = {"model", "method", "head", "objective", "conditioner", "encoder", "seed"}
+OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "encoder", "seed"}
 """Options that stand for a key of a recipe."""
 
 

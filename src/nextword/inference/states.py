@@ -98,7 +98,7 @@ def build_states(
     precision = chosen.precision or _PRECISIONS[backbone.dtype]
     dimensions = opened.model.next_word_head.dimensions
     origin = StatesOrigin(
-        model=opened.name,
+        model=str(model) if isinstance(model, str | Path) else opened.name,
         model_fingerprint=comparable_fingerprint(backbone),
         tokenizer=tokenizer_fingerprint(opened.tokenizer),
         task=dict(task or {}),

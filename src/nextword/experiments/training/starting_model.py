@@ -79,10 +79,12 @@ def starting_model(
     task: Task,
     tokenizer: PreTrainedTokenizerBase,
     folder: RunFolder,
+    stored: Any = None,
 ) -> Any:
     """The model with its head, as training begins; what is new in it depends on the seed only.
 
-    A model of ours goes on with the head that it has, where the same is asked for. What is to be spread over processes
+    A model of ours goes on with the head that it has, where the same is asked for. With ``stored``, a backbone with
+    stored states, no weights are loaded and the head is a new one. What is to be spread over processes
     lies in files until it is.
 
     Raises:
@@ -98,8 +100,8 @@ def starting_model(
         else:
             location, saved = saved_model(config.model, "model", INSTEAD)
             task.check(text_configuration(saved), tokenizer)
-            plain = _loaded(location, settings, folder)
-            if keeps_its_head(config):
+            plain = _loaded(location, settings, folder) if stored is None else stored
+            if stored is None and keeps_its_head(config):
                 plain.set_objective(config.objective)
                 return plain
         head: HeadSpec = config.head

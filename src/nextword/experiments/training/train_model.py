@@ -31,6 +31,7 @@ from nextword.experiments.training.starting_model import (
     starting_model,
     starting_tokenizer,
 )
+from nextword.experiments.training.stored_training import measured, stored_backbone, writer_of
 from nextword.experiments.training.train_config import TrainConfig, configured
 from nextword.experiments.training.trainable import (
     trainable,
@@ -129,7 +130,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
         folder.begin(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with watcher("model"):
-        model = starting_model(config, settings, task, tokenizer, folder)
+        model = starting_model(config, settings, task, tokenizer, folder, stored_backbone(config, settings))
         with trainable(model, settings, config.seed):
             asked: Any = config.training.get("learning_rates", {})
             expect_trained(asked, model)
@@ -147,12 +148,14 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
     outcome.save(folder.training / "outcome.json")
     model = whole_model(model, folder.training).to(best_device())
     with watcher("measuring") as advanced:
-        evaluation = measured_on_test_part(model, tokenizer, task, advanced)
+        evaluation = measured_on_test_part(measured(model, task, config.model), tokenizer, task, advanced)
     with watcher("checking and saving"):
         results = results_of(config, task, settings, model, outcome, evaluation, command)
         encoder = task.data.encoder() if model.conditioner is not None else None
         auxiliary = None if encoder is None else load_tokenizer(encoder, "encoder")
-        save_model_folder(model.cpu(), tokenizer, folder.path, _card(config, results), auxiliary)
+        save_model_folder(
+            model.cpu(), tokenizer, folder.path, _card(config, results), auxiliary, writer_of(model, config.model)
+        )
         results.save(folder.record)
     if not config.keep_checkpoints:
         folder.drop_checkpoints()
@@ -251,9 +254,9 @@ def results_of(
     command: str,
 ) -> TrainingResults:
     """The record of a finished training, with what the checker says of each property."""
+    rows = [] if config.states is not None else check(model, lengths=CHECKED_LENGTHS).rows  # of random texts
     checks = [
-        {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
-        for row in check(model, lengths=CHECKED_LENGTHS).rows
+        {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()} for row in rows
     ]
     return TrainingResults(
         command=command,
@@ -275,13 +278,16 @@ def results_of(
     )
 
 
+NOT_CHECKED = "not checked: it was trained on stored states; 'nextword check FOLDER' checks it"
+
+
 def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
     path = str(config.task["data"])
     data = CardData(name=str(results.data.get("source", Path(path).name)), hub_name=hub_name(path))
     numbers = results.evaluation.metrics
     failed = [one for one in results.checks if one.verdict == "FAILED"]
     passed = sum(one.verdict == "passed" for one in results.checks)
-    verdict = f"{passed} properties hold on random texts, {len(failed)} do not"
+    said = f"{passed} properties hold on random texts, {len(failed)} do not"
     return CardFacts(
         base_model=None if config.is_small else config.model,
         data=(data,),
@@ -291,7 +297,7 @@ def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
             CardResult(metric=name, data=data, measured=value, title=results.measures[name].title)
             for name, value in numbers.items()
         ),
-        checks=(verdict, *(str(one.explanation) for one in failed)),
+        checks=((said if results.checks else NOT_CHECKED), *(str(one.explanation) for one in failed)),
     )
 
 

@@ -251,6 +251,11 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
     of_decoder = backbone.config.is_encoder_decoder
     positions = inputs["decoder_input_ids" if of_decoder else "input_ids"].shape
     hidden = outputs.decoder_hidden_states if of_decoder else outputs.hidden_states
+    if len(hidden) < count:
+        raise ValueError(
+            f"+mi: {type(backbone).__name__} has {len(hidden)} hidden states at each token, {count} are read; give "
+            f"fewer, or store more of them ('nextword states build --layers {count}')"
+        )
     strange = next(
         (layer for layer in hidden[-count:] if layer.shape[:-1] != positions or layer.shape != hidden[-1].shape), None
     )

@@ -1,1 +1,1 @@
-"""A backbone whose states were computed once: ``state_files.py`` keeps them, ``stored_backbone.py`` answers with them."""
+"""A backbone whose states were computed once: ``state_files.py`` keeps them, ``stored_backbone.py`` answers."""

@@ -3,7 +3,7 @@
 A shard holds whole rows, one behind the other:
 
     shard-00000.tokens.npy   token ids of all its rows
-    shard-00000.rows.npy     where each row begins, its hash, and of an encoder-decoder model its number of source tokens
+    shard-00000.rows.npy     where each row begins among all tokens, and among those of the sources; its hash
     shard-00000.states.npy   what the output layer reads at each token
     shard-00000.layers.npy   lower hidden states at each token, for ``+mi``
     shard-00000.source.npy   the encoder's last hidden states, for an encoder-decoder model
@@ -166,9 +166,7 @@ def write_shard(
     for part, tensors in (("layers", [one.layers for one in found]), ("source", [one.source for one in found])):
         if tensors[0].numel():
             write_array(_name(folder, number, f"{part}.npy"), _as_kept(torch.cat(tensors).to(kept.dtype)))
-    facts = ShardFacts(
-        rows=len(rows), tokens=int(begins[-1]), source_tokens=int(source_begins[-1]), rounding=error
-    )
+    facts = ShardFacts(rows=len(rows), tokens=int(begins[-1]), source_tokens=int(source_begins[-1]), rounding=error)
     facts.save(_name(folder, number, "json"))
     return facts
 
@@ -248,9 +246,7 @@ class StoredStates:
         self.folder = Path(folder)
         self.manifest = manifest_of(self.folder)
         origin = self.manifest.origin
-        self._shards = [
-            _Shard(self.folder, number, facts, origin) for number, facts in enumerate(self.manifest.shards)
-        ]
+        self._shards = [_Shard(self.folder, number, facts, origin) for number, facts in enumerate(self.manifest.shards)]
 
     @cached_property
     def _found(self) -> tuple[Int[np.ndarray, "R"], Int[np.ndarray, "R 2"]]:

@@ -55,10 +55,15 @@ class StoredBackbone(PreTrainedModel):
             self.output_layer = nn.Linear(output.shape[1], output.shape[0], bias=_BIAS in weights)
         self.input_embedding.weight = nn.Parameter(weights[_INPUT])
         self.output_layer.weight = nn.Parameter(weights[_OUTPUT]) if _OUTPUT in weights else self.input_embedding.weight
+        self._tied_weights_keys = {} if _OUTPUT in weights else {"output_layer.weight": "input_embedding.weight"}
         if _BIAS in weights:
             self.output_layer.bias = nn.Parameter(weights[_BIAS])
         if _LOGITS_BIAS in weights:
             self.register_buffer(_LOGITS_BIAS, weights[_LOGITS_BIAS])
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return True  # one that stays empty: what the head remembers of a pass rides in it
 
     @classmethod
     def open(cls, folder: str | Path, dtype: torch.dtype | None = None) -> StoredBackbone:
@@ -97,8 +102,10 @@ class StoredBackbone(PreTrainedModel):
         Raises:
             UnknownRowError: The states of a row are not stored.
         """
-        if past_key_values is not None:
-            raise UnknownRowError("states: must be asked for whole texts, without a KV cache; the model itself generates")
+        if past_key_values is not None and past_key_values.get_seq_length():
+            raise UnknownRowError(
+                "states: must be asked for whole texts, without a KV cache; the model itself generates"
+            )
         sources: list[tuple[int, ...]] = [()] * len(input_ids) if input_ids is not None else []
         ids, mask = input_ids, attention_mask
         if self.config.is_encoder_decoder:
@@ -116,9 +123,7 @@ class StoredBackbone(PreTrainedModel):
         if not self.config.is_encoder_decoder:
             return CausalLMOutputWithPast(logits=scores, hidden_states=layers)
         source_states = _padded([one.source for one in found], weight)
-        return Seq2SeqLMOutput(
-            logits=scores, decoder_hidden_states=layers, encoder_last_hidden_state=source_states
-        )
+        return Seq2SeqLMOutput(logits=scores, decoder_hidden_states=layers, encoder_last_hidden_state=source_states)
 
     def _of(self, row: Row) -> RowStates:
         found = self.store.of(row)
