@@ -52,7 +52,7 @@ class StatesSettings:
 
     precision: Precision | None = None
     layers: int = 1
-    shard_tokens: int = 100_000
+    shard_tokens: int = 20_000
     batch_size: int = 8
     processes: int | None = None
 

@@ -32,6 +32,7 @@ VERBS = {
     "reproduce": "nextword.cli.reproduce:reproduce",
     "report": "nextword.cli.report:report",
     "datastore": "nextword.cli.groups.datastore:app",
+    "states": "nextword.cli.groups.states:app",
     "survey": "nextword.cli.groups.survey:app",
     "ngram": "nextword.cli.groups.ngram:app",
     "list": "nextword.cli.list:app",

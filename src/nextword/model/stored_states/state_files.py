@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -173,7 +173,8 @@ def write_shard(
 
 def _as_kept(tensor: Tensor) -> np.ndarray:
     bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
-    return cast(np.ndarray, bits.contiguous().numpy())
+    made: np.ndarray = bits.contiguous().numpy()
+    return made
 
 
 class _Shard:
@@ -268,7 +269,7 @@ class StoredStates:
     def of(self, row: Row) -> RowStates | None:
         """The states of a row; None where they are not stored."""
         hashes, where = self._found
-        first, last = (int(np.searchsorted(hashes, row.hash, side)) for side in ("left", "right"))  # type: ignore[call-overload]
+        first, last = (int(np.searchsorted(hashes, row.hash, side)) for side in ("left", "right"))
         for number, at in where[first:last].tolist():
             if self._shards[number].row(at) == row:
                 return self._shards[number].states(at)
