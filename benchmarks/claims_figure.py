@@ -10,8 +10,7 @@ from typing import Any
 from nextword.results.records.reproduced_table import JudgedClaim, JudgedComparison, ReproducedTable
 from nextword.results.report import svg
 
-_COLOURS = {"held": "#1a7f37", "not held": "#bc4c00", "undecided": "#6e7781"}
-_SAID = {"held": "supported", "not held": "not supported", "undecided": "inconclusive"}
+_COLOURS = {"supported": "#1a7f37", "not supported": "#bc4c00", "inconclusive": "#6e7781"}
 _NAMES = {"conditional-summaries": "Summaries", "f2-softmax": "F²", "histalign": "HistAlign", "softmax-cpr": "CPR"}
 """Short names of the papers."""
 _MOST = 8
@@ -52,7 +51,7 @@ def _draw(panel: Any, rows: Sequence[tuple[str, JudgedClaim, list[JudgedComparis
             panel.plot([value], [at], "o", color=colour, markersize=3.5)
         panel.plot([1], [place], marker="|", color=svg.INK, markersize=16)
     for outcome, colour in _COLOURS.items():
-        panel.plot([], [], "o", color=colour, label=_SAID[outcome])
+        panel.plot([], [], "o", color=colour, label=outcome)
     panel.plot([], [], "|", color=svg.INK, markersize=10, label="printed difference")
     panel.axvline(0, color=svg.SOFT, linewidth=0.8)
     panel.set_xscale("symlog", linthresh=1)

@@ -58,15 +58,6 @@ Every main claim of the papers, with the printed difference and ours. How to rea
 """
 
 
-_SAID = {
-    "held": "supported",
-    "not held": "not supported",
-    "undecided": "inconclusive",
-    "not testable": "not testable at this size",
-}
-"""Outcomes in the words of the guide."""
-
-
 def records_in(folder: Path) -> list[ReproducedTable]:
     """The records of a folder, in the order of the papers."""
     return _ordered([ReproducedTable.load(path) for path in folder.rglob("*.json")])
@@ -153,7 +144,7 @@ def pages(docs: Path) -> dict[Path, str]:
 
 def outcomes(tables: Sequence[ReproducedTable]) -> str:
     """How many main claims of each paper came out, did not, or are open, as a table."""
-    head = ["paper", *(_SAID[outcome] for outcome in SIGNS)]
+    head = ["paper", *SIGNS]
     lines = [head, ["---"] * len(head)]
     for paper in names():
         own = [claim for table in tables if table.name.startswith(f"{paper}/") for claim in table.claims]

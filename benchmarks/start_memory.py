@@ -1,9 +1,9 @@
-"""Memory that a training spread over processes (FSDP2) takes in each of them, by how it begins.
+"""Memory that a training sharded over processes (FSDP2) takes in each of them, by how it begins.
 
 ``nextword train --fsdp`` trains one step. A small model is ``made``, or a folder with weights in float32 or bfloat16 is
 loaded; ``weights`` says in which precision it is trained. ``start_mib`` is the most that a process takes until it has
 its share, ``train_mib`` until the model is saved, both above what a process holds that has trained a toy before; of
-several processes the one with the most is told. Pages of files are not counted: processes share them, and the system
+several processes the one with the most is shown. Pages of files are not counted: processes share them, and the system
 takes them back when it needs room. Linux only. Rows: ``benchmarks/data/start_memory.csv``.
 
     python benchmarks/start_memory.py
@@ -137,7 +137,7 @@ def _measure(given: argparse.Namespace) -> None:
     torch.distributed.all_reduce(most, torch.distributed.ReduceOp.MAX)
     if processes.is_main():
         with safe_open(out / "model.safetensors", framework="pt") as file:
-            size = sum(file.get_tensor(name).nbytes for name in file.keys())  # noqa: SIM118  (it is no mapping)
+            size = sum(file.get_tensor(name).nbytes for name in file.keys())  # noqa: SIM118  (it is not a mapping)
         found = dict(zip(("start_mib", "train_mib"), (round(one) for one in most.tolist()), strict=True))
         given.out.write_text(json.dumps({"model_mib": round(size / 2**20), **found}), encoding="utf-8")
     torch.distributed.destroy_process_group()

@@ -27,7 +27,7 @@ class UnableError(Exception):
 
 def _written(model: Any, prompts: dict[str, Tensor], **settings: Any) -> Any:
     torch.manual_seed(0)
-    # every text is as long as the others: where one ends is no question here
+    # every text is as long as the others: where one ends does not matter here
     settings = {"max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS, "do_sample": False} | settings
     with torch.no_grad():
         return model.generate(**prompts, return_dict_in_generate=True, output_logits=True, **settings)

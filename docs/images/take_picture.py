@@ -11,7 +11,7 @@ A page of a survey, as docs/survey.md shows it:
 
 python docs/images/take_picture.py survey/for-judges/page.html docs/images/survey-pairwise.png --begin --width 1000
 
-Parts of a page, and a figure as the SVG that the page holds; docs/gallery.md has more of these commands:
+Parts of a page, and a figure as the SVG that the page holds; docs/images/gallery.sh has more of these commands:
 
 python docs/images/take_picture.py report.html results.png --width 640 --scale 1.6 --only "#results .parts"
 python docs/images/take_picture.py report.html curves.svg --only "#curves svg.narrow"

@@ -409,4 +409,4 @@ def test_weights_that_are_no_numbers_are_named_and_no_part_of_the_head(backbone:
     failed = {row.name: row for row in report.failures}
     assert "finite" in failed
     assert {row.look_at for row in failed.values()} == {failed["finite"].look_at}
-    assert "mlp.c_fc.weight are no finite numbers" in failed["finite"].explain()
+    assert "mlp.c_fc.weight are not finite numbers" in failed["finite"].explain()

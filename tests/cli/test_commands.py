@@ -143,7 +143,7 @@ def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
     stopped = run(*COMPARE, "--out", tmp_path, *SMALL)
     assert stopped.exit_code == 130
     assert "interrupted: 0 of 2 runs are finished" in stopped.output
-    assert "To go on: nextword compare quickstart 'a b=1'" in stopped.output
+    assert "To resume: nextword compare quickstart 'a b=1'" in stopped.output
 
 
 @pytest.mark.slow
@@ -264,6 +264,7 @@ def test_check_of_a_missing_folder_is_an_error(tmp_path):
         ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", " cpr.md", "+proj", "softmax."]),
         ("objectives", ["mle", "histalign"]),
         ("conditioners", ["lmh:published", "dau", "bergpt", "Pages are in docs/conditioners, by name."]),
+        ("metrics", ["bleu-logicnlg", "rouge:1,2,l", "Page: docs/metrics/index.md"]),
         ("tasks", ["ambiguous", "lm", "seq2seq", "Pages are in docs/tasks, by name."]),
         ("recipes", ["quickstart", "wikitext2-heads", "seq2seq", "Page: docs/compare.md"]),
     ],
@@ -306,8 +307,8 @@ def test_failed_runs_have_an_exit_code_and_a_line_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\x00\xff", "recipe.toml is no recipe: a recipe is TOML, which is text in UTF-8"),
-        (b"plain words", "recipe.toml is no recipe: it is not TOML"),
+        (b"\x00\xff", "recipe.toml is not a recipe: a recipe is TOML, which is text in UTF-8"),
+        (b"plain words", "recipe.toml is not a recipe: it is not TOML"),
         (b'methodz = ["softmax"]\ntask = "ambiguous"', "methodz: unknown key. Did you mean 'methods'?"),
         (b'methods = ["softmax"]', "task: missing"),
         (b'methods = ["softmax"]\ntask = "ambiguous"\nseeds = [-1]', "seeds.0: must be at least 0 (-1 given)"),

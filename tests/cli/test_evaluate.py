@@ -132,7 +132,7 @@ def test_plain_text_is_measured_and_said_to_be(tmp_path: Path) -> None:
         "evaluate", tmp_path / "lines.txt", tmp_path / "blocks.txt", "--metrics", "distinct:1", "--out", tmp_path / "o"
     )
     assert done.exit_code == 0, done.output
-    assert "plain text, a text a line: lines.txt" in done.output
+    assert "plain text, one text per line: lines.txt" in done.output
     assert "plain text, a text between blank lines: blocks.txt" in done.output
     files = [system.files[0] for system in EvaluationResults.load(tmp_path / "o" / "results.json").systems]
     assert [(file.plain_text, file.samples) for file in files] == [("lines", 2), ("blocks", 2)]

@@ -114,7 +114,7 @@ def test_a_plain_model_of_transformers(tmp_path: Path) -> None:
         (("binary.txt",), "not UTF-8 text"),
         ((), "standard input is empty"),
         (("--prompt", "a", "--set", "repetition_penalti=2"), "Did you mean 'repetition_penalty'"),
-        (("--prompt", "a", "--decoding", "top-q:2"), "'top-q:2' is no decoding"),
+        (("--prompt", "a", "--decoding", "top-q:2"), "'top-q:2' is not a decoding"),
         (("--prompt", "a", "--sources"), "give --out"),
         (("--prompt", "a", "--chat", "--max-new-tokens", 3), "has no chat template"),
         (("--prompt", "a", "--max-new-tokens", 0), "max_new_tokens: must be at least 1"),
@@ -151,7 +151,7 @@ def test_a_model_that_diverged_is_refused_in_one_line(tmp_path: Path) -> None:
     opened.tokenizer.save_pretrained(tmp_path / "m")
     done = run(tmp_path / "m", "--prompt", "a", "--max-new-tokens", 3)
     assert done.exit_code == 2
-    assert "are no finite numbers; take a checkpoint from before the model diverged" in done.output
+    assert "are not finite numbers; take a checkpoint from before the model diverged" in done.output
     assert done.output.count("\n") == 1
 
 
@@ -173,7 +173,7 @@ def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pyte
     done = run(*words, tmp_path / "o.jsonl")
     assert done.exit_code == 130
     assert "interrupted: the finished texts are kept" in done.output
-    assert "To go on: nextword" in done.output
+    assert "To resume: nextword" in done.output
     assert [path.name for path in tmp_path.glob("*.jsonl*")] == ["o.jsonl.partial"]
     assert run(*words, tmp_path / "o.jsonl").exit_code == 0
     assert len(calls) == 3
@@ -183,7 +183,7 @@ def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pyte
 
 KILLED = """
 import os, signal, sys
-from nextword.inference.generation.generation_run import PartialSamples
+from nextword.inference.generation.samples_files import PartialSamples
 append, left = PartialSamples.append, [int(sys.argv.pop(1))]
 def killed(self, lines):
     append(self, lines)

@@ -56,7 +56,7 @@ def test_a_text_becomes_a_page_and_a_trace(models: Path, text: Path, tmp_path: P
     assert done.exit_code == 0, done.output
     record = TraceRecord.load(trace)
     assert re.fullmatch(
-        rf"cache: {len(record.tokens.rank)} tokens, \d+\.\d{{3}} nats a token\nPage: {page}\n", done.output
+        rf"cache: {len(record.tokens.rank)} tokens, \d+\.\d{{3}} nats per token\nPage: {page}\n", done.output
     )
     assert "".join(record.texts["text"].pieces) == f"{TEXT}\n"
     assert len(record.tokens.candidates.ids[0]) == 5
@@ -223,7 +223,7 @@ def test_other_tokens_are_refused(tmp_path: Path) -> None:
         (["--prompt", "The", "--draft", "heed"], "Did you mean 'head'"),
         (["cache", "--prompt", "The", "--draft", "head"], r"--draft: must go with one model \(2 given\)"),
         (["story.txt"], r"MODEL: must be .* \(the file story.txt given\); give a text as --text story.txt"),
-        (["--prompt", "The", "--decoding", "top-x:3"], "'top-x:3' is no decoding"),
+        (["--prompt", "The", "--decoding", "top-x:3"], "'top-x:3' is not a decoding"),
         (["--text", "story.txt", "--out", "folder"], r"--out folder: must be a file to write \(folder is a folder\)"),
         (["--text", "story.txt", "--out", "story.txt/x"], r"must be a file to write \(.*story.txt is a file\)"),
         (["--text", "story.txt", "--out", "story.txt"], "--out story.txt: must be another file than what is read"),

@@ -101,7 +101,8 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
         (["{plain}", "missing.txt"], "missing.txt: must be a file or folder that exists (none there)"),
         (["{plain}", "{plain}", "{text}"], "must have a name of its own ('plain' is"),
         (["./nothing", "{text}"], "./nothing: no such folder"),
-        (["{half}", "{text}"], "no config.json in it, so this is no saved model (was saving interrupted?)"),
+        (["{plain}", "{empty}"], "(.jsonl, .csv, .tsv, .parquet) (the folder is empty); name the file"),
+        (["{half}", "{text}"], "no config.json in it, so this is not a saved model (was saving interrupted?)"),
         (["{plain}", "{text}", "--window", "99"], "window: must be at most 16"),
         (["{plain}", "{text}", "--window", "0"], "window: must be at least 1 (0 given)"),
         (["{plain}", "{text}", "--field", "text"], "--field text: write it like --field text=story"),
@@ -114,9 +115,16 @@ def test_what_is_wrong_is_one_line(folder: Path, tmp_path: Path, words: list[str
     half = tmp_path / "half"
     half.mkdir()
     (half / "model.safetensors").write_bytes((folder / "plain" / "model.safetensors").read_bytes())
+    (empty := tmp_path / "empty").mkdir()
     compared = tmp_path / "compared"
     shutil.copytree(folder / "plain", compared / "trained" / "softmax-mle-seed0" / "model")
-    places = {"plain": folder / "plain", "text": folder / "text.txt", "half": half, "compared": compared}
+    places = {
+        "plain": folder / "plain",
+        "text": folder / "text.txt",
+        "half": half,
+        "compared": compared,
+        "empty": empty,
+    }
     done = run(*(word.format(**places) for word in words), "--out", tmp_path / "out")
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.output.split())
@@ -135,3 +143,9 @@ def test_interrupted_it_says_that_nothing_was_written(
     assert done.exit_code == 130
     assert "nothing was written" in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_groups_are_explained_when_asked(folder: Path) -> None:
+    given = (folder / "plain", folder / "text.txt")
+    assert "New: it stands nowhere before." not in " ".join(run(*given).output.split())
+    assert "New: it stands nowhere before." in " ".join(run(*given, "--verbose").output.split())

@@ -47,6 +47,7 @@ def test_a_model_from_options_and_again_from_a_recipe(text: Path, tmp_path: Path
     ("words", "message"),
     [
         (["--head", "cache"], "error: model: missing; give --model VALUE"),
+        (["--head", "cache"], "task.data: must say what to train on; give --data FILE"),
         (["--data", "nowhere.txt", "--model", "small", "--head", "cache"], "error: task.data: 'nowhere.txt' does not"),
         (["nowhere.toml"], "error: nowhere.toml: no such recipe"),
         (["a.toml", "b.toml"], "error: 'b.toml': only the first word names a recipe"),
@@ -68,7 +69,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(text: Path, tmp_path: Path, m
     done = run("--data", text, "--model", "small", "--head", "softmax", "--out", out, *SHORT)
     assert done.exit_code == 130
     assert f"interrupted: nothing is lost in {out} (checkpoint-2 is kept)" in done.output
-    assert "To go on: nextword" in done.output
+    assert "To resume: nextword" in done.output
 
 
 def test_a_tracker_that_is_not_there(text: Path, tmp_path: Path) -> None:

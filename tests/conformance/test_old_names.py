@@ -14,7 +14,7 @@ from nextword.cli import app
 from nextword.distribution import SoftmaxDistribution
 from nextword.distribution.mixtures import PointerMixture
 from nextword.inference.generation.generation_passes import GenerationSettings
-from nextword.inference.generation.generation_run import PartialSamples
+from nextword.inference.generation.samples_files import PartialSamples
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.results.records.token_trace import TraceRecord
 from nextword.serving.http.requests import CompletionRequest

@@ -362,5 +362,5 @@ def test_plain_text_beside_json_lines_is_told_apart(tmp_path: Path) -> None:
 def test_a_path_is_one_system_of_that_name(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "x y"}\n{"text": "y z"}\n', encoding="utf-8")
     assert [system.name for system in nw.evaluate(tmp_path / "a.jsonl").systems] == ["a"]
-    with pytest.raises(ValueError, match=r"config must name the files.*\(list given"):
+    with pytest.raises(ValueError, match=r"systems must name the files.*\(list given"):
         nw.evaluate(["a.jsonl", "b.jsonl"])

@@ -38,3 +38,10 @@ def test_a_sum_takes_more_rows_at_once_the_larger_its_weight_is(rows: int, weigh
     assert sizes(sum_chunks(rows, MEBI, weight * MEBI, CPU)) == expected
     with score_memory(100):  # what the user asks for holds for sums as well
         assert sum_chunks(rows, MEBI, weight * MEBI, CPU) == row_chunks(rows, MEBI, CPU)
+
+
+def test_what_the_allocator_keeps_unused_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a GPU whose driver has nothing left: torch keeps 100 MiB, of which 60 are in use."""
+    for name, answer in {"mem_get_info": (0, 0), "memory_reserved": 100 * MEBI, "memory_allocated": 60 * MEBI}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, answer=answer: answer)
+    assert sizes(row_chunks(8, MEBI, torch.device("cuda", 0))) == [4, 4]

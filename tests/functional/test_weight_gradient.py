@@ -76,3 +76,16 @@ def test_a_sum_of_half_precision_gradients_is_kept_in_single() -> None:
     assert total is not None
     assert total.dtype == torch.float32
     assert total.item() == 1 + 2.0**-9  # each step is below what bfloat16 resolves next to 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sparse_factors_in_half_precision_are_multiplied_in_single(dtype: torch.dtype) -> None:
+    """CUDA has no other product of these; nothing of the sum is rounded to half precision."""
+    dense, right = randn(V, N, seed=1).to(dtype), randn(N, D, seed=2).to(dtype)
+    collector = GradientCollector(randn(V, D, seed=0).to(dtype))
+    collector.add_factors(Factors(dense.to_sparse(), right))
+    collector.add_factors(Factors(dense.to_sparse(), right))
+    total = collector.result()
+    assert total is not None
+    assert total.dtype is torch.float32
+    torch.testing.assert_close(total.double(), 2 * dense.double() @ right.double(), rtol=1e-6, atol=1e-6)

@@ -11,7 +11,7 @@ import torch
 import nextword as nw
 from nextword.heads.calibration import CopyCalibration, best_weight
 from nextword.inference.scoring.calibrate import read
-from nextword.inference.scoring.target_likelihood import TokenPair, target_log_probs
+from nextword.inference.scoring.likelihood import TokenPair, target_log_probs
 from nextword.model.training_modes import inference_mode_of
 from tests.helpers.word_models import family_model
 

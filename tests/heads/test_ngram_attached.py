@@ -128,6 +128,26 @@ def test_what_does_not_fit_is_refused(folder: Path) -> None:
         other.configure_head(shares=[[1.0]])
 
 
+def test_stored_text_does_not_calibrate(folder: Path) -> None:
+    """It would be predicted by itself."""
+    with pytest.raises(ValueError, match=r"must not be in the n-gram index that predicts it .*; take another text$"):
+        nw.calibrate(attached(folder), TEXT, TOKENIZER)
+
+
+@torch.no_grad()
+def test_an_index_is_found_from_another_working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    model = nw.attach(word_model(n_positions=64), "ngram:index=index")
+    model.save_pretrained("saved")
+    assert model.next_word_head.config.index == model.config.head["index"] == "index"
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    loaded = nw.load(folder / "saved")
+    assert loaded.next_word_head.config.index == str(folder / "index")
+    ids = ids_of("the king saw the")
+    assert torch.equal(loaded.distribution(ids).probs(), model.distribution(ids).probs())
+
+
 def test_shares_are_calibrated_and_saved(folder: Path) -> None:
     random = np.random.default_rng(0)
     held_out = [" ".join(random.choice(WORDS, 6)) + " " + TEXT.partition(" it ")[0] for _ in range(4)]

@@ -12,8 +12,8 @@ from transformers import GPT2Config, PreTrainedTokenizerFast
 
 from nextword.experiments.tasks import Data, Measures, Pretraining, Start, Task
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
+from nextword.experiments.tasks.writing import MAY_CHANGE, ContinuationConfig
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, ContinuationConfig
 from nextword.results.records import Evaluation, MetricValue
 from nextword.runtime.progress import Watcher
 

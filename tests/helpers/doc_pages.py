@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nextword.evaluation.survey.kinds import registry as surveys
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
+_TAB = re.compile(r"^=== \".*\"\n((?:    .*\n|\n)+)", re.MULTILINE)
 _CODE = re.compile(r"`[^`\n]*`")
 _DISPLAY = re.compile(r"^\$\$\n(.*?)^\$\$$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"\$([^$\n]+)\$")
@@ -32,7 +34,9 @@ def name_of(page: Path) -> str:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    return [body for kind, body in FENCE.findall(text) if kind == language]
+    """Code of a language, also inside of tabs."""
+    untabbed = _TAB.sub(lambda tab: textwrap.dedent(tab[1]), text)
+    return [body for kind, body in FENCE.findall(untabbed) if kind == language]
 
 
 def formula_faults(text: str) -> Iterator[str]:

@@ -50,24 +50,26 @@ def missing_row(title: str, reason: str) -> ReproducedRow:
 
 
 HELD = JudgedComparison(
-    first="HistAlign", second="TRIME", column="Full: Acc@2", outcome="held",
+    first="HistAlign", second="TRIME", column="Full: Acc@2", outcome="supported",
     difference=12.345, low=10.5, high=14.25, seeds=3, printed=17.04,
 )  # fmt: skip
 ONCE = JudgedComparison(
-    first="HistAlign", second="Softmax", column="Full: Acc@2", outcome="undecided", difference=3.0, seeds=1,
+    first="HistAlign", second="Softmax", column="Full: Acc@2", outcome="inconclusive", difference=3.0, seeds=1,
     printed=13.47,
 )  # fmt: skip
 CLAIMS = [
     JudgedClaim(
-        text="HistAlign puts both words on top more often.", place="section 6.1", headline=True, outcome="undecided",
+        text="HistAlign puts both words on top more often.", place="section 6.1", headline=True, outcome="inconclusive",
         reason="HistAlign − TRIME, Full: Acc@2: +12.3", comparisons=[HELD, ONCE], note="Two | of <three> models.",
     ),
     JudgedClaim(
-        text="The memory alone is enough.", outcome="held", reason="+12.3", comparisons=[HELD], headline=True
+        text="The memory alone is enough.", outcome="supported", reason="+12.3", comparisons=[HELD], headline=True
     ),
     JudgedClaim(
-        text="A rank above the width.", outcome="not held", reason="-3",
-        comparisons=[HELD.model_copy(update={"outcome": "not held", "difference": -3.0, "low": -4.0, "high": -2.0})],
+        text="A rank above the width.", outcome="not supported", reason="-3",
+        comparisons=[
+            HELD.model_copy(update={"outcome": "not supported", "difference": -3.0, "low": -4.0, "high": -2.0})
+        ],
     ),
     JudgedClaim(
         text="People prefer it.", place="section 6.2", outcome="not testable", reason="it takes people", headline=True

@@ -31,7 +31,7 @@ def follow(page: str) -> dict[str, Any]:
             exec(body, names)
         elif language == "console":
             for command in body.replace("\\\n", " ").splitlines():
-                assert not app(shlex.split(command.removeprefix("$ nextword ")), standalone_mode=False)
+                assert not app(shlex.split(command.removeprefix("nextword ")), standalone_mode=False)
     return names
 
 

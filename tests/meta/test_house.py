@@ -17,6 +17,8 @@ SOURCE = ROOT / "src" / "nextword"
 MAX_PARAMETERS = 8
 # These keep the signature that transformers calls them with.
 WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
+# The options of these are their parameters, so that an editor shows them.
+WITH_OPTIONS = {"score", "generate", "train", "compare", "evaluate", "calibrate"}
 
 # Who may import whom of ours is said in pyproject.toml, for import-linter; here is what it cannot say. These libraries
 # are imported inside functions only, so that reading records and `nextword --help` stay quick, ...
@@ -46,7 +48,7 @@ def tree_of(path: Path) -> ast.Module:
 
 def wide_functions(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in WIDE_SIGNATURES:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in WIDE_SIGNATURES | WITH_OPTIONS:
             given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             count = len([argument for argument in given if argument.arg not in ("self", "cls")])
             if count > MAX_PARAMETERS:

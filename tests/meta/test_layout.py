@@ -16,6 +16,7 @@ NO_ROOM_OF_SOURCE = {
     "conformance": "every registered part with every family, objective and conditioner",
     "examples": "of examples/",
     "generation": "every mode of generate with whole models",
+    "gpu": "whole models on a graphics card",
     "meta": "of files: the house rules, the documents",
     "oracles": "of the textbook forms that other tests compare with",
 }

@@ -1,4 +1,4 @@
-"""What the pages of the metrics say holds: each follows the template, names every setting, and its example runs."""
+"""What the pages of the metrics say holds: every metric has a card, which names its settings, and its example runs."""
 
 from __future__ import annotations
 
@@ -13,38 +13,61 @@ import pytest
 import nextword as nw
 import nextword.evaluation.judges
 from tests.helpers.doc_pages import ROOT, blocks, name_of
+from tests.meta.test_site import module
 
 pytestmark = pytest.mark.docs
 
-METRICS = sorted(page for page in (ROOT / "docs" / "metrics").glob("*.md") if page.stem != "index")
-SECTIONS = ["Idea", "Definition", "How to read it", "When not to", "Cost", "Where it differs", "Example", "Source"]
+PAGES = sorted((ROOT / "docs" / "metrics").glob("*.md"))
+CARDS = [
+    (page, *card.groups())
+    for page in PAGES
+    for card in re.finditer(
+        r"^## `([\w-]+)`\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+]
+"""Page, metric and text of each card."""
 
 
-@pytest.mark.parametrize("page", METRICS, ids=name_of)
-def test_metric_pages_follow_the_template(page: Path) -> None:
-    assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == SECTIONS
+def test_every_metric_has_one_card_and_nothing_else_but_rank_has() -> None:
+    assert sorted(name for _, name, _ in CARDS) == sorted([*nw.metrics.registry.names(), "rank"])
 
 
-def test_every_metric_has_a_page_in_the_table_of_all() -> None:
-    table = (ROOT / "docs" / "metrics" / "index.md").read_text(encoding="utf-8")
-    assert {page.stem for page in METRICS} >= set(nw.metrics.registry.names())
-    assert {page.stem for page in METRICS} == set(re.findall(r"\(([\w-]+)\.md\)", table))
+@pytest.mark.parametrize(("name", "card"), [card[1:] for card in CARDS], ids=[card[1] for card in CARDS])
+def test_cards_follow_the_template(name: str, card: str) -> None:
+    assert re.match(r"\n[A-Z][^\n]+\.", card), "begins with a sentence"
+    labels = re.findall(r"^- \*\*([\w ]+)\*\*: ", card, re.MULTILINE)
+    assert [label for label in labels if label in ("Range", "Trap", "Source")] == ["Range", "Trap", "Source"]
+    assert "$" in re.sub(r"```.*?```", "", card, flags=re.DOTALL) or name in ("rep", "sp"), "a formula"
+    (command,) = blocks(card, "console")
+    assert name == "rank" or f"--metrics {name}" in command
+    assert len(blocks(card, "python")) == 1
 
 
 @pytest.mark.parametrize("name", sorted(nw.metrics.registry.names()))
 def test_every_setting_of_metrics_is_explained(name: str) -> None:
-    text = (ROOT / "docs" / "metrics" / f"{name}.md").read_text(encoding="utf-8")
+    (text,) = (card for _, metric, card in CARDS if metric == name)
     tables = re.findall(r"^\| setting \| default \| meaning \|\n(?:\|.*\n)+", text, re.MULTILINE)
     explained = set(re.findall(r"^\| `(\w+)` \|", "".join(tables), re.MULTILINE))
     assert explained == set(nw.metrics.registry.get(name).Config.model_fields) - {"metric"}
 
 
-@pytest.mark.parametrize("page", [*METRICS, ROOT / "docs" / "evaluate.md"], ids=name_of)
-def test_metric_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tables_of_metrics_are_of_today(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == module("metric_tables").filled(text), "run python website/metric_tables.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *[pytest.param(blocks(card, "python"), name, id=name) for _, name, card in CARDS],
+        pytest.param(blocks((ROOT / "docs" / "evaluate.md").read_text(encoding="utf-8"), "python"), "", id="evaluate"),
+    ],
+)
+def test_metric_examples_run(text: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    examples = blocks(page.read_text(encoding="utf-8"), "python")
-    assert examples
-    for example in examples:
+    assert text, name
+    for example in text:
         exec(example, {"nw": nw})
 
 

@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from nextword import objectives
+from nextword.experiments import tasks
+from nextword.experiments.tasks.lm import LmConfig
+
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).parents[2]
@@ -96,3 +100,22 @@ def test_written_words_are_counted_apart_from_generated_ones(tmp_path: Path) -> 
         1,
         2,
     )
+
+
+def test_tables_of_settings_are_those_of_today() -> None:
+    tables = module("settings_tables")
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in tables.PAGES}
+    assert {name for page in pages.values() for _, name, _ in tables.PART.findall(page)} == {
+        *tasks.registry.names(),
+        *(set(objectives.registry.names()) - {"mle"}),
+        "seq",
+    }
+    stale = [name for name, page in pages.items() if page != tables.rewritten(page)]
+    assert not stale, "run: python website/settings_tables.py"
+
+
+def test_a_changed_default_changes_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = module("settings_tables").table
+    assert "| `task.block` | `256` | Tokens of one training row. |" in table("lm")
+    monkeypatch.setattr(LmConfig.model_fields["block"], "default", 64)
+    assert "| `task.block` | `64` | Tokens of one training row. |" in table("lm")

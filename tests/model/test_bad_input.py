@@ -107,6 +107,9 @@ def test_layers_are_those_of_the_decoder(family: str) -> None:
 def test_models_that_cannot_carry_a_head() -> None:
     with pytest.raises(ValueError, match="a transformers model"):
         nw.attach(torch.nn.Linear(2, 2), "softmax")
+    for name in ("gpt2", Path("gpt2")):
+        with pytest.raises(ValueError, match=r"the name 'gpt2' given\); use nextword\.load\('gpt2', 'cache'\)"):
+            nw.attach(name, "cache")  # type: ignore[arg-type]
     bert = BertModel(BertConfig(vocab_size=V, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
     with pytest.raises(ValueError, match="no output embedding layer"):
         nw.attach(bert, "softmax")
@@ -353,3 +356,9 @@ class TestLoad:
     def test_other_head_than_the_saved_one(self, tmp_path: Path) -> None:
         assert nw.load(self.saved(tmp_path), "cache").config.head["head"] == "cache"
         assert AutoModelForCausalLM.from_pretrained(tmp_path).config.head["head"] == "mos"
+
+
+def test_a_configuration_that_is_not_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{ half", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"config\.json: must be JSON \(.*line 1 column 3"):
+        nw.load(tmp_path)

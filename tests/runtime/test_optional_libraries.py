@@ -77,6 +77,7 @@ def test_what_reads_sentencepiece_models_is_named(tmp_path: Path, monkeypatch: p
         import transformers
 
         folder = str(tmp_path)
+        (tmp_path / "spiece.model").touch()
         monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
         monkeypatch.setattr(extras, "missing", lambda modules: ["google.protobuf"])
     said = r"^task\.tokenizer: cannot load .*: a SentencePiece model is read with protobuf, not installed here "

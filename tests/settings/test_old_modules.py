@@ -41,6 +41,8 @@ from nextword.judges.parts.tables import tapex_form
 from nextword.judges.sp import find_parser, verdict
 from nextword.judges.tapas import TapasConfig
 from nextword import Drafting
+from nextword.inference.generation.strategies import WritingConfig
+from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.inference.scoring.text_memory_scores import fit_to_texts
 from nextword.metrics import Sample, Table
 from nextword.metrics import Table

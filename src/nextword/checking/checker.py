@@ -33,13 +33,13 @@ __all__ = ["CheckFailedError", "CheckReport", "CheckRow", "check"]
 Effort = Literal["quick", "thorough"]
 
 LENGTHS: dict[str, Sequence[int]] = {"quick": (1, 6, 17), "thorough": (1, 6, 17, 64)}
-"""Of random texts."""
+"""Lengths of random texts."""
 
 FEWER_LENGTHS = (1, 17)
-"""Those of a quick check of a model that is not ours, which may be large; each costs two dozen passes and more."""
+"""Lengths in a quick check of a model that is not ours, which may be large; each costs two dozen passes and more."""
 
 SHORT_LENGTHS = (1, 6)
-"""Those of a quick check of a large model of ours, which is read token by token in every mode of its head."""
+"""Lengths in a quick check of a large model of ours, which is read token by token in every mode of its head."""
 
 _LARGE = 50_000_000
 """Parameters from which on a model is large: on two cores a pass takes seconds."""
@@ -74,7 +74,7 @@ def check(
             and target at once. For a conditioned model each has a random auxiliary text.
         tokenizer: Turns texts into ids, and is itself asked which texts it cannot tell apart; None for a folder, which
             has its own.
-        seed: Of the random tokens.
+        seed: Seed of the random tokens.
         lengths: Lengths of the random texts, by default 1, 6 and 17, and 64 in a thorough check; in a quick one 1 and
             17 of a model that is not ours, 1 and 6 of a large model of ours. A head of ours is checked on batches of
             three sequences of each length.
@@ -118,7 +118,7 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
 def check_as_wanted(
     model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check``, and whoever waits for it is told before each property its name, and the share of all that is done."""
+    """``check``, and reports before each property its name and the share of the work that is done."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
     damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
@@ -250,7 +250,7 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
 def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
     """Whether a tokenizer tells texts apart that differ: white space, accents, emoji, control characters, marks.
 
-    A text that does not come back is no loss yet: decoding may drop a space that the tokens had. It is one where
+    A text that does not come back is not a loss yet: decoding may drop a space that the tokens had. It is one where
     another text has the very same tokens, because what differs is then paid for by no bit.
 
     Returns:

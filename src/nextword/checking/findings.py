@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 COLOURS = {"passed": "green", "FAILED": "bold red", "remark": "yellow", "not checked": "dim"}
-"""Of verdicts, on a terminal."""
+"""Colours of verdicts on a terminal."""
 
 
 class CheckFailedError(ValueError):
@@ -47,12 +47,12 @@ class CheckRow:
 
     @property
     def passed(self) -> bool:
-        """Whether the deviation is within the tolerance; true where the property does not apply, or is a remark."""
+        """Whether the deviation is within the tolerance; true where the property does not apply, or is a warning."""
         return self.worst is None or self.worst <= self.tolerance or bool(self.only_for)
 
     @property
     def verdict(self) -> Literal["passed", "FAILED", "remark", "not checked"]:
-        """``passed``, ``FAILED``, ``remark`` where a deviation is no fault of the distribution, or ``not checked``."""
+        """``passed``, ``FAILED``, ``remark`` where the distribution is not at fault, or ``not checked``."""
         if self.worst is None:
             return "not checked"
         if self.worst <= self.tolerance:
@@ -128,7 +128,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
-        """For programs: 0 without a fault, 1 with one, 2 where what is no fault could not all be asked."""
+        """For programs: 0 without a fault, 1 with one, 2 where some properties could not be checked."""
         faults = [one for one in self.findings if not one.only_for]
         if faults or any(row.error is None for row in self.failures):
             return 1
@@ -212,7 +212,7 @@ class CheckReport:
     def _explanations(self) -> str:
         lines, raised = [], set()
         for row in self.failures:
-            # one broken call makes many rows fail alike; it is told once
+            # one broken call makes many rows fail alike; it is reported once
             told = row.error is not None and str(row.error) in raised
             lines.append(f"{row.name}: raised the same" if told else row.explain())
             raised.add(str(row.error))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _SEPARATED = 0.01
-"""Of what keeping texts apart changes, a model that tries to do so changes at least this share."""
+"""A model that tries to do so changes at least this share."""
 
 
 def _positions_said(reader: Reader, case: Case) -> Iterator[Deviation]:

@@ -222,7 +222,7 @@ class ProbeWords:
 
     Args:
         ordinary: The tokens to draw from.
-        seed: Of the random numbers; torch's own generators are not touched.
+        seed: Seed of the random numbers; torch's own generators are not touched.
         device: Where the texts lie.
         pad: Token that stands at padding.
         start: Token before every text of an encoder-decoder model; None for a decoder.
@@ -244,7 +244,7 @@ class ProbeWords:
 
     @classmethod
     def of_model(cls, model: Any, seed: int) -> ProbeWords:
-        """Those of a model, wrapped or not."""
+        """Embeddings of a model, wrapped or not."""
         words = model.get_input_embeddings()
         special: set[int] = set()
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):

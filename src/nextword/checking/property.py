@@ -108,8 +108,8 @@ class Property:
         single: Whether one answer is looked at by itself; all others compare two, whose scores were computed twice, and
             in half precision no two products of different shapes agree.
         reruns: Whether the backbone ran twice for it, too.
-        of_the_cache: Whether it is about going on from a cache. Some backbones go on to other scores than they give in
-            one pass (Mamba in chunks); then nothing can be said of the head.
+        of_the_cache: Whether it is about continuing from a cache. Some backbones continue to other scores than they
+            give in one pass (Mamba in chunks); then nothing can be said of the head.
         limit: The largest deviation that passes, where no precision decides it.
         in_single: Whether transformers computes a part of it in float32, also in a model of float64.
         exact: Says of a reader and a text what rounding does to a right answer, where the tables by precision do not.
@@ -229,7 +229,7 @@ FAULTS = {
     "score-is-not-its-steps": "what a text is scored with is not what the steps through it say",
     "total": "the total of a text is not the sum over its tokens, each counted once",
     "unscored-token": "a token has no probability, so a text with it cannot be scored",
-    "sampling": "drawn tokens are not as frequent as their probabilities say",
+    "sampling": "sampled tokens are not as frequent as their probabilities say",
     "bytes": "bits per byte do not count every byte of the text once",
     "precision": "the answers change by more than rounding when the model computes in another precision",
     "distribution": "two answers about one distribution contradict each other",

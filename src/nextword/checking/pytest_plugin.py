@@ -21,7 +21,7 @@ def assert_distribution(model: NextWordModel, *arguments: Any, **settings: Any) 
     report = check(model, *arguments, **settings)
     if not report.passed:
         faults = [f"{one}\n    smallest input: {[list(text) for text in one.texts]}" for one in report.findings]
-        pytest.fail("\n".join([f"{report.title} is no distribution", *faults, str(report)]), pytrace=False)
+        pytest.fail("\n".join([f"{report.title} is not a distribution", *faults, str(report)]), pytrace=False)
 
 
 @pytest.fixture(name="assert_distribution", scope="session")

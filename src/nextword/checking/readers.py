@@ -97,7 +97,7 @@ class BackboneReader(Reader):
         super().__init__(model, "backbone")
 
     def inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-        """Those that the backbone knows."""
+        """Arguments that the backbone knows."""
         return backbone_inputs_of(self.model, batch, start, end)
 
     def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
@@ -166,7 +166,7 @@ def _auxiliary_inputs_of(batch: Batch) -> dict[str, Tensor]:
 
 
 def backbone_inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Those of ``inputs_of`` that the bare backbone knows."""
+    """The part of ``inputs_of`` that the bare backbone knows."""
     ids, mask = batch.ids[:, start:end], batch.mask[:, :end].long()
     if batch.source_ids is not None and batch.aux_mask is None:
         assert batch.source_mask is not None

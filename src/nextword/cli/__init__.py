@@ -43,5 +43,5 @@ def main(
     request(modules or [])
     # A tokenizer that was used before a data loader forks warns at each fork otherwise.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # The measurement of memory makes torch's allocator warn, once in a while, about what it was not told of before.
+    # The measurement of memory makes torch's allocator warn, once in a while, about what it had not seen yet.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

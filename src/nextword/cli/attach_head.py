@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @plain_errors
 def attach(
-    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a model; it stays as it is.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a model; it stays as it is.")
+    ],
     head: Annotated[
         str,
         typer.Option(
@@ -45,11 +47,11 @@ def attach(
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import watching
     from nextword.experiments.training.added_head import CALIBRATION, add_head
-    from nextword.inference.scoring.measurement.data_files import read_texts
+    from nextword.inference.scoring.measurement.data_files import read_texts, text_column
     from nextword.inference.scoring.opened_model import open_model
 
     quiet_libraries()
-    texts = read_texts(held, {} if field is None else {"text": field}, split, where="held") if held else None
+    texts = read_texts(held, text_column(field), split, where="held") if held else None
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
     with interruptible(), watching(Console(), "opening the model") as shown:

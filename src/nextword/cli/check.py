@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @plain_errors
 def check(
     path: Annotated[
-        str | None, typer.Argument(help="Folder of a saved model or of an adapter, a GGUF file, or a name on the hub.")
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder of a model or an adapter, a GGUF file, or a name on the hub; required without --lm-eval.",
+        ),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what every property means.")] = False,
     thorough: Annotated[
@@ -30,7 +34,7 @@ def check(
         typer.Option(metavar="MODEL_ARGS", help="In place of a model: what lm-eval would score with these arguments."),
     ] = None,
 ) -> None:
-    """Check any language model: sums to one, sees no future, same with and without cache, alone and in a batch.
+    """Check any language model: sums to one, does not look ahead, same with and without cache, alone and in a batch.
 
     Ends with code 1 where a fault is found, and with 2 where something could not be asked.
     """
@@ -65,7 +69,7 @@ def check(
 
 
 def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None]:
-    """What is checked, its tokenizer, and how many tokens there are where it is no model."""
+    """What is checked, its tokenizer, and how many tokens there are where it is not a model."""
     if lm_eval is not None:
         from nextword.checking.audit.scorer import open_lm_eval
 
@@ -78,7 +82,7 @@ def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None
 
 
 def _short(result: CheckReport) -> RenderableType:
-    """One line a property, for which a narrow terminal has room; below it, in words, what failed or was not checked."""
+    """One line per property, short enough for a narrow terminal; below it, what failed or was not checked."""
     from rich.console import Group
     from rich.text import Text
 

@@ -23,7 +23,9 @@ LONGEST_CURVE = 40
 
 @plain_errors
 def classes(
-    counts: Annotated[Path, typer.Argument(help="File that 'nextword count' wrote, or a .npy file of counts.")],
+    counts: Annotated[
+        Path, typer.Argument(metavar="COUNTS", help="File that 'nextword count' wrote, or a .npy file of counts.")
+    ],
     number: Annotated[int | None, typer.Option("--classes", help="Number of classes; else MefMax finds it.")] = None,
     division: Annotated[
         str | None, typer.Option(help="mefmax, eq-freq or eq-token; eq-freq where a number is given.")

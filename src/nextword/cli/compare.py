@@ -25,7 +25,7 @@ class CompareOptions(Settings):
     task: Annotated[str | None, typer.Option(autocompletion=complete_task)] = None
     """Name of a task ('nextword list tasks')."""
     data: str | None = None
-    """What the task reads: a file, a folder or a name on the hub."""
+    """Data of the task: a file, a folder or a name on the hub."""
     head: Annotated[list[str] | None, typer.Option(autocompletion=complete_method)] = None
     """A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or
     softmax/mle/bergpt:2. May be repeated."""
@@ -40,7 +40,7 @@ class CompareOptions(Settings):
 @plain_errors
 @option_groups
 def compare(asked: CompareOptions, computing: EngineOptions) -> None:
-    """Train and measure several methods on the same data, from the same start, with the same batches.
+    """Train and measure several configurations on the same data, from the same start, with the same batches.
 
     Writes results.json and report.html. The same command again does what is missing.
 

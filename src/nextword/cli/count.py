@@ -12,7 +12,9 @@ from nextword.cli.parts.errors import plain_errors
 
 @plain_errors
 def count(
-    data: Annotated[str, typer.Argument(help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")
+    ],
     tokenizer: Annotated[str, typer.Option(help="Folder, GGUF file or name on the hub of the tokenizer.")],
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("counts.npz"),
     text_column: Annotated[
@@ -24,7 +26,7 @@ def count(
     ] = None,
     processes: Annotated[int | None, typer.Option(help="Processes; else one, whose tokenizer has threads.")] = None,
 ) -> None:
-    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command goes on.
+    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command resumes.
 
     The file is for --head f2, for 'nextword classes' and for the metric frequency-groups.
     """

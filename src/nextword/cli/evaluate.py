@@ -53,7 +53,7 @@ def evaluate(
     ] = None,
     references: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What people wrote in place of the texts: as many texts, in the same order."),
+        typer.Option(metavar="FILE", help="Human references for the texts: as many texts, in the same order."),
     ] = None,
     features: Annotated[
         Path | None, typer.Option(help="Folder for what models said of the texts; else beside each samples file.")
@@ -76,7 +76,7 @@ def evaluate(
     from nextword.cli.parts.run_and_show import WRITING_SECONDS, interruptible, print_line, this_command
     from nextword.cli.parts.watch import watching
     from nextword.evaluation import EvaluateConfig
-    from nextword.evaluation import evaluate as measure
+    from nextword.evaluation.all_systems import evaluate_systems
     from nextword.results.records import locked
     from nextword.results.report import evaluation_tables, write_report
     from nextword.runtime.corpora.output_files import expect_inputs_kept, expect_results_folder
@@ -103,7 +103,7 @@ def evaluate(
         def progress(stage: str, done: int, total: int) -> None:
             shown.now(stage, done / total if total else None)
 
-        results = measure(config, progress, this_command())
+        results = evaluate_systems(config, progress, this_command())
     with locked(out, this_command(), wait=WRITING_SECONDS):  # both files of one evaluation
         results.save(out / "results.json")
         write_report(results, out / "report.html")

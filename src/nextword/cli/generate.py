@@ -26,13 +26,13 @@ STDIN = "-"
 class PromptOptions(Settings):
     """What the model reads."""
 
-    prompts: Annotated[str | None, typer.Argument(metavar="[PROMPTS]")] = None
-    """A text file, one prompt a line; JSON lines with the fields prompt, source, auxiliary, references, id (.jsonl),
+    prompts: Annotated[str | None, typer.Argument(metavar="PROMPTS")] = None
+    """A text file, one prompt per line; JSON lines with the fields prompt, source, auxiliary, references, id (.jsonl),
     such as a samples file of an earlier run; or - for standard input."""
     prompt: list[str] | None = None
     """A prompt. May be repeated."""
     whole: Annotated[bool, typer.Option("--whole")] = False
-    """A text file is one prompt, not one a line."""
+    """A text file is one prompt, not one per line."""
     field: Annotated[list[str] | None, typer.Option(metavar="FIELD=KEY")] = None
     """The file calls a field otherwise, for instance prompt=question."""
     chat: Annotated[bool, typer.Option("--chat")] = False
@@ -53,16 +53,16 @@ class WritingOptions(Settings):
     min_new_tokens: int | None = None
     """Least tokens of a text."""
     draft: str | None = None
-    """Several words a pass, the same texts: head (a head that copies guesses), prompt (lookup in what was
+    """Speculative decoding, same texts: head (a copying head drafts tokens), prompt (lookup in what was
     read), or the folder of a smaller model. Not with beams."""
     stop: list[str] | None = None
     """A string that ends a text. May be repeated."""
     seed: list[int] | None = None
-    """Of what is drawn; 0 by default. May be repeated."""
+    """Seed of the sampling; 0 by default. May be repeated."""
     samples: int = 1
-    """Texts drawn after each prompt."""
+    """Samples per prompt."""
     batch_size: int = 16
-    """Texts written at a time."""
+    """Texts generated at a time."""
     remember: int = 0
     """With the head knn: so many of the last tokens of the prompts and texts that are finished can be retrieved by
     those that follow. Texts are then written one at a time, in the order of the prompts."""
@@ -75,9 +75,9 @@ class SampleOptions(Settings):
     """A folder, which gets a samples file for each decoding and seed, or one FILE.jsonl. Without it the texts are
     printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """Add each token's share by source, and its best positions."""
+    """Add each token's contributions by component, and its best positions."""
     positions: int = 3
-    """How many positions of each token, with --sources."""
+    """Number of positions of each token, with --sources."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False
     """Add the log-probabilities of each prompt's first reference."""
 
@@ -85,17 +85,19 @@ class SampleOptions(Settings):
 @plain_errors
 @option_groups
 def generate(
-    model: Annotated[str, typer.Argument(help="Folder of a saved model, a GGUF file or a name on the hub.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder of a saved model, a GGUF file or a name on the hub.")
+    ],
     reading: PromptOptions,
     writing: WritingOptions,
     output: SampleOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Let a saved model write: prompts in, texts or samples files out.
+    """Generate texts with a saved model: prompts in, texts or samples files out.
 
     Any model of transformers, with a head of ours or without; nextword evaluate reads the samples files. A single
-    prompt on a terminal appears word by word, in colours that say which component of the head each word came from.
-    Interrupted, the same command goes on.
+    prompt on a terminal appears token by token, in colours that say which component of the head each token came from.
+    Interrupted, the same command resumes.
 
     nextword generate runs/m --prompt "The king" --decoding top-p:0.9
 

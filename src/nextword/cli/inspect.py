@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nextword.results.records.token_trace import TraceRecord
 
 LONGEST = 100
-"""Tokens that a model writes where it is not said how many."""
+"""Tokens that a model writes by default."""
 
 SHORTEST = 2
 """Tokens of a text that is worth a page."""
@@ -32,11 +32,11 @@ class TextOptions(Settings):
     text: Annotated[Path | None, typer.Option("--text", "--target", metavar="FILE")] = None
     """The text to predict; without it the model writes one."""
     prompt: Annotated[str, typer.Option(metavar="TEXT")] = ""
-    """What stands before the text: it is read and not predicted."""
+    """Text before the text to predict; it is read and not predicted."""
     source: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """What an encoder-decoder model reads."""
+    """Source of an encoder-decoder model."""
     auxiliary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """What the encoder of a conditioned model reads."""
+    """Auxiliary text of a conditioned model."""
 
 
 class InspectedWritingOptions(Settings):
@@ -49,9 +49,9 @@ class InspectedWritingOptions(Settings):
     decoding: str | None = None
     """greedy (the default), sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS."""
     seed: int = 0
-    """Of what is drawn."""
+    """Seed of the sampling."""
     draft: str | None = None
-    """Several words a pass, as of generate: head or prompt. The page shows what was guessed."""
+    """Speculative decoding as in generate: head or prompt. The page shows the draft tokens."""
 
 
 class PageOptions(Settings):
@@ -129,7 +129,7 @@ def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWr
         raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
     if writing.draft and len(models) > 1:
         raise ValueError(
-            f"--draft: must go with one model ({len(models)} given), whose guesses are shown; leave it out"
+            f"--draft: must go with one model ({len(models)} given), whose draft tokens are shown; leave it out"
         )
     asked = [model for model in models if not _is_trace(model)]
     for model in asked:
@@ -142,12 +142,12 @@ def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWr
             )
         model_location(path)
     if asked and not (reading.text or reading.prompt or reading.source or reading.auxiliary):
-        raise ValueError("--text: must be a file (none given); give one, or --prompt TEXT for the model to go on with")
+        raise ValueError("--text: must be a file (none given); give one, or --prompt TEXT for the model to continue")
     if not asked and reading != TextOptions():
         raise ValueError("--text, --prompt, --source, --auxiliary: must be left out with traces; they have their text")
     if reading.text and (writing.length or writing.decoding or writing.draft):
         raise ValueError(
-            "--continue, --decoding, --draft: must be left out with --text; use --prompt for what the model goes on "
+            "--continue, --decoding, --draft: must be left out with --text; use --prompt for what the model continues "
             "with"
         )
 
@@ -175,10 +175,10 @@ def _generation(writing: InspectedWritingOptions) -> dict[str, Any]:
     """Arguments of ``generate``; what it draws is drawn from now on."""
     from transformers import set_seed
 
-    from nextword.inference.generation.strategies import WritingConfig
+    from nextword.inference.generation.generation_passes import GenerationSettings
     from nextword.settings.config import validated
 
-    (decoding,) = validated(WritingConfig, {"decodings": [writing.decoding or "greedy"]}).decodings
+    (decoding,) = validated(GenerationSettings, {"decodings": [writing.decoding or "greedy"]}).decodings
     set_seed(writing.seed)
     drafts = {} if writing.draft is None else {"draft": writing.draft}
     return {"max_new_tokens": writing.length or LONGEST, **decoding.arguments(), **drafts}
@@ -238,5 +238,5 @@ def _write(records: list[TraceRecord], page: PageOptions) -> None:
     for record in records:
         count = len(record.tokens.log_prob)
         nats = -math.fsum(record.tokens.log_prob) / count
-        print_line(console, f"{record.model.name}: {count:,} tokens, {nats:.3f} nats a token")
+        print_line(console, f"{record.model.name}: {count:,} tokens, {nats:.3f} nats per token")
     print_line(console, f"Page: {page.out.resolve()}")

@@ -50,6 +50,7 @@ def metrics() -> None:
         Catalogue("nextword.evaluation.metrics", "nextword.evaluation.judges"),
         "metrics",
         "rouge:1,2,stemmer=false",
+        page="index",
     )
 
 
@@ -78,12 +79,12 @@ class ListedRow(NamedTuple):
     page: str | None
 
 
-def _show(kind: str, found: Catalogue, folder: str, by_name: str = "") -> None:
-    """What is registered; ``by_name`` is a spec that names a setting, where parts are chosen by specs."""
+def _show(kind: str, found: Catalogue, folder: str, by_name: str = "", page: str = "") -> None:
+    """What is registered; ``by_name`` is a spec that names a setting, ``page`` one for all."""
     rows = []
     for name, entry in found.registered("registry").items():
         text = entry.docstring
-        rows.append(_row(entry, name, first_sentence(text), example(text, name), name))
+        rows.append(_row(entry, name, first_sentence(text), example(text, name), page or name))
     _print(kind, rows, f"docs/{folder}", f" Any setting can be given by name, as in {by_name}." if by_name else "")
 
 

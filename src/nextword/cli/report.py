@@ -15,7 +15,8 @@ def report(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a comparison or an evaluation, or its results.json; or the JSON of a reproduced table."
+            metavar="FOLDER",
+            help="Folder of a comparison or an evaluation, or its results.json; or the JSON of a reproduced table.",
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="File to write; a page beside the record by default.")] = None,

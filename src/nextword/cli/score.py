@@ -23,18 +23,20 @@ class ScoreOptions(ScoreSettings):
     split: str = "test"
     """Part that is read of a folder or of a data set of the hub."""
     sample_by: Literal["line", "paragraph"] | None = None
-    """What of a file of plain text is a text, scored by itself; by default the whole file."""
+    """Unit of a plain-text file that is scored by itself; by default the whole file."""
     set: list[str] | None = None
     """KEY=VALUE, a setting of the models' heads that may change after training: long=12288, temperature=2. Models whose
     heads lack it stay as they are. May be repeated."""
 
 
 class ProcessOptions(ComputingOptions):
-    """Where, in which precision and by how many processes texts are scored."""
+    """Where, in which precision and by how many processes texts are scored, and what is printed of it."""
 
     processes: int | None = None
     """Processes, each with the model in its memory, one thread, and a GPU of its own where there are as many; by
     default one, with threads."""
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
+    """Explain the groups of the tables."""
 
 
 @plain_errors
@@ -44,9 +46,9 @@ def score(
         list[str] | None,
         typer.Argument(
             metavar="[NAME=]MODEL... DATA...",
-            help="Models and data in any order. A folder with config.json, or a name that is no file here, is a model "
-            "(folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of plain "
-            "text is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
+            help="Models and data in any order. A folder with config.json, or a name that is not a file here, is a "
+            "model (folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of "
+            "plain text is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
         ),
     ] = None,
     model: Annotated[
@@ -65,12 +67,12 @@ def score(
         ),
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option(help="File for what the models say of every token: .jsonl, one object a token.")
+        Path | None, typer.Option(help="File for what the models say of every token: .jsonl, one object per token.")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for score.json and score.csv; with it, and without --tokens, a stopped score goes on."
+            help="Folder for score.json and score.csv; with it, and without --tokens, a stopped score resumes."
         ),
     ] = None,
     *,
@@ -95,7 +97,7 @@ def score(
         this_command,
     )
     from nextword.results.records import locked, write_atomically
-    from nextword.results.report import score_csv, score_tables
+    from nextword.results.report import group_meanings, score_csv, score_tables
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     models, texts = told_apart(words or [], model or [], data or [])
@@ -132,6 +134,8 @@ def score(
             write_atomically(out / "score.csv", score_csv(results))
     for table in score_tables(results):
         console.print(table)
+    if computing.verbose:
+        console.print(group_meanings(results))
     for path in [*([tokens] if tokens else []), *written[:1]]:
         print_line(console, f"Written: {path.resolve()}")
 
@@ -170,7 +174,7 @@ def _is_data(word: str) -> bool:
 
     path = Path(word).expanduser()
     if path.is_dir():
-        # the folder of a comparison is no model either; what looks at models names those in it
+        # the folder of a comparison is not a model either; what looks at models names those in it
         return not any(any(path.glob(name)) for name in (*MODEL_FILES, f"*{GGUF}", COMPARED_MODELS))
     if path.exists():
         return not is_gguf(path)

@@ -18,7 +18,9 @@ LIBRARIES = ("fastapi", "uvicorn", "openai", "prometheus_client")
 @plain_errors
 @option_groups
 def serve(
-    model: Annotated[str, typer.Argument(help="Folder of a saved model, a GGUF file or a name on the hub.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder of a saved model, a GGUF file or a name on the hub.")
+    ],
     settings: ServeSettings,
 ) -> None:
     """Serve a model: completions of many requests at once, and a page to play with.

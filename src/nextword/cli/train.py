@@ -29,31 +29,31 @@ class TrainOptions(Settings):
     """A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, training.bf16=true,
     training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
     data: str | None = None
-    """Text, pairs or tables: a file, a folder or a name on the hub."""
+    """Text, pairs or tables, required here or in the recipe: a file, a folder or a name on the hub."""
     model: str | None = None
-    """Folder or hub name of the model to train; 'small' makes a small one, 'small-t5' a T5."""
+    """Model, required here or in the recipe: a folder or hub name; 'small' or 'small-t5' makes a small one."""
     states: str | None = None
-    """Folder of stored states ('nextword states build'): trains the head alone, without the model."""
+    """Folder of stored states ('nextword states build'), in place of data and model: trains the head alone."""
     report_to: list[str] | None = None
     """Tracker: tensorboard, wandb or trackio. May be repeated."""
     fsdp: Annotated[bool, typer.Option("--fsdp")] = False
-    """Spread the model over the processes that torchrun has started (FSDP2). Takes no value."""
+    """Shard the model over the processes that torchrun has started (FSDP2). Takes no value."""
     shard_vocabulary: Annotated[bool, typer.Option("--shard-vocabulary")] = False
-    """Divide the output embedding among the processes that torchrun has started. Takes no value."""
+    """Shard the output embedding over the processes that torchrun has started (vocab-parallel). Takes no value."""
     out: Path | None = None
     """Folder of the trained model."""
     method: Annotated[str | None, typer.Option(autocompletion=complete_method)] = None
     """Short for the next three: HEAD/OBJECTIVE/CONDITIONER."""
     head: Annotated[str | None, typer.Option(autocompletion=complete_head)] = None
-    """Head, such as cache or mos:3 ('nextword list heads'). A model that has one keeps it by default."""
+    """Head, such as cache or mos:3 ('nextword list heads'); required unless the recipe or the model has one."""
     objective: Annotated[str | None, typer.Option(autocompletion=complete_objective)] = None
-    """What it is trained for ('nextword list objectives')."""
+    """Training objective ('nextword list objectives')."""
     conditioner: Annotated[str | None, typer.Option(autocompletion=complete_conditioner)] = None
-    """How an auxiliary text steers it ('nextword list conditioners')."""
+    """Conditioner, through which the model follows an auxiliary text ('nextword list conditioners')."""
     encoder: str | None = None
     """Encoder that reads auxiliary texts, such as minilm."""
     seed: int | None = None
-    """Of new parameters, batches and dropout."""
+    """Seed of new parameters, batches and dropout."""
 
 
 OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "encoder", "seed"}
@@ -65,7 +65,7 @@ OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "e
 def train(asked: TrainOptions) -> None:
     """Train one model, measure it, check it, and save it as a folder that loads.
 
-    The same command goes on after an interruption, and does nothing where all is finished.
+    The same command resumes after an interruption, and does nothing if all is finished.
 
     nextword train --data book.txt --model small --head cache --objective histalign --out runs/book
 
@@ -90,7 +90,7 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.watch import watching
-    from nextword.experiments.training.train_model import train as train_model
+    from nextword.experiments.training.train_model import train_model
 
     quiet_libraries()
     console = Console()

@@ -43,9 +43,15 @@ class AuxiliaryTokenizer:
         ValueError: A tokenizer that knows no characters, or a name that none can be loaded from.
 
     Examples:
-        >>> from transformers import AutoTokenizer
-        >>> auxiliary = AuxiliaryTokenizer(AutoTokenizer.from_pretrained(encoder), tokenizer)  # doctest: +SKIP
-        >>> model.generate(**prompt, **auxiliary(["A bishop falls ill."]))  # doctest: +SKIP
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<pad>": 0, "A": 1, "bishop": 2, "falls": 3, "ill": 4}))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> encoder = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>")
+        >>> auxiliary = nw.AuxiliaryTokenizer(encoder)  # then: model.generate(**prompts, **auxiliary(texts))
+        >>> auxiliary(["A bishop falls ill", "A bishop"])["aux_input_ids"].tolist()
+        [[1, 2, 3, 4], [1, 2, 0, 0]]
     """
 
     def __init__(

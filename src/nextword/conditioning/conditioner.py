@@ -29,8 +29,8 @@ class ConditionerConfig(SpecSettings):
     """What is trained: what is new (conditioner, head, an output layer of its own), also all that lies downstream of
     it, the whole decoder, or the auxiliary encoder too."""
     start: Literal["unchanged", "random"] = "unchanged"
-    """How new weights begin: so that the model's distribution is what it was, or at random (published). An output
-    layer of the model's own is new too: it begins as a copy of the pretrained one, or at random."""
+    """Initial values of new weights: so that the model's distribution is what it was, or at random (published). An
+    output layer of the model's own is new too: it begins as a copy of the pretrained one, or at random."""
 
     @property
     def unties(self) -> bool:
@@ -91,7 +91,7 @@ class Conditioner(nn.Module, ABC):
     Args:
         config: The conditioner's settings.
         dimensions: Sizes of the decoder; ``source`` is the width of the encoder's states.
-        attention_heads: Of the decoder, for conditioners that attend.
+        attention_heads: Attention heads of the decoder, for conditioners that attend.
 
     Raises:
         ValueError: The conditioner cannot work on such a model; the message says why.

@@ -21,7 +21,7 @@ from nextword.runtime.devices import device_of
 # Hooks do it, so that no model's code is copied. What runs travels through the keyword arguments of the backbone's
 # forward to its layers: a layer's hook adds the layer's input, and the hook of its self-attention, which is given the
 # same arguments, adds to what the self-attention returns. Nothing is kept on modules between the two, so a layer may
-# be computed again (activation checkpointing), deep-copied, or run by several threads; without the argument the
+# be computed again (gradient checkpointing), deep-copied, or run by several threads; without the argument the
 # backbone is its bare self.
 
 ARGUMENT = "after_self_attention"
@@ -108,7 +108,7 @@ class CrossAttentionConfig(ConditionerConfig):
 
     conditioner: Literal["bergpt"] = "bergpt"
     last: int = Field(default=1, ge=1)
-    """How many of the last decoder layers get a block."""
+    """Number of the last decoder layers that get a block."""
     layers: list[int] | None = Field(default=None, min_length=1)
     """Which decoder layers get one instead, from 0; negative numbers count from the end."""
     heads: int | None = Field(default=None, ge=1)
@@ -290,7 +290,7 @@ class CrossAttentionConditioner(Conditioner):
         super().init_from_backbone(backbone)
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
-        """Those of all modules that run after the first block."""
+        """Parameters of all modules that run after the first block."""
         ran = self._trial(backbone)
         later = ran[ran.index(self.blocks[0]) + 1 :]
         return [parameter for module in later for parameter in module.parameters(recurse=False)]

@@ -22,7 +22,7 @@ class SoftPrefixConfig(ConditionerConfig):
 
     conditioner: Literal["prefix"] = "prefix"
     length: int = Field(default=_DEFAULT_LENGTH, ge=1, le=100_000)
-    """How many vectors stand before a text; they take so many of the model's positions."""
+    """Number of vectors before a text; they take so many of the model's positions."""
     start: Literal["random"] = "random"
     """New weights begin at random: words before a text cannot be without effect."""
 

@@ -22,7 +22,7 @@ from nextword.functional.weight_gradient import FusedBackward
 class FactorizedDistribution(NextToken):
     """``P(w) = P(class of w) * softmax over the tokens of that class`` (F2-Softmax, eq. 2).
 
-    Asked for one token a position (training is), it scores the tokens of that token's class and no others: positions
+    Asked for one token per position (training is), it scores the tokens of that token's class and no others: positions
     are grouped by class, so that every class is one product with the states that need it.
 
     Args:
@@ -116,7 +116,7 @@ class FactorizedDistribution(NextToken):
         return ids
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """One token a position needs the scores of its class only."""
+        """One token per position needs the scores of its class only."""
         if not self._is_grouped(ids) or not len(ids):
             return super().share_scored(ids)
         sizes = torch.tensor(self.classes.sizes, device=ids.device)

@@ -191,7 +191,7 @@ class PointerMixture(NextToken):
 class CacheDistribution(NextToken):
     """``P(w)`` proportional to the mass of the visible entries that hold ``w``; zero for every other token.
 
-    At a position that sees no entry there is nothing to distribute over; ``fallback`` speaks there, so that every row
+    At a position that sees no entry there is nothing to distribute over; ``fallback`` is used there, so that every row
     is a distribution.
 
     Args:

@@ -31,9 +31,9 @@ _OLD_METHODS = {
 class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
-    A question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that fit the memory
-    budget (``nextword.score_memory``). Where a gradient is wanted, chunks are computed again in the backward pass;
-    but for a sum over positions (``log_likelihood``, what training asks) they are computed once.
+    A question about few tokens per position never makes an (N, V) tensor: rows are computed in chunks that fit the
+    memory budget (``nextword.score_memory``). Where a gradient is wanted, chunks are computed again in the backward
+    pass; but for a sum over positions (``log_likelihood``, what training asks) they are computed once.
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
     ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and ``_log_positions`` and
@@ -85,11 +85,11 @@ class NextToken(ABC):
 
     @abstractmethod
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        """Of all rows at once, in a new tensor, which the caller may change where autograd is off."""
+        """Scores of all rows at once, in a new tensor, which the caller may change where autograd is off."""
 
     @abstractmethod
     def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
-        """Of all rows at once; ``fused_backward`` is handed on to products and to functions that work in place."""
+        """Log-probabilities of all rows at once; ``fused_backward`` is passed to products and in-place functions."""
 
     @abstractmethod
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
@@ -131,7 +131,7 @@ class NextToken(ABC):
         for name, vector in (("ids", ids), ("weights", weights)):
             shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
             if shape != (len(self),) and not (vector is None and name == "weights"):
-                raise ValueError(f"{name}: must be ({len(self)},), one a position (shape {shape} given)")
+                raise ValueError(f"{name}: must be ({len(self)},), one per position (shape {shape} given)")
         self._expect_rows(ids[:, None])
         row_tensors: list[Tensor] = []
         self.map(lambda tensor: row_tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
@@ -193,7 +193,7 @@ class NextToken(ABC):
         top_k: int | None = None,
         top_p: float | None = None,
     ) -> Int[Tensor, "N num_samples"]:
-        """Tokens drawn independently (with replacement) at each position.
+        """Tokens sampled independently (with replacement) at each position.
 
         Args:
             generator: Source of randomness; torch's global one by default.
@@ -235,9 +235,9 @@ class NextToken(ABC):
     def token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
         """For each component that points at positions, how much of one token's probability came from each.
 
-        ``positions()`` is about all tokens, this about one token a position: the positions that hold another are zero.
-        Over the positions the parts add up to what ``sources`` says of the token. ``positions_in`` says of which text
-        the positions are.
+        ``positions()`` is about all tokens, this about one token per position: the positions that hold another are
+        zero. Over the positions the parts add up to what ``sources`` says of the token. ``positions_in`` says of which
+        text the positions are.
 
         A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one
         score for all positions where it stands. Its probability is divided among them: evenly, or with local embeddings
@@ -276,7 +276,7 @@ class NextToken(ABC):
         return self.softmaxes() * self.vocab_size * 4
 
     def softmaxes(self) -> int:
-        """How many sets of V scores a row is made of."""
+        """Number of sets of V scores in a row."""
         return 1
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
@@ -290,7 +290,7 @@ class NextToken(ABC):
     def _expect_rows(self, ids: Tensor) -> None:
         shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
         if not isinstance(ids, Tensor) or ids.ndim != 2 or len(ids) != len(self):
-            raise ValueError(f"ids: must be ({len(self)}, K), K tokens a position (shape {shape} given)")
+            raise ValueError(f"ids: must be ({len(self)}, K), K tokens per position (shape {shape} given)")
         if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
             low, high = ids.aminmax()
             if low < 0 or high >= self.vocab_size:

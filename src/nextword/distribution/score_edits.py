@@ -1,4 +1,4 @@
-"""Edits: changes to the dense scores of few tokens a position."""
+"""Edits: changes to the dense scores of few tokens per position."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class EditedTokens:
 
 
 class LogitEdit(ABC):
-    """A change to the scores of few tokens a position, made on the dense scores as earlier edits left them."""
+    """A change to the scores of few tokens per position, made on the dense scores as earlier edits left them."""
 
     @abstractmethod
     def map(self, change: Callable[[Tensor], Tensor]) -> LogitEdit:

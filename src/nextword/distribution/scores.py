@@ -225,7 +225,7 @@ class ComputedScores(NextToken):
         dense: What comes from the scores of the vocabulary, after the edits.
         touched: What edits changed, the latest change last.
         stored: Entries beside the scores, on the same scale.
-        name: Of what no edit changed.
+        name: Component of what no edit changed.
     """
 
     def __init__(

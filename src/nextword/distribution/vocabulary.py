@@ -20,7 +20,7 @@ class Vocabulary(Protocol):
     Dense scores have a column for each token, or for those tokens whose rows of the embedding this process holds
     (``columns``).
 
-    ``fused_backward`` is handed on to the products of ``nextword.functional.products``, which then give the embedding's
+    ``fused_backward`` is passed on to the products of ``nextword.functional.products``, which then give the embedding's
     gradient to its collector. A vocabulary that makes its products otherwise leaves it alone.
     """
 

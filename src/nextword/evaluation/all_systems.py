@@ -14,49 +14,138 @@ from nextword.evaluation.metrics.metric import Setup
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import GivenIds, Unit, Words, as_ids
 from nextword.evaluation.sample_passes import ASKED, Pass, ReadSamples, Watch, chosen, read_files, told
-from nextword.evaluation.samples import read_samples
+from nextword.evaluation.samples import PlainText, read_samples
 from nextword.evaluation.system_statistics import recorded
 from nextword.functional.frequency.counts import TokenCounts
 from nextword.results.records import EvaluationResults
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.settings.call_forms import RECIPE, CallForms
 from nextword.settings.config import validated
 from nextword.settings.setting_names import either
 
 HUMAN = "human"
 
 
-def evaluate(
-    config: EvaluateConfig | Mapping[str, Any] | str | Path,
-    watch: Watch = lambda stage, done, total: None,
+def _has_config(args: Sequence[Any]) -> bool:
+    """Whether arguments are as in earlier versions: a whole config, then what receives the progress."""
+    first = args[0] if args else None
+    names_systems = isinstance(first, Mapping) and isinstance(first.get("systems"), Mapping)
+    return names_systems or isinstance(first, EvaluateConfig) or len(args) > 1
+
+
+@CallForms(
+    renamed={"config": RECIPE, "watch": "progress"},
+    positions=["progress", "command"],
+    is_config=_has_config,
+    read=lambda path: {"systems": path},
+)
+def evaluate(  # noqa: PLR0913  (its options)
+    systems: Mapping[str, str | Path | Sequence[str | Path]] | str | Path,
+    *,
+    metrics: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] = ("all",),
+    draws: int = 1,
+    tokenizer: str | None = None,
+    special: Sequence[int] = (),
+    fields: Mapping[str, str] | None = None,
+    plain_text: PlainText | None = None,
+    references: str | Path | None = None,
+    features: str | Path | None = None,
+    human: bool = True,
+    paired: bool = True,
+    wins: Sequence[str] | None = None,
+    resamples: int = 2000,
+    permutations: int = 10_000,
+    seed: int = 0,
+    device: str = "cpu",
+    batch_size: int = 32,
+    processes: int | None = None,
+    progress: Watch | None = None,
     command: str = "",
 ) -> EvaluationResults:
-    """Measures samples; see ``docs/file-formats.md`` for what a samples file holds.
+    r"""Measures generated texts; see ``docs/file-formats.md`` for what a samples file holds.
 
     Features of models are kept beside each samples file, in a folder of its name with ``.features`` behind it, so that
-    an interrupted evaluation goes on where it was; ``config.features`` names another folder, for all files.
+    an interrupted evaluation resumes where it was; ``features`` names another folder, for all files.
 
     Args:
-        config: What to measure; as a mapping for instance
-            ``{"systems": {"gpt2": ["samples.jsonl"]}, "metrics": ["self-bleu:3"]}``. A path is one system with the name
-            of its file.
-        watch: Told about progress: a name, how much of it is done, of how much (0: not known).
+        systems: Samples files of each system by its name, one file per seed; a path is one system with the name of its
+            file.
+        metrics: Specs such as ``"self-bleu:2,3"``, or settings in full with the name under ``"metric"``; ``"all"``
+            stands for every metric that the samples have fields for and that needs no model.
+        draws: Consecutive files that one trained model generated, with different sampling seeds. The interval of a
+            system is over its models, each with the mean of its files; over the files, where they are all of one model.
+        tokenizer: Path or hub name of the tokenizer whose tokens are counted; None: the samples' own token ids, else
+            words.
+        special: Token ids of the samples that are not text (padding, start and end), where no tokenizer says which.
+        fields: Names that the files use for fields of a sample, for instance ``{"text": "prediction"}``.
+        plain_text: How files of plain text are cut: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
+            lines); None: blocks where a blank line stands between two texts, else lines.
+        references: File of human references in place of the texts: as many, in the same order, for all systems; None:
+            those of the samples, if any.
+        features: Folder in which features of models are kept; None: beside each samples file.
+        human: Whether the first references are scored as if a system had generated them.
+        paired: Whether systems are tested against each other, which needs the same prompts in the same order.
+        wins: Keys that count in the table of wins; None: the first of each metric, or those it names.
+        resamples: Bootstrap resamples, 100 or more.
+        permutations: Permutations of the paired tests, 100 or more.
+        seed: Random seed of the bootstrap and of the permutation tests.
+        device: Device of the models that a metric runs, such as ``"cuda"``.
+        batch_size: Texts per forward pass of such a model.
+        processes: Number of processes, each of which reads and measures one samples file at a time; None: this one.
+        progress: Called with a name, how much of it is done, and of how much (0: not known).
         command: The command line that repeats this, for the record.
 
     Returns:
-        Every value with its interval, the human row, paired tests and wins.
+        Every value with its interval, the human baseline, paired tests and wins.
 
     Raises:
-        ValueError: A wrong setting, a line that is no sample, a missing field, nothing that any metric could measure,
-            systems with different prompts.
+        ValueError: A wrong setting, a line that is not a sample, a missing field, nothing that any metric could
+            measure, or systems with different prompts.
+
+    Examples:
+        >>> import json, tempfile
+        >>> import nextword as nw
+        >>> path = Path(tempfile.mkdtemp(), "mine.jsonl")
+        >>> lines = [{"text": "there was a king", "reference": "there was a queen"}, {"text": "he was a king"}]
+        >>> lines[1]["reference"] = "she saw the sea"
+        >>> written = path.write_text("\n".join(map(json.dumps, lines)))
+        >>> results = nw.evaluate({"mine": path}, metrics=["distinct:1"], resamples=100)
+        >>> results.systems[0].values["distinct-1"].value, results.human.values["distinct-1"].value
+        (1.0, 1.0)
     """
-    if isinstance(config, str | Path):
-        config = {"systems": {Path(config).stem: [str(config)]}}
-    if not isinstance(config, EvaluateConfig | Mapping):
+    if isinstance(systems, str | Path):
+        systems = {Path(systems).stem: str(systems)}
+    if not isinstance(systems, Mapping):
         raise ValueError(
-            "evaluate: config must name the files of each system, such as {'systems': {'a': ['a.jsonl'], 'b': "
-            f"['b.jsonl']}}}} ({type(config).__name__} given)"
+            "evaluate: systems must name the files of each system, such as {'a': ['a.jsonl'], 'b': ['b.jsonl']} "
+            f"({type(systems).__name__} given)"
         )
-    config = config if isinstance(config, EvaluateConfig) else validated(EvaluateConfig, config)
+    settings = {
+        "systems": systems,
+        "metrics": metrics,
+        "draws": draws,
+        "tokenizer": tokenizer,
+        "special": special,
+        "fields": {} if fields is None else fields,
+        "plain_text": plain_text,
+        "references": references,
+        "features": features,
+        "human": human,
+        "paired": paired,
+        "wins": wins,
+        "resamples": resamples,
+        "permutations": permutations,
+        "seed": seed,
+        "device": device,
+        "batch_size": batch_size,
+        "processes": processes,
+    }
+    return evaluate_systems(validated(EvaluateConfig, settings), progress, command)
+
+
+def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, command: str = "") -> EvaluationResults:
+    """``evaluate`` with all that can be set in one."""
+    watch = progress or _unwatched
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
     references = None if config.references is None else Path(config.references)
     each = [(name, path) for name, paths in files.items() for path in paths]
@@ -94,6 +183,9 @@ def evaluate(
     elif every[0].human.samples:
         human = Pass(every[0], every[0].human.result(told(watch, HUMAN)))
     return recorded(config, passes, human, left_out, unit.name, metrics, command)
+
+
+def _unwatched(stage: str, done: int, total: int) -> None: ...
 
 
 def _of_plain_text(readings: Sequence[ReadSamples]) -> str:
@@ -149,7 +241,7 @@ class UnitTokens(Unit):
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``."""
-        # verbose=False: a text longer than a model's limit is no fault where only its tokens are counted.
+        # verbose=False: a text longer than a model's limit is not an error where only its tokens are counted.
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:

@@ -29,14 +29,14 @@ class EvaluateConfig(Settings):
     tokenizer: str | None = None
     """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, else words."""
     special: list[int] = Field(default=[])
-    """Token ids of the samples that are no text (padding, beginning and end), where no tokenizer says which."""
+    """Token ids of the samples that are not text (padding, beginning and end), where no tokenizer says which."""
     fields: dict[str, str] = Field(default={})
     """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
     plain_text: PlainText | None = None
-    """How files of plain text are cut: "lines" (a text a line) or "blocks" (a text between blank lines); none: blocks
-    where a blank line stands between two texts, else lines."""
+    """Division of plain-text files: "lines" (one text per line) or "blocks" (a text between blank lines); none:
+    blocks where a blank line stands between two texts, else lines."""
     references: str | None = None
-    """File of what people wrote in the place of the texts: as many, in the same order, for all systems; none: the
+    """File of human references for the texts: as many, in the same order, for all systems; none: the
     samples bring their references along, or there are none."""
     features: str | None = None
     """Folder in which features of models are kept; none: beside each samples file."""
@@ -53,7 +53,7 @@ class EvaluateConfig(Settings):
     seed: Seed = 0
     """Seed of the bootstrap and of the permutation test."""
     device: str = "cpu"
-    """Where models that a metric asks are run."""
+    """Device of the models that a metric uses."""
     batch_size: int = Field(default=32, ge=1)
     """Texts that such a model sees at once."""
     processes: int | None = Field(default=None, ge=1, le=1024)
@@ -84,7 +84,7 @@ class EvaluateConfig(Settings):
             raise ValueError("the tokenizer says which tokens are special; give 'tokenizer' or 'special', not both")
         if "human" in self.systems and self.human:
             raise ValueError(
-                f"'human' is the row of the references: give people's texts as {named('references', 'FILE')}, the "
+                f"'human' is the row of the references: give human references as {named('references', 'FILE')}, the "
                 f"system another name, or {either('--set human=false', 'human=False')}"
             )
         return self

@@ -25,7 +25,7 @@ from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
 from nextword.runtime import optional_libraries as extras
 
 Watch = Callable[[str, int, int], None]
-"""Told what is going on: a name, how much is done, of how much."""
+"""Receives the progress: a name, how much is done, of how much."""
 
 
 ASKED = (
@@ -105,7 +105,7 @@ class ReadSamples:
     system: MetricColumn | PassScores
     """What the system wrote."""
     human: MetricColumn | PassScores
-    """What people wrote in its place; empty without references."""
+    """The human references; empty without references."""
     prompts: list[tuple[int, ...]]
     """What each sample was asked and compared with, as a digest of each of ``ASKED``."""
 
@@ -140,7 +140,7 @@ def read_files(
 
 
 def told(watch: Watch, name: str) -> Watch:
-    """Tells the same watch, with a name before what is going on."""
+    """Tells the same watch, with a name before the progress."""
     return lambda what, done, total: watch(f"{name}: {what}", done, total)
 
 
@@ -164,7 +164,7 @@ def _read(
     """Shows every sample of the file to every metric, and its first reference too where ``human``.
 
     Raises:
-        ValueError: A line is no sample, or lacks what a metric needs.
+        ValueError: A line is not a sample, or lacks what a metric needs.
     """
     beside = path.with_name(path.name + ".features")
     setup = replace(setup, cache=beside if config.features is None else Path(config.features).expanduser())

@@ -19,7 +19,7 @@ from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
 
 PlainText = Literal["lines", "blocks"]
-"""How plain text is cut into texts: one a line, or one between blank lines."""
+"""How plain text is cut into texts: one per line, or one between blank lines."""
 
 _BEGINS_AS_JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[{\]])')
 
@@ -35,8 +35,8 @@ def read_samples(
     """The samples of a file, one at a time.
 
     ``fields`` has the names that the file uses for fields of a sample, such as ``{"text": "prediction"}``; ``digest``,
-    a checksum, is told all bytes. How plain text is cut says ``plain_text``, or else ``plain_text_of``. ``references``
-    is a file of as many texts, in the same order: what people wrote in their places.
+    a checksum, receives all bytes. How plain text is cut says ``plain_text``, or else ``plain_text_of``. ``references``
+    is a file of as many texts, in the same order: the human references.
 
     Raises:
         ValueError: No such file, nothing in it, a line that is not a sample, or references of another number; the

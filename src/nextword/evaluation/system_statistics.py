@@ -175,7 +175,7 @@ def _wins(
     values = {system.name: {key: value.value for key, value in system.values.items()} for system in systems}
     of_humans = {} if human is None else {key: value.value for key, value in human.values.items()}
     ranked = wins(values, goals, of_humans, voting)
-    # without people's texts no measure of diversity has a goal, so there may be no vote
+    # without human references no measure of diversity has a goal, so there may be no vote
     return ranked if ranked.measures else None
 
 

@@ -7,7 +7,7 @@ all positions share. Then these files act, in this order: ``chunked_loss.py`` go
 forwards and at once backwards; ``products.py`` makes the scores of a chunk; ``vocab_shard.py`` knows which columns of
 them this process holds; ``inplace.py`` writes over them, gradients too; ``copy_scores.py`` adds stored tokens with a
 score each; ``weight_gradient.py`` gathers the gradient of the embedding (V, D). When autograd reaches the sum, it only
-scales these gradients, then goes on through the backbone. What the fast functions compute, said in one line of torch
+scales these gradients, then continues through the backbone. What the fast functions compute, said in one line of torch
 each, is in ``textbook_forms.py``; a test holds every head to it.
 
 Shape letters, one legend for the whole library: B sequences, T positions, N positions that count, D hidden width, V

@@ -24,7 +24,7 @@ from nextword.functional.vocab_shard import ALL_COLUMNS, VocabShard
 from nextword.functional.weight_gradient import FusedBackward, GradientCollector, deliver, first_order
 
 Compute = Callable[[slice, list[Tensor], FusedBackward | None], Tensor]
-"""Returns the sum over some rows, a scalar. Given: their slice; these rows of the row tensors; the pass to hand on to
+"""Returns the sum over some rows, a scalar. Given: their slice; these rows of the row tensors; the pass to pass on to
 products and to functions that work in place, None where the graph may be traversed several times."""
 
 
@@ -96,7 +96,7 @@ def _same_random_numbers(cpu_state: Tensor, device_states: tuple[list[int], list
 
 
 class _Gradients(NamedTuple):
-    """Those of the rows and those of what is shared; None for what has none."""
+    """Gradients of the rows and of what is shared; None for what has none."""
 
     rows: list[Tensor | None]
     shared: list[GradientCollector | None]
@@ -140,7 +140,7 @@ def _address(tensor: Tensor) -> int:
 # -- How many rows of dense scores are computed at once.
 #
 # The scores of one position over a vocabulary of 50,000 words take 200 KB. What is asked of them in training is one
-# number a position or one in all, so they are computed for a few rows at a time: a chunk. How many rows a chunk has
+# number per position or one in all, so they are computed for a few rows at a time: a chunk. How many rows a chunk has
 # follows from a memory budget.
 
 _CPU_BUDGET = 128 * 2**20
@@ -163,7 +163,7 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
 
     That is a tenth of the free memory of a GPU; on a CPU 128 MiB, in training 64 MiB or two thirds of what the output
     embedding's gradient takes, whichever is more. The results do not depend on it, only time and memory do;
-    ``float("inf")`` is no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
+    ``float("inf")`` means no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
     ...     row_chunks(rows=100, row_bytes=2**20, device=torch.device("cpu"))
@@ -188,10 +188,16 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabSh
         return [slice(0, rows)] if rows else []
     budget = _budget.get()
     if budget is None:
-        budget = int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE) if device.type == "cuda" else _CPU_BUDGET
+        budget = int(_free_memory(device) * _GPU_SHARE) if device.type == "cuda" else _CPU_BUDGET
     limit = budget // max(1, row_bytes)
     # what memory is free differs between accelerators
     return _equal_slices(rows, limit if device.type == "cpu" else columns.rows_at_once(limit))
+
+
+def _free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that torch can still give: what the driver has left, and what torch's allocator keeps unused."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + unused
 
 
 def sum_chunks(

@@ -21,7 +21,7 @@ def softmax_at_(
     fused_backward: FusedBackward | None = None,
     columns: VocabShard = ALL_COLUMNS,
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
-    """What a softmax needs: the scores of K tokens a row, and the log-sum-exp of the row. Destroys ``scores``.
+    """What a softmax needs: the scores of K tokens per row, and the log-sum-exp of the row. Destroys ``scores``.
 
     The exponentials take the place of the scores. Both results are relative to the row's peak.
 

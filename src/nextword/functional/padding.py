@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 Side = Literal["left", "right"]
 
 IGNORED_LABEL = -100
-"""Label of a position that is no target, as in transformers."""
+"""Label of a position that is not a target, as in transformers."""
 
 
 def stacked(
@@ -34,7 +34,7 @@ def padded(
     """Ids and their attention mask.
 
     On the right, position ids count from each row's first token. On the left all rows end in the last column, as texts
-    must that are gone on with. Any fill will do where a mask is handed on, for it lets none be seen.
+    to be continued must. Any fill will do where a mask is passed on, for it lets none be seen.
 
     >>> padded([[5, 6], [7]], side="left")
     (tensor([[5, 6],

@@ -99,7 +99,7 @@ def truncated(
     Args:
         log_probs: Log-probabilities, in any order.
         top_k: Keep the ``top_k`` most probable outcomes; of equal ones those that a stable sort puts first.
-        top_p: Of these, keep the fewest that together have at least this share of their probability (nucleus).
+        top_p: Among these, keep the fewest that together have at least this share of their probability (nucleus).
 
     >>> import torch
     >>> truncated(torch.tensor([[0.5, 0.3, 0.2]]).log(), top_p=0.6).exp()
@@ -125,7 +125,7 @@ def expect_truncation(where: str, top_k: int | None, top_p: float | None) -> Non
         raise ValueError(f"{where}: top_k must be at least 1 ({top_k} given); None draws among all tokens")
 
 
-# -- Drawing by inverting a cumulative distribution: the same number gives the same token, whoever asks when.
+# -- Drawing by inverting a cumulative distribution: the same number gives the same token, whenever it is asked for.
 
 
 def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:

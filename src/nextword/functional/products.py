@@ -277,9 +277,9 @@ def _sparse(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
 _PIECES = 64
 """At most; that many cores have one each."""
 _LEAST_ROWS = 128
-"""Of a piece."""
+"""Bytes of a piece."""
 _LEAST_BYTES = 2**22
-"""Of a matrix; below, it may lie in the processor's cache, where torch's own product is as fast."""
+"""Bytes of a matrix; below, it may lie in the processor's cache, where torch's own product is as fast."""
 _FEW = 4
 """Up to so many states, they are the columns of each product: BLAS reads the matrix once then."""
 _MOST = 64
@@ -391,7 +391,7 @@ def products_in_place(
 
 @cache
 def _without_warning() -> None:
-    """Torch says once in each process that its sparse matrices are young; here that is no news to anybody."""
+    """Torch says once in each process that its sparse matrices are young; users need not read that here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.zeros(1, 1, device="cpu").to_sparse_csr()

@@ -1,4 +1,4 @@
-"""The plain form of every fast function of this room: what it computes, said in one line of torch.
+"""The plain form of every fast function of this package: what it computes, said in one line of torch.
 
 One loss in plain form is::
 

@@ -1,6 +1,6 @@
 """Which columns of dense scores (N, V) are held here: all of them, or the share of one process among several.
 
-Whoever sums over the tokens of a row, or picks one of them, asks the columns to do it. Nothing else of a loss depends
+Code that sums over the tokens of a row, or picks one of them, asks the columns to do it. Nothing else of a loss depends
 on where a column lies: products, bends, exponentials and their gradients are made of each column alone.
 """
 
@@ -41,19 +41,19 @@ class VocabShard:
         return part
 
     def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """The scores of K tokens a row."""
+        """The scores of K tokens per row."""
         return scores.gather(1, ids)
 
     def scatter_add_(
         self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"]
     ) -> Float[Tensor, "N _"]:
-        """Adds ``values`` to the scores of K tokens a row, in place."""
+        """Adds ``values`` to the scores of K tokens per row, in place."""
         return scores.scatter_add_(1, ids, values)
 
     def writable(
         self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
-        """Of values to write at tokens: the columns held here, the values, and which of them are to be written."""
+        """For values to write at tokens: the columns held here, the values, and which of them are to be written."""
         return ids, values, present
 
     def read_by_all(self, tensor: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class VocabShard:
         return None
 
     def held(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "_"]:
-        """Those of some tokens that are held here."""
+        """The tokens, of some, that are held here."""
         return ids
 
     def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
@@ -119,7 +119,7 @@ class SharedColumns(VocabShard):
         """The column of each token, any for one that is not held here, and which are."""
 
     def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
-        empty = scores.new_full((len(scores), 1), -torch.inf)  # of a group of tokens a process may hold none
+        empty = scores.new_full((len(scores), 1), -torch.inf)  # a process may hold none of a group of tokens
         return self._reduced(scores.amax(-1, keepdim=True) if scores.shape[1] else empty, "max")
 
     def total(self, part: Tensor) -> Tensor:

@@ -35,6 +35,8 @@ class Factors(NamedTuple):
     def add_to_(self, total: Tensor | None, shape: torch.Size) -> Tensor:
         """Adds the product to ``total`` (V, D) in place, and returns it; a new tensor where ``total`` is None."""
         dtype = torch.promote_types(self.left.dtype, torch.float32)
+        if self.left.is_sparse and self.left.dtype != dtype:  # CUDA has no sparse product in half precision
+            return Factors(self.left.to(dtype), self.right.to(dtype), self.blocks).add_to_(total, shape)
         if self.blocks is None:
             if total is None:
                 return (self.left @ self.right).to(dtype)
@@ -124,7 +126,7 @@ class FusedBackward:
 # that holds them is set aside until autograd has done everything else, and multiplied then.
 #
 # This file is a fence around the one thing that torch has no public means for. Autograd carries tensors between nodes
-# of its graph, and nothing else; a collector is no tensor. So it is left at the node of the weight, as an attribute
+# of its graph, and nothing else; a collector is not a tensor. So it is left at the node of the weight, as an attribute
 # (``ctx.pending``; it lives and dies with the graph), and taken from there when autograd reaches that node. Two
 # backward passes may go through one graph, one of which does not reach that node, or at the same time in two threads.
 # So what is left is filed under the number of the backward pass, ``torch._C._current_graph_task_id()``, which has no

@@ -42,11 +42,11 @@ class CacheConfig(HeadConfig):
     that leaves the model's likeliest token what it was. None normalises softmax and cache together (eq. 3,
     published)."""
     long: int | None = Field(default=None, ge=1, le=100_000_000)
-    """How many of the last positions are seen, of windows that came before too, where a long text is scored or written
-    on. None: those of the window."""
+    """Number of the last positions that are seen, of windows that came before too, where a long text is scored or
+    written on. None: those of the window."""
 
     def to_fine_tune(self) -> CacheConfig:
-        """One normaliser, whose share of the cache grows with training, at a temperature that fits the states."""
+        """One softmax for both, whose share of the cache grows with training, at a temperature that fits the states."""
         return self.model_copy(update={"weight": None}) if self.weight == FITTED else self
 
 
@@ -65,7 +65,7 @@ class CacheHead(Head):
     is no longer bounded by D + 1. Costs: one T x T product; training through this head with ``mle`` is TRIME.
 
     ``weight`` gives instead ``(1 - weight) softmax + weight P_cache`` (Grave et al. 2017; TRIME's linear mode). Where
-    nothing is stored yet, the softmax speaks alone, in ``cache_only`` too.
+    nothing is stored yet, the softmax predicts alone, in ``cache_only`` too.
 
     ``cache:published`` is the joint form with similarities as they are. States of a pretrained model are long, so there
     the cache drowns the softmax until it is trained. Attached as ``cache``, it begins as an interpolation whose

@@ -6,8 +6,8 @@ With ``z`` the score of a token beside the normaliser ``Z`` of the softmax, stor
     hits(t) = log sum_{j: x_j = token} exp(s_j / t)        mass(t) = log sum_j exp(s_j / t)
 
 so ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w`` and ``log(exp z + exp hits) - log(exp Z + exp
-mass)`` for one normaliser. Both are kept at some temperatures. Less their largest score they are smooth in ``log t``
-and never leave [0, log S], so that a spline gives the temperatures between.
+mass)`` for one softmax (jointly normalised). Both are kept at some temperatures. Less their largest score they are
+smooth in ``log t`` and never leave [0, log S], so that a spline gives the temperatures between.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class CopyCalibration(Calibration):
     """Chooses the temperature of stored tokens and how they meet another distribution.
 
     The weight is exact: a mixture's likelihood is concave in it. The temperature is continuous: the best computed one,
-    and then the best between its neighbours. The head may mix by a weight (``interpolated``) or use one normaliser
+    and then the best between its neighbours. The head may mix by a weight (``interpolated``) or be jointly normalised
     (``joint``); where it may do both, ``weight`` None is the latter.
     """
 
@@ -133,7 +133,7 @@ class CopyCalibration(Calibration):
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         base, stored = self._parts(context)
         if self._joint:
-            assert isinstance(base, SoftmaxDistribution), "a head with one normaliser refuses others"
+            assert isinstance(base, SoftmaxDistribution), "a jointly normalised head refuses others"
             alone, normaliser = base.log_prob_and_normaliser(ids)
         else:
             alone = base.log_prob(ids)
@@ -183,7 +183,7 @@ class CopyCalibration(Calibration):
 
         Args:
             temperature: From the first to the last of ``temperatures``, or it raises ValueError.
-            weight: Share of what is stored; None: one normaliser.
+            weight: Share of what is stored; None: jointly normalised.
         """
         copies = self.copies
         hits, mass = self._log_masses(temperature)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -74,9 +75,20 @@ class Layout:
     def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
         self.row = row
         self.batch_size = batch_size
-        counts = torch.bincount(row, minlength=batch_size)
-        self.width = int(counts.max()) if len(row) else 0
-        self.slot = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+
+    @cached_property
+    def width(self) -> int:
+        """Q, the most positions that a sequence has; asked by what lays positions out, since a GPU must stop for it."""
+        return int(self._counts.max()) if len(self.row) else 0
+
+    @cached_property
+    def slot(self) -> Int[Tensor, "N"]:
+        """Place of each position among those of its sequence."""
+        return torch.arange(len(self.row), device=self.row.device) - (self._counts.cumsum(0) - self._counts)[self.row]
+
+    @cached_property
+    def _counts(self) -> Int[Tensor, "B"]:
+        return torch.bincount(self.row, minlength=self.batch_size)
 
     @classmethod
     def full(cls, batch_size: int, width: int, device: torch.device) -> Layout:
@@ -241,7 +253,7 @@ class HeadCacheView(ABC):
         """New positions (B, T, ...) of a window behind earlier ones (B, positions + T, ...); zeros before the start.
 
         Args:
-            name: Of the window.
+            name: Name of the window.
             new: What the head computes from each new position.
             positions: How many earlier positions come back; the same in every pass.
 

@@ -28,7 +28,7 @@ class CopyNetConfig(PointerConfig):
     tanh: bool = True
     """Whether local embeddings pass through a tanh; without it this is the published "cache"."""
     initial_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Where the bias of the copying scores starts. Negative values copy less at first: the scores start at 0, so a
+    """Initial bias of the copying scores. Negative values copy less at first: the scores start at 0, so a
     pretrained model whose scores are all far below that would do nothing but copy. ``fitted``: at most 0, and so that
     at most 3 % is copied in the longest text that the model reads. Published: 0."""
 

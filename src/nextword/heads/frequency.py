@@ -42,13 +42,13 @@ class FrequencyConfig(HeadConfig):
     counts: str | None = None
     """File of token counts that classes are made from (``nextword count``); read once, when the head is built."""
     division: Literal["mefmax", "eq-freq", "eq-token"] = "mefmax"
-    """How tokens are divided: MefMax, or into a given number of classes of equal mass or of equally many tokens."""
+    """Division of the tokens: by MefMax, or into a given number of classes of equal mass or of equally many tokens."""
     classes: int | None = Field(default=None, ge=1)
     """K for a division that does not choose it."""
     start: Literal["softmax", "random"] = "softmax"
     """Class embeddings that give each class about the mass of its tokens in the model's own softmax, or random ones."""
     prior: Literal["softmax"] | Fitted | None = FITTED
-    """What class embeddings add to. ``softmax``: the log of the mass that each class has in one softmax over all
+    """Prior that class embeddings add to. ``softmax``: the log of the mass that each class has in one softmax over all
     tokens, so that embeddings of zero change nothing; it scores the whole vocabulary at each position. ``fitted`` is
     that when the head is attached. None: nothing (published)."""
     mi: MultiInputConfig | None = None

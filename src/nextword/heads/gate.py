@@ -56,7 +56,7 @@ class UniformGate(Gate):
 
 
 class ScalarGate(nn.Linear):
-    """``w_g . h_t + b_g``: one number a position; ``b_g`` starts at ``initial_bias``."""
+    """``w_g . h_t + b_g``: one number per position; ``b_g`` starts at ``initial_bias``."""
 
     def __init__(self, width: int, initial_bias: float = 0.0) -> None:
         self.initial_bias = initial_bias  # before the base class, which starts the weights

@@ -52,6 +52,10 @@ class HeadConfig(SpecSettings):
         asked, had = self.model_dump(), other.model_dump()
         return asked.keys() == had.keys() and all(asked[name] in (had[name], FITTED) for name in asked)
 
+    def located(self) -> HeadConfig:
+        """With absolute paths of stores, which are found from any working folder: as a model is saved."""
+        return self
+
     def unbuilt(self) -> HeadConfig:
         """These settings without what building a head for one model has filled in."""
         return self
@@ -108,7 +112,7 @@ class Head(nn.Module, ABC):
     adjustable: ClassVar[frozenset[str]] = frozenset()
     """Settings that may be changed on a built head, because no parameter depends on them."""
     generate_takes: ClassVar[tuple[str, ...]] = ()
-    """Of these, the ones that ``generate`` takes as arguments too, for one call."""
+    """Settings among these that ``generate`` takes as arguments too, for one call."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -190,13 +194,13 @@ class Head(nn.Module, ABC):
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called when the head is attached to a model that has one, whose parts a head over another may go on with."""
+        """Called when the head is attached to a model that has one, whose parts a head over another may reuse."""
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to refuse a model that does not go with what it reads.
 
         Args:
-            context_of: As in ``init_from_backbone``.
+            context_of: See ``init_from_backbone``.
             weights_of: Fingerprint of the backbone's weights; None where they cannot be compared.
 
         Raises:
@@ -239,7 +243,7 @@ class Head(nn.Module, ABC):
 
         Args:
             config: The head's settings, with those that this call of ``generate`` was given.
-            sample: Whether tokens are drawn at random.
+            sample: Whether tokens are sampled at random.
         """
         return None
 

@@ -29,10 +29,10 @@ class MultiInputConfig(Settings):
     """Settings of the multiple input states."""
 
     layers: int | None = Field(default=None, ge=1)
-    """How many of the last decoder layers are read; by default 3 for a decoder-only model and 1 for an encoder-decoder,
-    as published."""
+    """Number of the last decoder layers that are read; by default 3 for a decoder-only model and 1 for an
+    encoder-decoder, as published."""
     window: int = Field(default=3, ge=1, le=10_000)
-    """How many positions are read of each layer: the current one and those just before it."""
+    """Number of positions that are read of each layer: the current one and those just before it."""
     expansion: int = Field(default=1, ge=1, le=1000)
     """Width of the hidden vector made of them, as a multiple of the width of the last state."""
 
@@ -177,7 +177,7 @@ FAINT = 1e-10
 """Scale at which a projection starts whose product is added to a score (published)."""
 
 
-# -- What a head is told about the model it sits on.
+# -- What a head knows about the model it sits on.
 
 
 @dataclass(frozen=True)

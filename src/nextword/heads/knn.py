@@ -39,18 +39,20 @@ class KnnConfig(WrapperHeadConfig):
 
     published: ClassVar[Mapping[str, Any]] = {"weight": 0.25}
 
+    folder: ClassVar[str | None] = "store"
     head: Literal["knn"] = "knn"
     store: str | None = None
     """Folder that ``nextword datastore build`` wrote; None: only what is appended while somebody talks."""
     k: int = Field(default=32, ge=1, le=10_000)
-    """How many of the nearest keys are taken."""
+    """Number of nearest keys."""
     mix: Literal["fixed", "gate", "joint"] = "fixed"
-    """By a fixed weight, by a learned weight that depends on the retrieval's confidence, or with one normaliser."""
+    """Mixing: by a fixed weight, by a learned weight that depends on the retrieval's confidence, or jointly
+    normalised."""
     weight: Annotated[float, Field(ge=0, le=1)] | Fitted = FITTED
     """Share of what is retrieved; where a gate learns it, the share that it starts from. ``fitted``: 0.03, which costs
     next to nothing where the store does not fit the text; ``nw.calibrate`` finds a better one. Published: 0.25."""
     distance: Literal["euclidean", "dot"] | None = None
-    """What makes keys near; None: the dot product with ``mix=joint``, as in TRIME, and Euclidean distance else."""
+    """Distance of keys; None: the dot product with ``mix=joint``, as in TRIME, and Euclidean distance else."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Divides the similarities; above 1 flattens what is retrieved."""
     overlap: int = Field(default=16, ge=0, le=1000)
@@ -62,7 +64,7 @@ class KnnConfig(WrapperHeadConfig):
 
     @property
     def by_dot(self) -> bool:
-        # minus a squared distance is at most 0: beside a softmax's scores under one normaliser it weighs nothing
+        # minus a squared distance is at most 0: beside a softmax's scores jointly normalised it weighs nothing
         return self.distance == "dot" or (self.distance is None and self.mix == "joint")
 
 
@@ -105,7 +107,7 @@ class KnnHead(WrapperHead):
     opened_by = ("store", "index", "by_dot")
 
     def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
-        # one normaliser needs the joint form of a cache below
+        # joint normalisation needs the joint form of a cache below
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
         self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None

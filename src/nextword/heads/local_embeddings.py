@@ -39,7 +39,7 @@ class LocalEmbeddings(CachedModule):
         width: Width of ``q_t``.
         dimensions: Sizes of the model.
         source: Whether the positions are those of the source.
-        bias: Of the projections; LE has none (published).
+        bias: Whether the projections have a bias; LE has none (published).
         include_current: Whether a position sees its own token.
         activation: Applied to the local embeddings.
     """
@@ -73,7 +73,7 @@ class LocalEmbeddings(CachedModule):
         dimensions: Dimensions,
         activation: Callable[[Tensor], Tensor] | None = None,
     ) -> LocalEmbeddings:
-        """Those of a head that points into the source where there is one, and else into its own past."""
+        """Embeddings of a head that points into the source where there is one, and else into its own past."""
         return cls(
             width,
             dimensions,
@@ -136,7 +136,7 @@ def past_positions(context: Context, include_current: bool, last: int | None = N
     """Which positions of its text each of N positions sees, of S remembered ones: those before it, its own if asked.
 
     Args:
-        context: Of a head that remembers; for any other it raises ValueError.
+        context: Context of a head that remembers; for any other it raises ValueError.
         include_current: Whether a position sees its own position.
         last: How many of these tokens it sees, the nearest ones; padding between them does not count. None: all.
     """

@@ -24,7 +24,7 @@ class MixtureConfig(HeadConfig):
     components: int = Field(default=3, ge=1, le=1000)
     """K, the number of softmaxes. Each has D² weights of its own and costs a product with all V tokens."""
     gate: Literal["dynamic", "static", "uniform"] = "dynamic"
-    """Where the weights come from: each position, one learned vector, or 1 / K."""
+    """Source of the weights: each position, one learned vector, or 1 / K."""
     partition: PartitionConfig | None = None
     """Partitions of the first softmax; None: none."""
     mi: MultiInputConfig | None = None

@@ -38,21 +38,22 @@ from nextword.settings.old_modules import old_names
 class NgramConfig(WrapperHeadConfig):
     """Settings of the n-gram head; ``index`` and ``shares`` may be changed on a built model."""
 
+    folder: ClassVar[str | None] = "index"
     head: Literal["ngram"] = "ngram"
     index: str | None = None
-    """Folder that ``nextword ngram build`` wrote; None: the head below speaks alone."""
+    """Folder that ``nextword ngram build`` wrote; None: the head below predicts alone."""
     weights: str | None = None
     """File that ``nextword ngram fit`` wrote; read once, when the head is built."""
     mix: Literal["fixed", "learned"] = "fixed"
-    """By fixed shares, which ``nw.calibrate`` chooses, or by shares that are learned in training."""
+    """Mixing: by fixed shares, which ``nw.calibrate`` chooses, or by shares that are learned in training."""
     evidence: list[int] = Field(default=list(EVIDENCE))
-    """How often the match of each level occurs at least."""
+    """Least occurrences of the match of each level."""
     limit: int = Field(default=LIMIT, ge=1, le=1_000_000)
-    """How often the match of a level occurs at most."""
+    """Most occurrences of the match of a level."""
     lengths: list[int] = Field(default=list(LENGTHS))
     """Shortest match of each group that has shares of its own."""
     shares: list[list[float]] | None = None
-    """For each group the share of the head below, and that of each level: filled in from ``weights`` or by
+    """Shares for each group: the share of the head below, and that of each level: filled in from ``weights`` or by
     ``nw.calibrate``. None: all levels together have 0.03, which costs next to nothing where the corpus does not fit the
     text. Where shares are learned, they start from these."""
     corpus: str | None = None
@@ -226,7 +227,7 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
     The model is the same object, and has its own head again afterwards. To keep the corpus, attach ``ngram``.
 
     Args:
-        model: Of ours, from ``nextword.attach`` or ``nextword.load``.
+        model: A model with a head, from ``nextword.attach`` or ``nextword.load``.
         memory: The corpus and its weights.
 
     Raises:

@@ -147,9 +147,9 @@ class PartitionConfig(Settings):
     rerank: Annotated[tuple[int, ...], BeforeValidator(_ascending)] = ()
     """R: candidates of each reranking step, in any order; the largest step goes first."""
     mode: Mode | None = None
-    """How C, E and P change a score; None: assign, and add for P alone, as published."""
+    """Edit of a score by C, E and P; None: assign, and add for P alone, as published."""
     rerank_mode: Mode = "assign"
-    """How R changes a score."""
+    """Edit of a score by R."""
     candidates: Literal["previous", "initial"] = "previous"
     """Whether a reranking step takes its candidates from the scores that the step before left, or from the first."""
     include_current: bool = False
@@ -184,14 +184,14 @@ class PartitionModifier(Modifier):
     usage: ClassVar[str] = "+ any of the letters c, e, p, r such as +cpr:20,100"
     entries: ClassVar[tuple[ModifierEntry, ...]] = (
         ModifierEntry(
-            "+c", "Context: words that occurred before are scored by a query of their own.", "softmax+c", "c"
+            "+c", "Context: words that occurred before are scored by a query of their own.", "softmax+c", "cpr"
         ),
-        ModifierEntry("+e", "Encoder: words of the source are scored by a query of their own.", "softmax+e", "e"),
+        ModifierEntry("+e", "Encoder: words of the source are scored by a query of their own.", "softmax+e", "cpr"),
         ModifierEntry(
-            "+p", "Pointer: positions of the text or source have embeddings, and score their words.", "softmax+p", "p"
+            "+p", "Pointer: positions of the text or source have embeddings, and score their words.", "softmax+p", "cpr"
         ),
         ModifierEntry(
-            "+r:K", "Reranker: the K best tokens are scored again by a query of their own.", "softmax+r:20,100", "r"
+            "+r:K", "Reranker: the K best tokens are scored again by a query of their own.", "softmax+r:20,100", "cpr"
         ),
         ModifierEntry("+cpr:K, ...", "Any of these letters together.", "softmax+cpr:20,100+mi", "cpr"),
     )

@@ -35,7 +35,7 @@ class PointerGeneratorConfig(PointerConfig):
 
     head: Literal["pg"] = "pg"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted | None = FITTED
-    """Where the gate's bias starts; above 0 generates more. ``fitted``: so that at most 3 % is copied, and the model's
+    """Initial bias of the gate; above 0 generates more. ``fitted``: so that at most 3 % is copied, and the model's
     likeliest token stays what it was; the gate's weights start at zero then. None: 0 for a decoder-only model and 3
     for an encoder-decoder, as published."""
 

@@ -26,7 +26,7 @@ class PointerSentinelConfig(PointerConfig):
 
     head: Literal["ps"] = "ps"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Where the sentinel's bias starts; the sentinel competes with as many positions as are visible. ``fitted``: so
+    """Initial bias of the sentinel; the sentinel competes with as many positions as are visible. ``fitted``: so
     that at most 3 % is copied in the longest text that the model reads, and the model's likeliest token stays what it
     was; the gate's weights start at zero then. Published: 0."""
 

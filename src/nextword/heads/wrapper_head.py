@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from jaxtyping import Float
@@ -30,12 +31,24 @@ class WrapperHeadConfig(HeadConfig):
             parse_head(below)
         return below
 
+    folder: ClassVar[str | None] = None
+    """The setting that names the folder of its store; None: it has no store."""
+
+    def located(self) -> WrapperHeadConfig:
+        """With absolute paths, those of the head below included."""
+        changes: dict[str, Any] = {}
+        if self.folder is not None and (path := getattr(self, self.folder)) is not None:
+            changes[self.folder] = str(Path(path).expanduser().absolute())
+        if self.below is not None:
+            changes["below"] = parse_head(self.below).located().model_dump()
+        return self.model_copy(update=changes)
+
     def unbuilt(self) -> WrapperHeadConfig:
         """With the head below as a spec."""
         return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
 
     def as_published(self) -> Any:
-        """As of any head, with the head below likewise."""
+        """The spec of any head, with the head below likewise."""
         return super().as_published().over_published()
 
     def over_published(self) -> Any:
@@ -123,7 +136,7 @@ class WrapperHead(Head):
         return self.below.source_streams(states)
 
     def configure(self, changes: Mapping[str, Any]) -> None:
-        """As of any head; settings that only the head below has are set there."""
+        """Changes settings as any head does; settings that only the head below has are set there."""
         known = type(self.config).model_fields
         of_below = {name: value for name, value in changes.items() if name not in known and name in self.adjustable}
         own = self.with_settings({name: value for name, value in changes.items() if name not in of_below})
@@ -132,7 +145,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def take_over(self, former: Head) -> None:
-        """Goes on with the model's own head, or with one below that, where it is the one that is asked for."""
+        """Continues with the model's own head, or with one below that, where it is the one that is asked for."""
         while former.config.unbuilt() != self.below.config.unbuilt():
             if not isinstance(former, WrapperHead):
                 return
@@ -202,7 +215,7 @@ class WrapperHead(Head):
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """A distribution with further entries under its own normaliser; ``place`` is the setting that asks for it.
+    """A distribution with further entries with a softmax of their own; ``place`` is the setting that asks for it.
 
     Raises:
         ValueError: It is not one softmax.

@@ -101,7 +101,7 @@ def attach_to_train(
     """As ``attach``, for a training: docs/train.md has what it reaches from which start.
 
     A small model begins as published: gates half open, a joint cache with similarities as they are. On a pretrained one
-    that would drown what it knows, so there a head is fitted to the model, a cache as one normaliser.
+    that would drown what it knows, so there a head is fitted to the model, a cache jointly normalised.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
@@ -125,6 +125,9 @@ def _attached(
     encoder: PreTrainedModel | str | Path | None,
 ) -> NextWordModel:
     backbone = model.backbone if isinstance(model, NextWordModel) else model
+    if isinstance(backbone, str | Path):
+        written = f"nextword.load('{backbone}', '{head_spec(head)}')"
+        raise ValueError(f"attach: must be given a transformers model (the name '{backbone}' given); use {written}")
     if not isinstance(backbone, PreTrainedModel):
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     former: Any = model.next_word_head if isinstance(model, NextWordModel) else None
@@ -276,9 +279,24 @@ def load(
             models; refused where it is another one than the model was trained with.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
+    Returns:
+        The model, in evaluation mode, as ``attach`` returns it.
+
     Raises:
         ValueError: No such folder, a folder without a model, or one that was only half written; of a GGUF file also
             one that transformers cannot read.
+
+    Examples:
+        >>> import tempfile
+        >>> import nextword as nw
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> config = GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> folder = tempfile.mkdtemp()
+        >>> nw.attach(GPT2LMHeadModel(config), "cache").save_pretrained(folder)
+        >>> nw.load(folder).next_word_head.config.head
+        'cache'
+        >>> nw.load(folder, "mos:3").next_word_head.config.components
+        3
     """
     path = model_location(path)
     try:

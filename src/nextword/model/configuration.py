@@ -179,9 +179,16 @@ class NextWordConfig(PreTrainedConfig):
         return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map), _VERSION: __version__}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """As in transformers, with the file that ``auto_map`` names."""
+        """As in transformers, with the file that ``auto_map`` names, and absolute paths of stores."""
+        from nextword.heads import parse_head
+
         write_atomically(Path(save_directory) / f"{_REMOTE}.py", _REMOTE_SOURCE)
-        super().save_pretrained(save_directory, *args, **kwargs)
+        head: Any = self.head
+        self.head = parse_head(head).located().model_dump()
+        try:
+            super().save_pretrained(save_directory, *args, **kwargs)
+        finally:
+            self.head = head
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:

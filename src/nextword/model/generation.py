@@ -137,7 +137,7 @@ class HeadGeneration(Conditioned):
             if whole == input_ids.shape[1]:
                 input_ids = input_ids[:, int(head_cache.length) :]
             if head_cache.virtual and generation_config.prefill_chunk_size is not None:
-                raise ValueError("prefill_chunk_size: conditioner 'prefix' goes on from a cache in one piece only")
+                raise ValueError("prefill_chunk_size: conditioner 'prefix' resumes from a cache in one piece only")
         return super()._prefill(  # type: ignore[misc]
             input_ids, generation_config, model_kwargs, *args, **kwargs
         )
@@ -196,12 +196,12 @@ class HeadGeneration(Conditioned):
         return prepared, rest
 
     def generate(self, inputs: Any = None, *args: Any, draft: Any = None, **kwargs: Any) -> Any:
-        """Transformers' ``generate``, and several tokens a pass with ``draft`` (docs/drafting.md).
+        """Transformers' ``generate``, and several tokens per pass with ``draft`` (docs/drafting.md).
 
         Args:
             inputs: As transformers has it, and likewise all others.
             *args: Likewise.
-            draft: Who guesses tokens that one pass then verifies: "head" (what follows the position that a copying
+            draft: Who drafts tokens that one pass then verifies: "head" (what follows the position that a copying
                 head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. The
                 texts are those without it: the same in greedy search, of the same distribution in sampling.
             **kwargs: Likewise.
@@ -236,7 +236,7 @@ class HeadGeneration(Conditioned):
         assistant = kwargs.get("assistant_model")
         if getattr(getattr(assistant, "conditioner", None), "virtual", 0):
             raise ValueError(
-                "generate: conditioner 'prefix' takes positions of the cache, so its model is no assistant"
+                "generate: conditioner 'prefix' takes positions of the cache, so its model cannot assist another"
             )
         if assistant is not None and getattr(assistant, "conditioner", None) is None:
             kept = {"source_ids"} if isinstance(assistant, HeadGeneration) else set()

@@ -67,7 +67,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
         self.state_scale: float | None = config.state_scale
-        """That of the configuration; where it has none, measured before the first pass."""
+        """Value of the configuration; where it has none, measured before the first pass."""
         self.loss_parts: dict[str, Tensor] = {}
         """Detached terms of the last loss."""
         parameters = inspect.signature(self.backbone.forward).parameters
@@ -200,7 +200,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         """The next-word distribution, as an object to ask.
 
         Args:
-            input_ids: As in ``forward``.
+            input_ids: Token ids, see ``forward``.
             attention_mask: Likewise.
             positions: Which positions to keep, in row-major order; all B * T by default. The distribution at a
                 position is that of the token after it.
@@ -260,17 +260,18 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
 
         A target counts where its own position and the one that predicts it both hold a token. So a text has the same
         loss alone, padded on the left and padded on the right, and nothing predicts its first token. (In transformers
-        the padding before it does.) The same goes for a token behind a hole in the mask. Masks that are not 2-D say
-        nothing about padding: label with -100 what is no target. Where a KV cache holds the beginning of the text, the
-        labels are those of the new tokens, and the first of these is no target: the earlier pass predicted it.
+        the padding before it does.) The same goes for a token behind a masked position inside the text. Masks that are
+        not 2-D say nothing about padding: label with -100 what is not a target. Where a KV cache holds the beginning
+        of the text, the labels are those of the new tokens, and the first of these is not a target: the earlier pass
+        predicted it.
 
         Args:
             input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
             attention_mask: 1 for tokens, 0 for padding; a 2-D one covers the positions in the KV cache too.
-            position_ids: As in the backbone. Give them with padding on the left where the backbone counts positions
-                from the left end (GPT-2): there the text alone has other scores, in transformers' own model too.
-                Without a mask and a KV cache, each token where they do not go on by one begins another text, and no
-                text sees or predicts one beside it.
+            position_ids: The backbone's position ids. Give them with padding on the left where the backbone counts
+                positions from the left end (GPT-2): there the text alone has other scores, in transformers' own model
+                too. Without a mask and a KV cache, each token where they do not increase by one begins another text,
+                and no text sees or predicts one beside it.
             past_key_values: KV cache; the head cache rides in it.
             inputs_embeds: Embeddings instead of ids. Heads that remember tokens know nothing of such positions.
             decoder_input_ids: Decoder's tokens (B, T); made from the labels where they are missing.
@@ -289,8 +290,8 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
             aux_states: Its states (B, A, E) in place of its tokens, from ``encode``.
             source_positions: For each of ``source_ids`` the position among the auxiliary tokens whose state stands for
                 it, -1 at padding; ``nextword.AuxiliaryTokenizer`` makes all of these.
-            memory: What is remembered of a text whose windows the rows are, in order; it goes on with them. ``logits``
-                and ``positions`` are then of all new positions in one row.
+            memory: What is remembered of a text whose windows the rows are, in order; it continues with them.
+                ``logits`` and ``positions`` are then of all new positions in one row.
             new_positions: Which positions (B, T) are new to that text; all but padding by default.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens behind ``inputs_embeds``, set by generation.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CARD = "README.md"
 """Where the Hub looks for the model card."""
 
-_CONFIGURATION = "config.json"  # without this file a folder is no model
+_CONFIGURATION = "config.json"  # without this file a folder is not a model
 
 
 def write_missing_card(model: WrappedModel, folder: Path) -> None:
@@ -49,7 +49,7 @@ def save_model_folder(
         tokenizer: Its tokenizer.
         path: Made where missing.
         facts: What the model card says.
-        auxiliary_tokenizer: That of auxiliary texts; goes into the folder ``encoder_tokenizer``.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts; goes into the folder ``encoder_tokenizer``.
         write: Writes the model itself to a folder; None: its own ``save_pretrained``.
 
     Raises:

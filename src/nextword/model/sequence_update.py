@@ -37,9 +37,9 @@ class Continuations:
     """What the model wrote after R prefixes, as a batch to learn from.
 
     Args:
-        arguments: Those of the forward pass over all that was written.
+        arguments: Arguments of the forward pass over all that was written.
         written: The S tokens after each prefix, and which of them it repeats.
-        positions: Those of that pass that predict the tokens whose probability is asked for.
+        positions: Positions of that pass that predict the tokens whose probability is asked for.
     """
 
     arguments: Mapping[str, Any]

@@ -20,7 +20,7 @@ _NEW = ("next_word_head", "conditioner")  # parts whose weights stand in no file
 
 
 class TransformersMixin(Conditioned):
-    """The part of a wrapped model that transformers and peft speak to."""
+    """The part of a wrapped model that transformers and peft call."""
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """The backbone's."""
@@ -188,7 +188,7 @@ class TransformersMixin(Conditioned):
         setattr(self, part, wrapper)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """As of every module.
+        """The module's parameters.
 
         Raises:
             ValueError: An adapter was added later that would be saved without weights it needs.

@@ -1,4 +1,4 @@
-"""The parts that a wrapped model has: what every chapter about it speaks of."""
+"""The parts that a wrapped model has: the parts that every module about it uses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WrappedModel(PreTrainedModel):
         """The choice that the head makes before each token of a call; None: it makes none."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
-        # an assistant's scores must be what its tokens were drawn from, so an assistant draws from the whole
+        # an assistant's scores must be what its tokens were sampled from, so an assistant draws from the whole
         is_assistant = getattr(generation_config, "is_assistant", False)
         return None if is_assistant else head.draw(config, sample=bool(generation_config.do_sample))
 

@@ -176,7 +176,7 @@ class Face(Objective):
         self.counts = torch.cat([kept, kept.new_zeros(size - len(kept))])
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Summed weighted negative log-likelihood; in training the counts go on first."""
+        """Summed weighted negative log-likelihood; in training the counts continue first."""
         distribution, config, tokens = head(context), self.config, len(targets)
         each = -distribution.log_prob(targets[:, None])[:, 0]
         if not self.training:

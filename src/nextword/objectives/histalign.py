@@ -147,7 +147,7 @@ _FORMS: dict[str, dict[str, str]] = {
 _VALUES = ("inputs", "labels")
 
 _BYTES = 64
-"""Of a chunk for each position and entry: scores and weights, two orders, what is counted in them, masks."""
+"""Bytes of a chunk for each position and entry: scores and weights, two orders, what is counted in them, masks."""
 
 
 class HistAlignConfig(ObjectiveConfig):
@@ -161,7 +161,7 @@ class HistAlignConfig(ObjectiveConfig):
     margin: float = Field(default=0.001, ge=0)
     """Margin a rank, lambda in the paper."""
     reduction: Literal["position_mean", "pair_sum", "pair_mean", "offset_mean", "offset_sum"] = "position_mean"
-    """How pairs become one number: mean over the pairs of each position, summed over positions and divided by the
+    """Reduction of pairs to one number: mean over the pairs of each position, summed over positions and divided by the
     tokens as the token loss is; the plain sum of all pairs, divided likewise (eq. 5); the mean over all pairs of the
     batch; mean over rank differences of the mean over the batch's pairs (released GPT-2 code), or the sum of these
     means (released BART code)."""

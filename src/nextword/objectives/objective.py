@@ -96,7 +96,7 @@ class SequenceConfig(Settings):
     """Prefixes cut from each row, one behind the other; None: one for every ``prefix + continuation`` tokens of the
     row, at least one."""
     seed: Seed = 0
-    """Of the draw between sequence and token update."""
+    """Seed of the choice between sequence and token update."""
 
 
 @modifiers.register("seq")

@@ -29,7 +29,7 @@ def weight_of(layer: nn.Module) -> Tensor:
 
 
 def precision_of(layer: nn.Module) -> torch.dtype:
-    """Of what a layer is to read: that of its weight, float32 where the weight is of integers."""
+    """Precision of what a layer is to read: that of its weight, float32 where the weight is of integers."""
     weight = weight_of(layer)
     return weight.dtype if weight.is_floating_point() else torch.float32
 

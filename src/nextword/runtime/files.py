@@ -128,7 +128,7 @@ class Record(DeferredModel):
         except ValidationError as error:
             lines = [(_place(line["loc"], content), line["msg"]) for line in error.errors()]
             wrong = "\n".join(f"  {place}{message.removeprefix('Value error, ')}" for place, message in lines)
-            raise ValueError(f"{path} is no valid {cls.__name__} record:\n{wrong}") from None
+            raise ValueError(f"{path} is not a valid {cls.__name__} record:\n{wrong}") from None
 
 
 class VersionedRecord(Record):
@@ -234,7 +234,7 @@ def no_room(path: str | os.PathLike[str], reason: str) -> str:
 
 
 def full_disk(problem: BaseException) -> str | None:
-    """Why there was no room, in the system's words, for a problem or for what it was caused by; ``None`` for any other.
+    """The system's message about a full disk, from an error or its causes; ``None`` for other errors.
 
     >>> full_disk(OSError(28, "No space left on device")), full_disk(OSError(13, "Permission denied"))
     ('No space left on device', None)

@@ -20,7 +20,7 @@ def is_adapter(path: str | Path) -> bool:
 
 
 def model_of(path: str | Path) -> str | Path:
-    """The model that an adapter belongs to, by folder or hub name; a path that is no adapter is itself the model's."""
+    """The model that an adapter belongs to, by folder or hub name; any other path is returned as it is."""
     if not is_adapter(path):
         return path
     base = json.loads((Path(path).expanduser() / SETTINGS).read_bytes()).get("base_model_name_or_path")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def missing(modules: Iterable[str]) -> list[str]:
-    """Those of the modules that cannot be imported; none is."""
+    """Modules that cannot be imported; none is."""
     return [module for module in modules if not _is_there(module)]
 
 

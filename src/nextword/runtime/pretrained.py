@@ -41,23 +41,33 @@ def wordless_tokens(config: Any) -> tuple[int, ...]:
 def model_location(path: str | Path) -> str | Path:
     """The folder of a saved model or of an adapter, the GGUF file of one, or what may be its name on the hub.
 
-    A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is told before any
-    library is imported.
+    A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is reported before
+    any library is imported.
 
     Raises:
-        ValueError: A path where no folder is, a folder without a model, or a file that is no GGUF file.
+        ValueError: A path where no folder is, a folder without a model, or a file that is not a GGUF file.
     """
     if (file := gguf_file(path)) is not None:
         return file
     folder = Path(path).expanduser()
     if folder.exists():
         if not (folder / "config.json").is_file() and not is_adapter(folder):
-            raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
+            raise ValueError(f"{folder}: no config.json in it, so this is not a saved model{_models_inside(folder)}")
+        _expect_json(folder / "config.json")
         return folder
     if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
         what = "file" if folder.suffix == GGUF else "folder"
         raise ValueError(f"{path}: no such {what}; give the path of a saved model, or its name on the hub")
     return path
+
+
+def _expect_json(file: Path) -> None:
+    if not file.is_file():
+        return
+    try:
+        json.loads(file.read_bytes())
+    except ValueError as fault:
+        raise ValueError(f"{file}: must be JSON ({fault}); save the model again, or correct the file") from None
 
 
 def _models_inside(folder: Path) -> str:
@@ -292,6 +302,9 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
     """The tokenizer of that folder, GGUF file or hub name; ValueError, which names ``where``, if there is none."""
     from transformers import AutoTokenizer
 
+    folder = Path(name).expanduser()
+    if folder.is_dir() and not any(folder.iterdir()):
+        raise ValueError(f"{where}: '{name}' must be the folder of a model or tokenizer (an empty folder given)")
     try:
         found: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, name)
     except GgufError as fault:
@@ -299,7 +312,7 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
     except (OSError, ValueError) as fault:
         said = " ".join(str(fault).split())
         if isinstance(fault, json.JSONDecodeError):
-            said = f"one of its files, such as tokenizer.json, is no JSON ({said}); save the tokenizer there again"
+            said = f"one of its files, such as tokenizer.json, is not JSON ({said}); save the tokenizer there again"
         # where one of them is missing transformers tries to read the file in another way, and says what that lacks
         absent = [_FOR_SENTENCEPIECE[module] for module in extras.missing(_FOR_SENTENCEPIECE)]
         if absent and any(word in said.lower() for word in ("tiktoken", "sentencepiece", "protobuf")):
@@ -335,7 +348,7 @@ _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
     r"""A token as a person reads it, never empty, and another one for another token.
 
-    It is the text that the token adds, with spaces shown: ``␣was`` begins a word and ``was`` goes on with one, whatever
+    It is the text that the token adds, with spaces shown: ``␣was`` begins a word and ``was`` continues one, whatever
     sign the tokenizer's own pieces have for that (``Ġwas``, ``▁was``). Where pieces are words and have no such sign
     (BERT's ``was`` and ``##as``, word-level ones), it is the piece. Line ends and what else cannot be seen are escaped
     (``\n``), and so are ``\`` and ``␣`` themselves. A part of a character is its bytes (``<0xE2>``), a special token
@@ -379,7 +392,7 @@ def _between_anchors(tokenizer: PreTrainedTokenizerBase, piece: str) -> str:
 
 
 def _bytes_of(piece: str) -> bytes:
-    """Those that a piece of a byte-level tokenizer stands for; of another one, those of its text."""
+    """Bytes that a piece of a byte-level tokenizer stands for; of another one, those of its text."""
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
     table: dict[int, str] = bytes_to_unicode()  # type: ignore[no-untyped-call]  # of transformers

@@ -35,7 +35,7 @@ def launched() -> bool:
 
 
 def is_main() -> bool:
-    """Whether this is the process that reads, measures, writes and speaks."""
+    """Whether this is the process that reads, measures, writes and prints."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -71,7 +71,7 @@ def leading() -> Iterator[None]:
 def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
     """Sends the others what they are to do, too, within this block; nothing where none waits.
 
-    ``agreed`` is an error that all raise, if one does; after it all go on.
+    ``agreed`` is an error that all raise, if one does; after it all continue.
 
     Raises:
         SystemExit: After any other error in such a block, the processes are out of step and must be started again.

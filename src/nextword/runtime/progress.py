@@ -1,4 +1,4 @@
-"""What a piece of work tells whoever is watching it: one object, which is passed down, and here nobody watches."""
+"""What a piece of work tells its watcher: one object, which is passed down, and here nobody watches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 class Watcher:
     """Told about each step of some work, in the order in which they happen; a subclass shows those that it overrides.
 
-    Several pieces of work may go on at the same time, each under its name and in one stage; their steps come in turns.
-    ``with progress("softmax, seed 0", "training") as advanced`` brackets a stage and hands out the function that is
-    told which share of it is done.
+    Several pieces of work may continue at the same time, each under its name and in one stage; their steps come in
+    turns. ``with progress("softmax, seed 0", "training") as advanced`` brackets a stage and hands out the function that
+    receives the share that is done.
     """
 
     @contextlib.contextmanager
@@ -60,4 +60,4 @@ class Watcher:
         """A run is done and written."""
 
     def failed(self, run: FailedRun) -> None:
-        """A run ended with an error; the comparison goes on without it."""
+        """A run ended with an error; the comparison continues without it."""

@@ -9,13 +9,14 @@ import socket
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nextword.runtime.files import Record, disk_full_explained, full_disk, replacing, write_atomically
 from nextword.settings.setting_names import named
+from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,12 +27,43 @@ OLD_KEYS = {"places": "positions"}
 """Settings by the names that earlier versions wrote."""
 
 
-def expect_free_or_own(folder: Path, manifest: Path, kind: str) -> None:
-    """Raises ValueError where a folder holds other files than a "training"; ``manifest`` is the file that says so."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; {named('out')} names a folder")
-    if not manifest.exists() and folder.is_dir() and any(file.name not in LOCK_FILES for file in folder.iterdir()):
-        raise ValueError(f"{folder} is not empty and holds no {kind}; choose another folder ({named('out')})")
+class ResumableFolder:
+    """A folder that is refused to other work once its own has begun, and in which the same work resumes.
+
+    Args:
+        path: The folder.
+        kind: What the work is, for messages: "training".
+        manifest: Name of the file that says which work it is.
+        signs: Names of files and folders, of which there is one once the work has begun.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str, manifest: str, signs: Iterable[str]) -> None:
+        self.path, self.kind = Path(path), kind
+        self.manifest, self._signs = self.path / manifest, [self.path / sign for sign in signs]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is something to protect: what was refused before leaves nothing."""
+        return any(sign.exists() for sign in self._signs)
+
+    def begun(self) -> dict[str, Any] | None:
+        """What the manifest says, where the work has begun; None: the folder is free.
+
+        Raises:
+            ValueError: The folder holds other files, or its manifest cannot be read.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
+        strangers = self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir())
+        if strangers and not self.manifest.exists():
+            raise ValueError(
+                f"{self.path} is not empty and holds no {self.kind}; choose another folder ({named('out')})"
+            )
+        return read_manifest(self.manifest, f"a {self.kind}") if self.has_begun else None
+
+    def write_manifest(self, content: Mapping[str, Any]) -> None:
+        """Writes down which work it is, and of which version."""
+        write_atomically(self.manifest, json.dumps({"nextword": __version__, **content}, indent=2) + "\n")
 
 
 def begin(manifest: Path, record: Record, kind: str, may_differ: Callable[[str], bool] = lambda key: False) -> None:
@@ -71,7 +103,7 @@ def refuse_others(path: Path, kind: str, different: Sequence[str]) -> None:
 
 
 def set_ones(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are not None: what an earlier version did not know was not set."""
+    """Settings that are not None: what an earlier version did not know was not set."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -106,7 +138,7 @@ def differences(
     Args:
         before: What the folder or file says.
         asked: What is asked for now.
-        may_differ: Of which keys a difference does not count.
+        may_differ: Keys of which a difference does not count.
 
     >>> differences({"model": "gpt2", "training": {"steps": 5}}, {"model": "gpt2", "training": {"steps": 6}})
     ['training.steps: 5 there, 6 asked for']
@@ -156,8 +188,8 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
 
     The operating system's own lock decides between processes of one machine, and ends with the process that holds it,
     however that ends; one that is only suspended keeps it. Other machines may not see that lock on a shared disk. For
-    them the owner renews a second file every few seconds, and when it has been silent for ``LEASE_SECONDS`` on
-    another machine, the next process goes on.
+    them the owner renews a second file every few seconds, and when it has not been renewed for ``LEASE_SECONDS`` on
+    another machine, the next process continues.
 
     ``command`` is what the owner does, for the message that others get; ``wait`` are seconds to wait for another
     process of this machine.

@@ -1,7 +1,7 @@
 """How weights are held: in which precision, and in files where no process is to have a model as a whole in its memory.
 
-Of a file the system keeps in memory what there is room for, and takes the room back when somebody needs it. These files
-have no name any more, so each is gone with the last tensor in it, also where the process is killed.
+Of a file the system keeps in memory what there is space for, and takes the space back when somebody needs it. These
+files have no name any more, so each is gone with the last tensor in it, also where the process is killed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{uuid.uuid4().hex}.weights"
     try:
-        if hasattr(os, "posix_fallocate"):  # not on macOS; without the room, writing would end the process
+        if hasattr(os, "posix_fallocate"):  # not on macOS; without the space, writing would end the process
             with place.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
         return torch.from_file(str(place), shared=True, size=shape.numel(), dtype=dtype).view(shape)
@@ -85,11 +85,11 @@ _PRECISIONS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float3
 
 
 def saved_precision(folder: Path) -> torch.dtype | None:
-    """That of all weights in a folder's safetensors files; None where they differ, are others, or there are none."""
+    """Precision of all weights in a folder's safetensors files; None if they differ or are missing."""
     found = set()
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as file:
-            found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (it is no mapping)
+            found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (it is not a mapping)
     return _PRECISIONS.get(found.pop()) if len(found) == 1 else None
 
 

@@ -29,7 +29,7 @@ class Workers(ABC, Generic[Opened]):
     """Carries out tasks."""
 
     in_this_process: bool
-    """Whether a task may speak to this process while it is carried out."""
+    """Whether a task may send messages to this process while it is carried out."""
 
     @abstractmethod
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:

@@ -29,7 +29,7 @@ class DeferredModel(BaseModel):
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
         """Builds the schema from the names of the class's module alone."""
-        # pydantic also reads the local names of whoever made the first instance, which are none of ours. On Python
+        # pydantic also reads the local names of the code that made the first instance, which are not ours. On Python
         # 3.13.0 reading them ends the process.
         return super().model_rebuild(**{**options, "_parent_namespace_depth": 0})
 
@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     instead = "; save it and give the file's path" if hasattr(value, "save") else ""
-    raise TypeError(f"{type(value).__name__} is no plain value{instead}")
+    raise TypeError(f"{type(value).__name__} is not a plain value{instead}")
 
 
 _WANTED = {
@@ -137,7 +137,7 @@ _WANTED = {
 """What a value must be, by pydantic's name of the fault, in place of pydantic's sentence."""
 
 _KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|literal)\[.*\]")
-"""Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
+"""For a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
 
 
 def wanted(error: ErrorDetails) -> str | None:
@@ -172,10 +172,10 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
     for at, found in by_position.items():
         wishes = [wish for error in found if (wish := wanted(error)) is not None]
         if len(wishes) < len(found):
-            # Of kinds that a setting may be of, the one whose check is our own says most.
+            # Among kinds that a setting may be of, the one whose check is our own says most.
             ours = [error for error in found if wanted(error) is None]
             lines += [_explain(model, error, at, where) for error in ours]
-        # A list of which no entry is right counts as too short, which is no fault of its own.
+        # A list of which no entry is right counts as too short, which is not a fault of its own.
         elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_position)):
             # head.components: must be ..., but head spec 'mos:0': components must ...
             colon = ":" if _is_setting(where) else ""

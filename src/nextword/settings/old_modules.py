@@ -1,4 +1,4 @@
-"""Modules and names as they were before they moved into districts, for plug-ins and scripts that were written then."""
+"""Old names of modules and objects that have moved, for plug-ins and scripts of earlier versions."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ MOVED = {
     "inference.scoring.calibration_results": "inference.scoring.calibrate",
     "inference.scoring.measurement.token_answers": "inference.scoring.measurement.model_passes",
     "inference.scoring.ngram_scores": "inference.datastore",
+    "inference.scoring.target_likelihood": "inference.scoring.likelihood",
     "inference.scoring.text_memory_scores": "inference.datastore",
     "inspection": "inference.inspection",
     "judges": "evaluation.judges",
@@ -98,9 +99,10 @@ MOVED = {
     "retrieval.stored_keys": "retrieval.datastore.stored_keys",
     "scoring": "inference.scoring",
     "scoring.calibration_results": "inference.scoring.calibrate",
-    "scoring.prompt_distributions": "inference.scoring.target_likelihood",
+    "scoring.prompt_distributions": "inference.scoring.likelihood",
     "scoring.prompt_encoding": "inference.scoring.text_tokens",
     "scoring.remembered_text": "inference.scoring.long_text",
+    "scoring.target_likelihood": "inference.scoring.likelihood",
     "serving.vllm.places_proposer": "serving.vllm.copy_head_proposer",
     "specs": "settings.specs",
     "survey": "evaluation.survey",
@@ -124,7 +126,7 @@ MOVED = {
 RENAMED = {
     "CommonStart": "experiments.comparison.initial_checkpoint.InitialCheckpoint",
     "PlacesProposer": "serving.vllm.copy_head_proposer.CopyHeadProposer",
-    "ScoredSpan": "inference.scoring.target_likelihood.TargetSpan",
+    "ScoredSpan": "inference.scoring.likelihood.TargetSpan",
     "TokenStream": "experiments.tasks.window_likelihood.TokenStream",
     "TopPlaces": "inference.scoring.token_facts.TopPositions",
     "Change": "distribution.EditMode",
@@ -141,6 +143,7 @@ RENAMED = {
     "OnMemory": "distribution.CacheDistribution",
     "OnWords": "distribution.TokenLogitEdit",
     "Scores": "distribution.SoftmaxDistribution",
+    **{name: f"experiments.tasks.writing.{name}" for name in ("ContinuationConfig", "Texts", "WritingConfig")},
     "WordChoice": "model.speculative_decoding.token_choice.TokenChoice",
     "drafting_of": "model.speculative_decoding.speculative_decoding.speculative_decoding_of",
     "measuring": "model.training_modes.inference_mode_of",

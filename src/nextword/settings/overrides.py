@@ -20,20 +20,20 @@ def parsed(content: bytes, where: str) -> dict[str, Any]:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as problem:
         raise ValueError(
-            f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem}). {_FOR_DATA}"
+            f"{where} is not a recipe: a recipe is TOML, which is text in UTF-8 ({problem}). {_FOR_DATA}"
         ) from None
     except tomllib.TOMLDecodeError as problem:
-        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}. {_FOR_DATA}") from None
+        raise ValueError(f"{where} is not a recipe: it is not TOML: {problem}. {_FOR_DATA}") from None
 
 
 def recipe_and_overrides(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """A recipe, where the first word of a command is no override, and the overrides.
+    """A recipe, where the first word of a command is not an override, and the overrides.
 
     >>> recipe_and_overrides(["mine.toml", "seed=3"]), recipe_and_overrides(["seed=3"])
     (('mine.toml', ['seed=3']), (None, ['seed=3']))
 
     Raises:
-        ValueError: Another word than the first is no override.
+        ValueError: Another word than the first is not an override.
     """
     recipe, overrides = (None, list(words)) if not words or "=" in words[0] else (words[0], list(words[1:]))
     for word in overrides:
@@ -47,7 +47,7 @@ def overridden(
 ) -> dict[str, Any]:
     """A copy of ``recipe`` with each ``key.path=value`` applied, from left to right.
 
-    The value is read as TOML, and as text where it is no TOML. A number in the path is a place in a list, from 0.
+    The value is read as TOML, and as text where it is not TOML. A number in the path is a position in a list, from 0.
 
     Where a path leads into a text that is short for a table, the table of ``table_of`` takes the text's place. Recipes
     with heads, objectives and conditioners take ``table_of_spec`` of the settings of a method.

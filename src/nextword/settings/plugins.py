@@ -42,7 +42,7 @@ class Plugin:
 
 _requested: dict[str, Plugin] = {}
 _loaded: dict[Plugin, bool] = {}
-"""Those whose import was tried, with whether it went well."""
+"""Plug-ins whose import was tried, with whether it went well."""
 
 
 def request(module: str) -> None:
@@ -87,7 +87,7 @@ def brought_by(module: str) -> Plugin | None:
 
 
 def load() -> None:
-    """Imports every plug-in, each once. One that fails is told in a warning and left out.
+    """Imports every plug-in, each once. One that fails is named in a warning and left out.
 
     Raises:
         ValueError: A module that ``--import`` names cannot be imported.

@@ -44,7 +44,7 @@ class Registry(Generic[T]):
         kind: What the names stand for, in the singular; used in messages.
         base: What each of the classes must extend.
         also: A package that registers more of them, by name. It is imported as soon as a name is unknown or all names
-            are asked for, as plug-ins are, so that the room of the registry need not know it.
+            are asked for, as plug-ins are, so that the package of the registry need not know it.
     """
 
     def __init__(self, kind: str, base: type = object, also: str | None = None) -> None:

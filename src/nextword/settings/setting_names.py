@@ -1,6 +1,6 @@
 """What messages call a setting: the option of the command that runs, or the argument of a function in Python.
 
-One check speaks to users of both:
+One check serves users of both:
 
     >>> named("max_new_tokens"), named("head", "VALUE")
     ('max_new_tokens', 'head=VALUE')

@@ -40,7 +40,7 @@ def quickstart(*words: str) -> str:
 
 def test_one_seed_is_called_an_anecdote_and_a_real_model_is_named() -> None:
     printed = quickstart()
-    assert re.search("method +both words on top +first guess right +nats per word", printed)
+    assert re.search("method +both words on top +first choice right +nats per word", printed)
     assert "One seed is an anecdote" in printed
     assert "--seeds 3" in printed
     assert "make real-model" in printed

@@ -55,6 +55,29 @@ def test_a_stored_text_is_one_line(folder: Path) -> None:
     assert allowed.exit_code == 0, allowed.output
 
 
+def test_an_empty_folder_is_one_line(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    for given, said in (
+        (
+            (folder / "empty", folder / "train.txt"),
+            "must be the folder of a model or tokenizer (an empty folder given)",
+        ),
+        ((folder / "model", folder / "empty"), "(the folder is empty); name the file"),
+    ):
+        done = run("build", *given, "--out", folder / "memory")
+        assert done.exit_code == 2
+        assert said in " ".join(done.output.split())
+        assert not (folder / "memory").exists()
+
+
+def test_the_hint_for_a_column_is_taken(folder: Path) -> None:
+    (folder / "train.csv").write_text(f"story\n{TEXT}\n", encoding="utf-8")
+    given = "build", folder / "model", folder / "train.csv", "--out", folder / "memory"
+    assert "name the column of the text with --field text=COLUMN" in " ".join(run(*given).output.split())
+    for number, field in enumerate(("text=story", "story")):
+        assert run(*given[:-1], folder / str(number), "--field", field).exit_code == 0
+
+
 def test_what_is_missing_is_one_line(folder: Path) -> None:
     done = run("fit", folder / "model", folder, folder / "valid.txt", "--out", folder / "weights.json")
     assert done.exit_code == 2

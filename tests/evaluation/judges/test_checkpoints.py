@@ -43,10 +43,10 @@ def test_fingerprint_follows_the_files_not_the_place(factcc_folder: str, tmp_pat
     ("name", "message"),
     [
         (None, r"factcc\.model: missing; it names a model by folder or hub name\. Use one"),
-        ("models/of/mine", r"factcc\.model: no folder 'models/of/mine', and that is no name on the hub either"),
+        ("models/of/mine", r"factcc\.model: no folder 'models/of/mine', and the hub has no model of that name"),
         (
             "nobody/no-such-model",
-            r"factcc\.model: 'nobody/no-such-model' is no folder, .*hf download nobody/no-such-model",
+            r"factcc\.model: 'nobody/no-such-model' is not a folder .*hf download nobody/no-such-model",
         ),
     ],
 )

@@ -179,7 +179,7 @@ def test_empty_texts_are_wrong_and_empty_tables_do_not_count(request: pytest.Fix
 
 @pytest.mark.parametrize("name", ["tapas", "tapex"])
 def test_defaults_are_the_published_checkpoints(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"{name}\.model: '\w+/{name}-large-finetuned-tabfact' is no folder"):
+    with pytest.raises(ValueError, match=rf"{name}\.model: '\w+/{name}-large-finetuned-tabfact' is not a folder"):
         metric(name)
 
 

@@ -103,7 +103,7 @@ def test_words_can_be_left_out_of_samples():
     scores = measured(setting, [sample("The fox saw the hen", "the hen", "the fox hen")])
     assert {key: score.value for key, score in scores.items()} == {"copy_recall": 1.0, "copy_precision": 0.5}
     assert "1 words left out" in scores["copy_recall"].measure.unit
-    with pytest.raises(ValueError, match="'The' is no word"):
+    with pytest.raises(ValueError, match="'The' is not a word"):
         measured({"metric": "copying", "leave_out": ("The",)}, [])
 
 

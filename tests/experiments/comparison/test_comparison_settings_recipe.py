@@ -127,7 +127,7 @@ def test_a_file_comes_before_a_built_in_recipe_and_a_broken_one_is_named(tmp_pat
     good.write_text('task = "lm"\nmethods = ["softmax/face:opr"]\n')
     bad.write_text("task = \n")
     assert configured(read(str(good))).methods[0].objective == "face:opr"
-    with pytest.raises(ValueError, match=r"bad\.toml is no recipe"):
+    with pytest.raises(ValueError, match=r"bad\.toml is not a recipe"):
         read(str(bad))
 
 

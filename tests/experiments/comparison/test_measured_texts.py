@@ -285,7 +285,7 @@ def test_the_source_stands_beside_its_texts(copied):
 
 
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="people's texts"):
+    with pytest.raises(ValueError, match="human references"):
         compare(configured({**RECIPE, "methods": [{"head": "softmax", "label": "human"}]}), tmp_path / "a")
     monkeypatch.setattr(extras, "missing", lambda modules: ["nltk"])
     with pytest.raises(ValueError, match="likelihood"):

@@ -64,7 +64,7 @@ def test_a_renewed_record_keeps_its_numbers_under_today_s_rows_notes_and_claims(
     assert new.rows[2].cells[0].missing == "not at scale small"
     assert (new.title, new.note, new.command) == (table.title, None, "x")
     assert [(claim.text, claim.outcome) for claim in new.claims] == [
-        ("A cache is better than a softmax.", "held"),
+        ("A cache is better than a softmax.", "supported"),
         ("A large one is better than a small one.", "not testable"),
     ]
     assert renewed(new) == new
@@ -101,7 +101,7 @@ def test_a_number_measured_elsewhere_needs_no_run():
     ]
     record = table_record("counting/table-1", table.model_copy(update={"rows": rows}), {}, "small", "x")
     assert [row.cells[0].value for row in record.rows] == [2.0, 1.0, None]
-    assert (record.claims[0].outcome, record.claims[0].comparisons[0].difference) == ("held", -1.0)
+    assert (record.claims[0].outcome, record.claims[0].comparisons[0].difference) == ("supported", -1.0)
 
 
 def measured(cell, value):

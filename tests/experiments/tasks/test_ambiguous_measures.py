@@ -8,7 +8,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import nextword as nw
 from nextword.experiments.tasks.ambiguous_measures import completion_accuracy
 from nextword.experiments.tasks.tokenizers import word_tokenizer
-from nextword.inference.scoring.target_likelihood import ask
+from nextword.inference.scoring.likelihood import ask
 from nextword.inference.scoring.text_tokens import encode_prompt
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from nextword.evaluation import evaluate
-from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding
+from nextword.experiments.tasks.writing import PromptedDecoding, SeededDecoding
+from nextword.inference.generation.strategies import Decoding
 from nextword.results.records import WITH_PROMPT
 from tests.helpers.summaries import LENGTH, attached, pair, save_encoder, small, write_pairs
 

@@ -7,11 +7,12 @@ from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditional
 import nextword as nw
 from nextword.experiments.tasks.prompted_texts import PromptedTexts, as_decoding_says
 from nextword.experiments.tasks.tokenizers import word_tokenizer
+from nextword.experiments.tasks.writing import PromptedDecoding, SeededDecoding, Texts
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding, Texts
+from nextword.inference.generation.strategies import Decoding
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.inference.scoring.opened_model import batches
-from nextword.inference.scoring.target_likelihood import TokenPair
 
 END = 11
 PAIRS = [TokenPair([3, 4], [], 0), TokenPair([8], [], 0), TokenPair([3, 5, 7], [], 0)]

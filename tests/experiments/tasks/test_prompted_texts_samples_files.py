@@ -13,8 +13,10 @@ from nextword.evaluation import evaluate
 from nextword.experiments.tasks.lm import LanguageModelling, LmConfig
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
+from nextword.experiments.tasks.writing import METRICS, WINS, PromptedDecoding, SeededDecoding, Texts
+from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import METRICS, WINS, Decoding, PromptedDecoding, SeededDecoding, Texts
+from nextword.inference.generation.strategies import Decoding
 from nextword.settings.config import validated
 from tests.helpers.writing_models import opened_model
 
@@ -214,3 +216,39 @@ def test_an_unknown_word_is_a_word_unless_it_ends_texts(tmp_path):
     assert references("word") == [target[:1]]
     words.eos_token = words.unk_token
     assert references("end") == [[]]
+
+
+@pytest.mark.parametrize("batches_before", [1, 2])
+@pytest.mark.parametrize("cut", [0, 40])
+def test_a_killed_file_resumes_with_the_texts_it_would_have_had(
+    task, model, tokenizer, tmp_path, monkeypatch, batches_before, cut
+):
+    (whole,) = write(task, model, tokenizer, tmp_path / "whole", SAMPLE, seed=3)
+    begun, written = Generator.write, []
+
+    def killed(self, prompts, loop=None):
+        if len(written) == batches_before:
+            raise KeyboardInterrupt
+        written.append(len(prompts))
+        return begun(self, prompts, loop)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Generator, "write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write(task, model, tokenizer, tmp_path / "killed", SAMPLE, seed=3)
+    (partial,) = (tmp_path / "killed").iterdir()
+    content = partial.read_bytes()
+    partial.write_bytes(content[: len(content) - cut])  # killed while it wrote the last line of a batch
+    again = []
+    monkeypatch.setattr(Generator, "write", lambda self, prompts: again.append(len(prompts)) or begun(self, prompts))
+    (resumed,) = write(task, model, tokenizer, tmp_path / "killed", SAMPLE, seed=3)
+    assert resumed == whole
+    assert sum(again) == 5 - 2 * (batches_before - bool(cut))
+    assert [path.suffix for path in (tmp_path / "killed").iterdir()] == [".jsonl"]
+
+
+def test_what_was_begun_with_another_seed_is_written_anew(task, model, tokenizer, tmp_path):
+    (whole,) = write(task, model, tokenizer, tmp_path / "whole", SAMPLE, seed=3)
+    (tmp_path / "sample.jsonl.partial").write_text('{"seed": 2}\n[0, {"text": "of another seed"}]\n')
+    (found,) = write(task, model, tokenizer, tmp_path, SAMPLE, seed=3)
+    assert found == whole

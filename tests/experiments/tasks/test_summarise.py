@@ -14,7 +14,8 @@ from nextword.experiments.tasks import registry
 from nextword.experiments.tasks.summarise import Summarise, SummariseConfig, SummaryGenerationConfig
 from nextword.experiments.tasks.table2text import TableTextsConfig
 from nextword.experiments.tasks.task import ENCODER_DECODER
-from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding
+from nextword.experiments.tasks.writing import PromptedDecoding, SeededDecoding
+from nextword.inference.generation.strategies import Decoding
 from tests.helpers.fake_models import FakeWriter
 from tests.helpers.real_data import real_data
 

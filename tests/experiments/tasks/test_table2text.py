@@ -17,7 +17,8 @@ from nextword.experiments.tasks.table2text import TableToText
 from nextword.experiments.tasks.tables_as_text import MARKS
 from nextword.experiments.tasks.task import ENCODER_DECODER
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
-from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding
+from nextword.experiments.tasks.writing import PromptedDecoding, SeededDecoding
+from nextword.inference.generation.strategies import Decoding
 from nextword.objectives import parse_objective
 from nextword.results.records import Results
 from nextword.settings.config import validated

@@ -10,8 +10,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import nextword as nw
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.tasks.window_likelihood import TokenStream, WindowConfig, WindowLikelihood
+from nextword.inference.scoring.likelihood import span_log_probs, text_answers
 from nextword.inference.scoring.long_text import ScoringWindow, windows_after
-from nextword.inference.scoring.target_likelihood import span_log_probs, text_answers
 from nextword.model.training_modes import inference_mode_of
 
 TEXT = "옛날 옛적에 a king 살았다, and his 말 was 뷁. " * 9

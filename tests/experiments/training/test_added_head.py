@@ -84,3 +84,9 @@ def test_bad_input(made: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"held:.*\('mos:2' given"):
         add_head(opened, "mos:2", tmp_path / "new", held())
     assert not (tmp_path / "new").exists()
+
+
+def test_ngram_needs_an_index(made: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"head: ngram must have the index.*write ngram:index=FOLDER"):
+        add_head(open_model(made[0]), "ngram", tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -79,7 +79,10 @@ def test_other_rates_are_another_training(rows, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"learning_rates": {"heads": 0.1}}, "learning_rates.heads: is no group of this model; it trains output_emb"),
+        (
+            {"learning_rates": {"heads": 0.1}},
+            "learning_rates.heads: is not a group of this model; it trains output_emb",
+        ),
         (
             {"learning_rates": {"output_embeddings": 0.1}, "freeze_output_embeddings": True},
             "learning_rates.output_embeddings: is not trained, all of it is frozen; it trains backbone",

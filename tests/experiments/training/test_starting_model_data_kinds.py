@@ -90,7 +90,7 @@ def test_pairs_in_other_tables_are_seen_too(pairs: Path, tmp_path: Path, form: s
         (["task.kind=auxiliary"], {"has_encoder": True}, "task.kind: 'auxiliary' is for decoder-only models"),
         (["task.generation.prompts=3"], {}, "task.generation: a training writes no texts"),
         (["task.data=nowhere.txt"], {}, "task.data: 'nowhere.txt' does not exist"),
-        (["task.kind=pairs"], {}, "task.data: .* is no .jsonl file and no folder with .story files"),
+        (["task.kind=pairs"], {}, "task.data: .* is neither a .jsonl file nor a folder with .story files"),
     ],
 )
 def test_what_does_not_fit_is_refused(text: Path, overrides: list[str], settings: dict[str, Any], message: str) -> None:

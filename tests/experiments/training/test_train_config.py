@@ -85,3 +85,12 @@ def test_a_folder_of_an_earlier_version_is_known_again(tmp_path: Path) -> None:
     RunFolder(tmp_path).expect(asked, {})
     with pytest.raises(ValueError, match=r"task.block: 64 there, 32"):
         RunFolder(tmp_path).expect(configured(RECIPE, ["task.block=32", "encoder=minilm"]), {})
+
+
+def test_all_that_is_missing_is_said_at_once() -> None:
+    with pytest.raises(ValueError, match="head: missing") as refused:
+        configured({})
+    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["head", "model", "task.data"]
+    with pytest.raises(ValueError, match="head: missing") as refused:
+        configured({"data": "a.txt"})
+    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["head", "model"]

@@ -25,7 +25,7 @@ def test_short_forms_are_read():
         ({"arguments": {"max_length": 5}}, "arguments: 'max_length' has a setting of its own; give max_new_tokens"),
         ({"arguments": {"num_return_sequences": 5}}, "give samples"),
         ({"samples": 0}, "samples: must be at least 1"),
-        ({"decodings": ["top-q:3"]}, "'top-q:3' is no decoding. Did you mean 'top-p'"),
+        ({"decodings": ["top-q:3"]}, "'top-q:3' is not a decoding. Did you mean 'top-p'"),
     ],
 )
 def test_what_cannot_be_is_refused(settings, message):

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.inference.generation.strategies import ContinuationConfig, Decoding, PromptedDecoding
+from nextword.inference.generation.generation_passes import GenerationSettings
+from nextword.inference.generation.strategies import Decoding
 from nextword.settings.config import validated
 
 
@@ -29,7 +30,7 @@ def test_specs_and_settings(spec, title, arguments):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("topk:3", "'topk:3' is no decoding. Did you mean 'top-k'"),
+        ("topk:3", "'topk:3' is not a decoding. Did you mean 'top-k'"),
         ("top-k", r"'top-k' cannot be read as top-k:K\[,TEMPERATURE\]"),
         ("top-k:many", "cannot be read as top-k:K"),
         ("top-k:0", "at least 1"),
@@ -42,15 +43,9 @@ def test_specs_and_settings(spec, title, arguments):
 )
 def test_wrong_decodings_are_named(spec, message):
     with pytest.raises(ValueError, match=message):
-        validated(ContinuationConfig, {"decodings": [spec]}, "task.generation")
+        validated(GenerationSettings, {"decodings": [spec]}, "task.generation")
 
 
 def test_a_decoding_stands_once():
     with pytest.raises(ValueError, match="'top-k 3' is given twice"):
-        validated(ContinuationConfig, {"decodings": ["top-k:3", {"top_k": 3}]})
-
-
-def test_the_kind_of_prompt_is_told_by_the_title():
-    alone, prompted = PromptedDecoding(Decoding(top_k=3)), PromptedDecoding(Decoding(top_k=3), ", with prompt")
-    assert (alone.title, prompted.title) == ("top-k 3", "top-k 3, with prompt")
-    assert (alone.is_sampled, PromptedDecoding(Decoding(beams=2)).is_sampled) == (True, False)
+        validated(GenerationSettings, {"decodings": ["top-k:3", {"top_k": 3}]})

@@ -50,7 +50,7 @@ def test_another_format_is_refused(trace: nw.Trace, tmp_path: Path, change: Any,
     content = json.loads(trace.to_json())
     change(content)
     (tmp_path / "trace.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=rf"trace\.json is no valid Trace record:\n.*{message}"):
+    with pytest.raises(ValueError, match=rf"trace\.json is not a valid Trace record:\n.*{message}"):
         nw.Trace.load(tmp_path / "trace.json")
     (tmp_path / "half.json").write_text(trace.to_json()[:-9])
     with pytest.raises(ValueError, match=r"half\.json is not JSON"):

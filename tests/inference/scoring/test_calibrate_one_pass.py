@@ -10,7 +10,7 @@ import torch
 
 import nextword as nw
 from nextword.inference.scoring.calibrate import LONGEST_BLOCK, OnePass, read, tuned
-from nextword.inference.scoring.target_likelihood import ask
+from nextword.inference.scoring.likelihood import ask
 from nextword.model.training_modes import inference_mode_of
 from tests.helpers.word_models import word_model
 

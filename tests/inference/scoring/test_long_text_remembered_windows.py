@@ -13,6 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.likelihood import span_log_probs, text_answers
 from nextword.inference.scoring.long_text import (
     ScoringWindow,
     TargetSpan,
@@ -24,7 +25,6 @@ from nextword.inference.scoring.long_text import (
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import scored_text, scoring_window_of
 from nextword.inference.scoring.opened_model import batches
-from nextword.inference.scoring.target_likelihood import span_log_probs, text_answers
 from nextword.inference.scoring.token_facts import TextFacts, span_facts
 from nextword.model.head_cache.kv_cache import LongMemory
 from tests.helpers import opened_models, text_tokenizers

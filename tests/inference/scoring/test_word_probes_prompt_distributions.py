@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 
 from nextword.functional.padding import padded
-from nextword.inference.scoring.target_likelihood import ask, last_positions
+from nextword.inference.scoring.likelihood import ask, last_positions
 from nextword.model.training_modes import inference_mode_of
 from tests.helpers.fake_models import FakeModel
 

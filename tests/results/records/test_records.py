@@ -173,7 +173,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     for content in ("[]", "3", '{"runs": 3}', '{"runs": [3]}'):
         path.write_text(content, encoding="utf-8")
-        with pytest.raises(ValueError, match="no valid Results record"):
+        with pytest.raises(ValueError, match="not a valid Results record"):
             Results.load(path)
 
 

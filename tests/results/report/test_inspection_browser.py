@@ -190,7 +190,7 @@ def test_a_token_that_the_model_thinks_impossible(open_page: Opening) -> None:
     choose(view, 101)
     assert levels(view)[101] == "l5"
     assert "a probability of 0\u202f%" in view.text("#panel")
-    assert "∞ bits of surprise" in view.text("#panel")
+    assert "∞ bits of surprisal" in view.text("#panel")
     assert "perplexity ∞" in view.text(".facts")
 
 
@@ -283,7 +283,7 @@ def test_colours_follow_what_is_chosen(open_page: Opening) -> None:
     bounds = [0.05, 0.25, 0.5, 0.75, 0.95]
     shares = [round(share, 3) for share in RECORD.tokens.shares["cache"]]
     assert levels(view) == ["read", *(f"l{sum(share > bound for bound in bounds)}" for share in shares)]
-    assert "copies from places in the text" in view.text("#legend")
+    assert "copies from positions in the text" in view.text("#legend")
     counts = [int(count.split()[0]) for count in view.texts(".levels small")]
     assert counts == [levels(view).count(f"l{level}") for level in range(6)]
 
@@ -296,12 +296,12 @@ def test_drafts_have_a_colour_and_a_line_in_the_panel(open_page: Opening) -> Non
     view.page.click("#measures label:has-text('Drafted')")
     assert levels(view)[begin - 1 : begin + 4] == ["l0", "l5", "l5", "l2", "l0"]
     choose(view, begin)
-    assert "It was guessed, as one of 4 tokens, and accepted." in view.text("#panel")
+    assert "Its draft of 4 tokens was accepted." in view.text("#panel")
     choose(view, begin + 2)
     refused = " ".join(RECORD.vocabulary[token] for token in drafts[0].ids[2:])
-    assert f"Guessed in its place, and refused: {refused}" in view.text("#panel")
+    assert f"Draft tokens rejected here: {refused}" in view.text("#panel")
     choose(view, begin + 3)
-    assert "guessed" not in view.text("#panel").lower()
+    assert "draft" not in view.text("#panel").lower()
 
 
 @pytest.mark.parametrize("dark", [False, True])

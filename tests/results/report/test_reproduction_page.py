@@ -45,12 +45,12 @@ def test_every_reason_and_the_number_of_seeds_is_told(page: str) -> None:
 def test_claims_and_what_decided_them(page: str) -> None:
     text = read(page).text
     verdicts = re.findall(r'<strong class="whole outcome">(.*?)</strong>', page)
-    assert verdicts == ["? undecided (1 of 2)", "✓ held", "✗ not held", "– not testable"]
+    assert verdicts == ["? inconclusive (1 of 2)", "✓ supported", "✗ not supported", "– not testable"]
     assert "it takes people" in text
-    rows = [cells for found in tables(page, "facets") for cells in found if cells[0].startswith("HistAlign less")]
-    assert rows[0] == ["HistAlign less TRIME, Full: Acc@2", "+17", "+12.3 (+10.5 to +14.2, 3 seeds)", "✓ held"]
-    assert rows[1][2:] == ["+3 (one seed so far)", "? undecided"]
-    assert rows[3][2:] == ["-3 (-4 to -2, 3 seeds)", "✗ not held"]
+    rows = [cells for found in tables(page, "facets") for cells in found if cells[0].startswith("HistAlign −")]
+    assert rows[0] == ["HistAlign − TRIME, Full: Acc@2", "+17", "+12.3 (+10.5 to +14.2, 3 seeds)", "✓ supported"]
+    assert rows[1][2:] == ["+3 (one seed so far)", "? inconclusive"]
+    assert rows[3][2:] == ["-3 (-4 to -2, 3 seeds)", "✗ not supported"]
 
 
 def test_links_lead_from_the_page_s_folder(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_many_tables_have_a_list_of_contents_by_paper(page: str) -> None:
     anchors = re.findall(r'href="#([^"]+)"', contents)
     assert anchors == ["histalign-table-1-small", "histalign-figure-1-small", "f2-softmax-table-1-small"]
     assert all(f'<section id="{anchor}">' in many for anchor in anchors)
-    assert "✓ 1 held" in contents
+    assert "✓ 1 supported" in contents
     assert "<nav" not in page
 
 

@@ -33,8 +33,8 @@ def test_reasons_and_verdicts_are_told() -> None:
     text = " ".join(shown(table()).split())
     assert "without a number here, not at scale small: GPT2-Large, HistAlign" in text
     assert "without a number here, no text is long enough: Softmax; HistAlign" in text
-    assert "Claims: 1 held, 1 not held, 1 undecided, 1 not testable" in text
-    assert "✗ not held: A rank above the width. -3" in text
+    assert "Claims: 1 supported, 1 not supported, 1 inconclusive, 1 not testable" in text
+    assert "✗ not supported: A rank above the width. -3" in text
     assert "mean over 3 seeds" in text
     assert "GPT-2 is a small one." in text
 

@@ -113,7 +113,7 @@ def test_closed_and_opened_again_it_goes_on(survey: MadeSurvey, kept: Any, tmp_p
         first.close(run_before_unload=True)  # as a person closes it: the page may still tell what it keeps
     again = kept.new_page()
     again.goto(address)
-    assert again.locator("button[type=submit]").inner_text() == "Go on"
+    assert again.locator("button[type=submit]").inner_text() == "Continue"
     again.click("button[type=submit]")
     assert again.locator("#progress").inner_text().startswith("2 of")
     assert again.locator(".unit input").first.is_checked()

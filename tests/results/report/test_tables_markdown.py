@@ -16,7 +16,7 @@ def test_what_has_no_number_here_is_left_out():
 
 def test_every_claim_stands_below_its_table_with_few_comparisons_or_none():
     page = tables_markdown([wide()])
-    assert "**The memory alone is enough.** ✓ held\n\n| difference | paper | here | |\n" in page
+    assert "**The memory alone is enough.** ✓ supported\n\n| difference | paper | here | |\n" in page
     assert "**People prefer it.** (section 6.2) – not testable: it takes people." in page
 
 

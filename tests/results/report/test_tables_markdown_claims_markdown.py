@@ -21,7 +21,7 @@ def test_main_claims_of_every_paper() -> None:
     main = [claim for claim in CLAIMS if claim.headline]
     assert len(rows) == 2 * len(main) + 1  # with the second head
     assert rows[1] == [
-        "The memory alone is enough.", "✓ **held**",
+        "The memory alone is enough.", "✓ **supported**",
         "[histalign/table-1](papers/histalign.md#histaligntable-1), scale small", "+17",
         "+12.3 (+10.5 to +14.2, 3 seeds)",
     ]  # fmt: skip
@@ -30,7 +30,7 @@ def test_main_claims_of_every_paper() -> None:
 
 def test_several_comparisons_are_told_apart() -> None:
     first = rows_of(claims_markdown([table()]))[1]
-    assert first[1] == "? **undecided (1 of 2)**"
+    assert first[1] == "? **inconclusive (1 of 2)**"
     assert first[0] == "HistAlign puts both words on top more often. (section 6.1) Two | of &lt;three> models."
     assert first[3] == "HistAlign − TRIME, Full: Acc@2: +17<br>HistAlign − Softmax, Full: Acc@2: +13.5"
     assert first[4].endswith("HistAlign − Softmax, Full: Acc@2: +3 (one seed so far)")
@@ -40,16 +40,16 @@ def test_many_comparisons_are_counted_and_listed_beside_the_table() -> None:
     claim = CLAIMS[0].model_copy(update={"comparisons": [HELD] * 3 + [ONCE] * 2, "needed": 4})
     made = table(claims=[claim])
     (row,) = rows_of(claims_markdown([made]))[1:]
-    assert row[1] == "? **undecided (3 of 5, 4 needed)**"
-    assert row[3:] == ["5 comparisons", "3 held, 2 undecided"]
+    assert row[1] == "? **inconclusive (3 of 5, 4 needed)**"
+    assert row[3:] == ["5 comparisons", "3 supported, 2 inconclusive"]
     listed = tables_markdown([made])
     assert "## histalign/table-1\n" in listed
     assert (
-        f"**{claim.text}** (section 6.1) ? undecided (3 of 5, 4 needed). Two \\| of &lt;three> models.\n\n"
+        f"**{claim.text}** (section 6.1) ? inconclusive (3 of 5, 4 needed). Two \\| of &lt;three> models.\n\n"
         "| difference | paper | here | |"
     ) in listed
-    assert listed.count("| HistAlign − TRIME, Full: Acc@2 | +17 | +12.3 (+10.5 to +14.2, 3 seeds) | held |") == 3
-    assert listed.count("| HistAlign − Softmax, Full: Acc@2 | +13.5 | +3 (one seed so far) | undecided |") == 2
+    assert listed.count("| HistAlign − TRIME, Full: Acc@2 | +17 | +12.3 (+10.5 to +14.2, 3 seeds) | supported |") == 3
+    assert listed.count("| HistAlign − Softmax, Full: Acc@2 | +13.5 | +3 (one seed so far) | inconclusive |") == 2
 
 
 def test_many_comparisons_without_numbers_are_not_listed() -> None:

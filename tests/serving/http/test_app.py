@@ -140,7 +140,7 @@ def test_a_stop_ends_the_answer_before_it(served):
 @pytest.mark.parametrize(
     ("content", "status", "message"),
     [
-        ({"prompt": ""}, 400, "prompt.0: must be of length 1 or more"),
+        ({"prompt": ""}, 400, "prompt: must have text or token ids ('' given); write something to continue"),
         ({"prompt": []}, 400, "prompt:"),
         ({}, 400, "prompt: missing"),
         ({"prompt": [99999]}, 400, "prompt"),

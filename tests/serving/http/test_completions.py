@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from nextword.serving.http.app import build_app
+from nextword.serving.http.serve_settings import ServeSettings
 from tests.helpers.running_server import Running, running, small_model
 
 PROMPT = "abcabcabcabc"
@@ -37,7 +39,7 @@ def streamed(served: Running, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draft", [None, "positions"])
+@pytest.mark.parametrize("draft", [None, "head"])
 def test_no_part_of_a_stop_is_sent(copying: Running, draft: str | None) -> None:
     """Stops of one to five characters that begin at each place of the answer, inside of tokens and across them."""
     text = copying.complete(PROMPT, max_tokens=24).json()["choices"][0]["text"]
@@ -112,11 +114,19 @@ def test_a_server_whose_batches_have_ended_says_so() -> None:
 
 def test_a_model_that_diverged_answers_with_an_error() -> None:
     opened = small_model({"head": "cache", "temperature": 0.1, "weight": None})
-    with torch.no_grad():
-        opened.model.get_input_embeddings().weight.fill_(float("nan"))
-    said = "the weights backbone.transformer.wte.weight are no finite numbers"
+    said = "the weights backbone.transformer.wte.weight are not finite numbers"
     with running(opened) as broken:
+        with torch.no_grad():
+            opened.model.get_input_embeddings().weight.fill_(float("nan"))
         for fields in ({"draft": "head"}, {"seed": 1, "temperature": 1}, {}, {}):
             answer = broken.complete(PROMPT, max_tokens=4, **fields)
             assert answer.status_code == 500
             assert said in answer.json()["error"]["message"]
+
+
+def test_a_model_that_diverged_is_refused_at_the_start() -> None:
+    opened = small_model()
+    with torch.no_grad():
+        opened.model.get_input_embeddings().weight.fill_(float("nan"))
+    with pytest.raises(ValueError, match=r"the weights backbone\.transformer\.wte\.weight are not finite numbers"):
+        build_app(opened, ServeSettings(device="cpu"))

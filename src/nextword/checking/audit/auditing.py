@@ -159,11 +159,11 @@ class Wanted:
     """What is to be asked about.
 
     Args:
-        lengths: Of the random texts.
+        lengths: Lengths of the random texts.
         given: The caller's texts; None for random ones alone.
         tokenizer: Turns texts into ids.
         max_length: Given texts are cut to so many tokens.
-        seed: Of the random texts.
+        seed: Seed of the random texts.
         thorough: Whether questions that cost much memory are asked too.
     """
 

@@ -104,7 +104,7 @@ DOUBLE = Property(
 class Backbone:
     """A model's forward under the names of all its arguments.
 
-    A class that hands on ``**kwargs`` hides them, and so does peft, whose adapters lie around the model's own class.
+    A class that passes on ``**kwargs`` hides them, and so does peft, whose adapters lie around the model's own class.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -193,6 +193,6 @@ class ModelReader(BackboneReader):
 
     @property
     def precision(self) -> torch.dtype:
-        """Of the model's weights."""
+        """Precision of the model's weights."""
         dtype: torch.dtype = self.model.dtype
         return dtype

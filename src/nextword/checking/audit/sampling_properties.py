@@ -1,4 +1,4 @@
-"""What is drawn against what is said: tokens must be as frequent as their probabilities."""
+"""Sampled tokens against stated probabilities: tokens must be as frequent as their probabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKENS = 2_000_000
 """Tokens that a model reads at most, each of a thousand weights, to draw from it."""
 
 DRAWS = 4000
-"""Tokens drawn after each prefix, where they cost little."""
+"""Tokens sampled after each prefix, where they cost little."""
 
 _AT_ONCE = 250
 """Texts that a model continues side by side; each keeps a cache or states of its own."""
@@ -39,7 +39,7 @@ _TAILS = 10
 
 
 def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], seed: int) -> Float[Tensor, "n"]:
-    """For each drawn token a number that is uniform from 0 to 1 where draws follow the probabilities.
+    """For each sampled token a number that is uniform from 0 to 1 where samples follow the probabilities.
 
     It is the probability of all tokens that are more probable than the drawn one, and a random part of its own (the
     probability integral transform of a discrete distribution). Draws after different prefixes can so be put together,
@@ -61,7 +61,7 @@ def largest_step(uniform: Float[Tensor, "n"]) -> float:
 
 
 def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
-    """Of the tails beyond 1 - 2^-j the j whose count is least explained, and the logarithm of that chance."""
+    """Among the tails beyond 1 - 2^-j the j whose count is least explained, and the logarithm of that chance."""
     from scipy.stats import binom
 
     chances = []
@@ -150,7 +150,7 @@ def _generates_nothing(model: Any) -> str:
 SAMPLING = Property(
     name="sampling",
     fault="sampling",
-    meaning="drawn tokens are as frequent as their probabilities say, within luck",
+    meaning="sampled tokens are as frequent as their probabilities say, within luck",
     look_at="Look at temperature, top-k, top-p, forbidden tokens, and the seed.",
     measure=_sampling,
     limit=1.0,
@@ -221,7 +221,7 @@ def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) 
 
     Args:
         answers: Format of the answers.
-        computed: Format in which they were normalised; half precision is no excuse for a sum.
+        computed: Format in which they were normalised; half precision does not excuse a wrong sum.
         vocabulary: V.
     """
     sure = math.sqrt(2 * math.log(2 * _SUMS / FALSE_ALARM_EXACT))
@@ -327,7 +327,7 @@ FALSE_ALARM_EXACT = 1e-6
 """Chance that rounding alone makes any of an audit's exact checks fail."""
 
 FALSE_ALARM_SAMPLED = 1e-3
-"""Chance that luck alone makes any of an audit's checks of drawn tokens fail."""
+"""Chance that luck alone makes any of an audit's checks of sampled tokens fail."""
 
 MISSED = 1e-3
 """Chance with which a fault of the stated size and share is missed."""

@@ -23,9 +23,6 @@ Texts: TypeAlias = Sequence[Sequence[int]]
 Array: TypeAlias = Any
 """What ``torch.as_tensor`` takes: a tensor, an array of numpy, lists of numbers."""
 
-NextLogProbs: TypeAlias = Callable[[Texts], Array]
-"""The whole of the contract, in its shortest form: prefixes to log-probabilities (B, V) of every next token."""
-
 
 class Scorer(Protocol):
     """Anything that says how probable the next token is: a function, or an object with some of these methods.
@@ -81,7 +78,7 @@ class Scorer(Protocol):
             texts: Texts of one length.
             sizes: Tokens in each step, over and over.
             order: Where given, what is kept and the texts are put into this order after the first step, as beam search
-                does: row i goes on as text ``order[i]``.
+                does: row i continues as text ``order[i]``.
         """
         ...
 
@@ -106,13 +103,13 @@ _LONGEST_COPY = 2**26
 
 
 class WrongAnswerError(ValueError):
-    """A scorer's answer is no answer to the question: too few rows, or not so many numbers."""
+    """A scorer's answer does not fit the question: too few rows, or not so many numbers."""
 
 
 class ScorerReader(Reader):
     """Asks a scorer in one of its ways.
 
-    A text is asked about with one more token behind it, so that what comes after it is told too. Nothing is padded.
+    A text is passed with one more token behind it, so that the prediction after it is asked for too. Nothing is padded.
     ``copied`` is the scorer as ``copy_of`` found it, before anything was asked.
     """
 
@@ -180,7 +177,7 @@ class ScorerReader(Reader):
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """As of any reader; texts are told with one token more, as everywhere."""
+        """Answers of any reader; texts are passed with one token more, as everywhere."""
         self._reset()
         texts = self.longer_texts(batch)
         found = self.model.in_steps(texts, list(sizes), None if order is None else order.tolist())

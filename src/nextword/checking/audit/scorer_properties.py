@@ -31,7 +31,7 @@ def _steps(reader: Any, case: Case) -> Iterator[Deviation]:
 
 def _totals(reader: Any, case: Case) -> Iterator[Deviation]:
     if reader.mode == CALL:
-        return  # says nothing of a first token
+        return  # has no first token's probability
     texts = reader.texts(case.batch)
     totals = [float(total) for total in reader.model.text_totals(texts)]
     for number, (text, total, answer) in enumerate(zip(texts, totals, reader.asked(texts), strict=True)):
@@ -233,7 +233,7 @@ class Repetition:
     gains: Float[Tensor, "K"]
     """What each observed token gains in nats, where both numbers are finite."""
     found: tuple[Deviation, ...]
-    """Of each text, how far the second answer is from the first."""
+    """For each text, how far the second answer is from the first."""
 
     @classmethod
     def of(cls, reader: Reader, samples: Sequence[ProbeSample]) -> Repetition:
@@ -256,7 +256,7 @@ class Repetition:
         return float(self.gains.mean()) > _SURE * error
 
     def deviations(self, variant: str, said: str = "") -> Iterator[Deviation]:
-        """Of the second answer from the first."""
+        """Deviation of the second answer from the first."""
         for found in self.found:
             yield found._replace(variant=variant, at=said + found.at)
 
@@ -308,7 +308,7 @@ def _fresh(case: Case) -> ProbeSample:
 
 
 def _gains(first: Tensor, second: Tensor, batch: Batch) -> Float[Tensor, "K"]:
-    """Of one text: differences of the log-probabilities of observed tokens."""
+    """Differences for one text of the log-probabilities of observed tokens."""
     ids, last = batch.ids[batch.mask], batch.row != batch.row.roll(-1)
     last[-1] = True
     if first.shape[1] == 1:

@@ -56,7 +56,7 @@ def quickstart(
     """Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.
 
     The recipe is built in; 'nextword compare quickstart' runs the same. Afterwards a real model, where there is one,
-    goes on with a text, with a cache and without.
+    continues with a text, with a cache and without.
     """
     from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
     from nextword.cli.parts.run_and_show import run_comparison
@@ -104,7 +104,7 @@ def untrained_line() -> str:
             agree.append(int((written[0, 3 * LISTED :] == ids[0, :WRITTEN]).sum()))
     return (
         f"A GPT-2 with random weights reads a list of {LISTED} random tokens three times. Alone: {losses[0]:.1f} nats "
-        f"per token, and it goes on with {agree[0]} of {WRITTEN} tokens of the list. With a cache, nothing trained: "
+        f"per token, and it continues with {agree[0]} of {WRITTEN} tokens of the list. With a cache, nothing trained: "
         f"{losses[1]:.1f}, and {agree[1]} of {WRITTEN}."
     )
 
@@ -145,7 +145,7 @@ def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Pat
 
 # -- What the quickstart found: a row a method, and what it means in two sentences.
 
-COLUMNS = {"acc@2": "both words on top", "acc@1": "first guess right", "nll": "nats per word"}
+COLUMNS = {"acc@2": "both words on top", "acc@1": "first choice right", "nll": "nats per word"}
 """Headings of the measures that are shown."""
 LEAD = "acc@2"
 """The measure that the sentence is about."""

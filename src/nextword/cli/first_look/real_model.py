@@ -1,4 +1,4 @@
-"""The second part of the quickstart: a real model goes on with a text, alone and with a cache that was calibrated."""
+"""The second part of the quickstart: a real model continues a text, alone and with a cache that was calibrated."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _seen_before(record: Path, model: str) -> RealModel | None:
 
 
 def _look(model: str, now: Callable[[str], None]) -> tuple[RealModel, str]:
-    """What there is to see, and the page of both models; ``now`` is told what is done."""
+    """What there is to see, and the page of both models; ``now`` receives the progress."""
     plain = open_model(model, name=ALONE)
     model_with_cache: Any = attach(plain.model.backbone, "cache")
     cached = OpenedModel(WITH, model_with_cache.eval(), plain.tokenizer)

@@ -15,16 +15,20 @@ app = typer.Typer(help="Build and index datastores, which the head knn retrieves
 @app.command()
 @plain_errors
 def build(
-    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a decoder-only model.")],
-    data: Annotated[str, typer.Argument(help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a decoder-only model.")
+    ],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the store.")] = Path("store"),
-    precision: Annotated[str, typer.Option(help="Of the keys: float16 or int8.")] = "float16",
+    precision: Annotated[str, typer.Option(help="Precision of the keys: float16 or int8.")] = "float16",
     text_column: Annotated[str, typer.Option(help="Column with the text of a table.")] = "text",
     split: Annotated[str | None, typer.Option(help="Part of a folder or data set; else the training part.")] = None,
     window: Annotated[int | None, typer.Option(help="Tokens that the model sees at once.")] = None,
     processes: Annotated[int | None, typer.Option(help="Processes, each with the model; else one.")] = None,
 ) -> None:
-    """Store the state before every token of a corpus. After Ctrl-C or a kill the same command goes on."""
+    """Store the state before every token of a corpus. After Ctrl-C or a kill the same command resumes."""
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
@@ -54,7 +58,7 @@ def build(
 @app.command()
 @plain_errors
 def index(
-    store: Annotated[Path, typer.Argument(help="Folder that 'nextword datastore build' wrote.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder that 'nextword datastore build' wrote.")],
     factory: Annotated[str, typer.Option(help="FAISS index: IVF1024,SQ8, IVF1024,PQ32, HNSW32 and the like.")],
     dot: Annotated[bool, typer.Option("--dot", help="By dot products; else by Euclidean distance.")] = False,
 ) -> None:

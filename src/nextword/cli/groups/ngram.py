@@ -19,13 +19,14 @@ app = typer.Typer(
     help="Index a corpus by its n-grams, and mix what came next there with any model.", no_args_is_help=True
 )
 
-Model = Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a model.")]
-Memory = Annotated[Path, typer.Argument(help="Folder that 'nextword ngram build' wrote.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a model.")]
+Memory = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder that 'nextword ngram build' wrote.")]
 Data = Annotated[
     list[str],
     typer.Argument(
+        metavar="DATA",
         help="Files, folders or data sets. A file of plain text is one document; each row of a .jsonl, .csv, .tsv or "
-        ".parquet file is one."
+        ".parquet file is one.",
     ),
 ]
 Field = Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")]
@@ -119,7 +120,7 @@ def fit(
     interval = "" if fitted.low is None else f" ({fitted.low:.4f} to {fitted.high:.4f})"
     helps = fitted.low is not None and fitted.low > 0
     typer.echo(
-        f"{'' if helps else 'Nothing helps, the head speaks alone: '}{fitted.gain:.4f} nats per token{interval}"
+        f"{'' if helps else 'Nothing helps, the head predicts alone: '}{fitted.gain:.4f} nats per token{interval}"
         f" gained, {fitted.tokens:,} tokens"
     )
     typer.echo("match        head  " + "  ".join(f"{least:>4}+" for least in fitted.evidence))
@@ -178,6 +179,6 @@ def score(
 
 
 def _texts(data: list[str], field: str | None, split: str) -> GivenTexts:
-    from nextword.inference.scoring.measurement.data_files import read_texts
+    from nextword.inference.scoring.measurement.data_files import read_texts, text_column
 
-    return read_texts(data, {} if field is None else {"text": field}, split)
+    return read_texts(data, text_column(field), split)

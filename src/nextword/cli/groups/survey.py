@@ -11,7 +11,7 @@ from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import fields_of, option_groups, systems_of
 from nextword.settings.config import Settings
 
-app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
+app = typer.Typer(help="Human evaluation of texts: make a survey, and read its answers.", no_args_is_help=True)
 
 
 class RecipeOptions(Settings):
@@ -22,7 +22,7 @@ class RecipeOptions(Settings):
     judges: int | None = None
     """Judges of each item."""
     seed: int | None = None
-    """Of every draw."""
+    """Seed of all random choices."""
     recipe: Annotated[Path | None, typer.Option(metavar="FILE")] = None
     """TOML with consent, instructions, checks and everything else."""
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
@@ -44,7 +44,7 @@ class RecipeOptions(Settings):
 def make(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="pairwise, faithfulness or rating.")],
     files: Annotated[
-        list[str], typer.Argument(metavar="[NAME=]FILE...", help="Samples files of the systems, one a system.")
+        list[str], typer.Argument(metavar="[NAME=]FILE...", help="Samples files of the systems, one per system.")
     ],
     asked: RecipeOptions,
     field: Annotated[
@@ -88,7 +88,7 @@ def make(
 @app.command()
 @plain_errors
 def results(
-    folder: Annotated[Path, typer.Argument(help="Folder of the survey.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the survey.")],
     answers: Annotated[
         list[Path],
         typer.Argument(
@@ -101,7 +101,7 @@ def results(
     resamples: Annotated[int, typer.Option(help="Draws of the bootstrap.")] = 2000,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json and report.html; FOLDER/results.")] = None,
 ) -> None:
-    """Say what people said: values with intervals, tests, agreement, and what was left out.
+    """Say what annotators said: values with intervals, tests, agreement, and what was left out.
 
     nextword survey results survey answers/*.json --automatic evaluation/results.json
     """

@@ -1,8 +1,9 @@
 """What is registered, read from sources without importing them, so that a list waits for no torch.
 
-Our own rooms and the plug-ins of other packages are read alike. Only what is written down as such is found: a class
-below ``@registry.register("name")``, where the module imports ``registry`` from a room, its docstring, the names of its
-fields, and the ``ModifierEntry`` of a modifier. The tests hold it to what the registries say.
+Our own packages and the plug-ins of other packages are read in the same way. Only what is written down as such is
+found: a class below ``@registry.register("name")``, where the module imports ``registry`` from a package, its
+    docstring, the names of
+its fields, and the ``ModifierEntry`` of a modifier. The tests hold it to what the registries say.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from importlib import import_module
@@ -14,30 +13,33 @@ from typer.main import get_group
 
 from nextword.cli.parts.errors import plain_errors
 from nextword.settings import plugins
-from nextword.settings.plugins import sources
 
 VERBS = {
-    "quickstart": "nextword.cli.first_look.quickstart:quickstart",
-    "train": "nextword.cli.train:train",
-    "attach": "nextword.cli.attach_head:attach",
-    "compare": "nextword.cli.compare:compare",
-    "score": "nextword.cli.score:score",
-    "evaluate": "nextword.cli.evaluate:evaluate",
-    "generate": "nextword.cli.generate:generate",
-    "count": "nextword.cli.count:count",
-    "classes": "nextword.cli.classes:classes",
-    "serve": "nextword.cli.serve:serve",
-    "check": "nextword.cli.check:check",
-    "inspect": "nextword.cli.inspect:inspect",
-    "reproduce": "nextword.cli.reproduce:reproduce",
-    "report": "nextword.cli.report:report",
-    "datastore": "nextword.cli.groups.datastore:app",
-    "states": "nextword.cli.groups.states:app",
-    "survey": "nextword.cli.groups.survey:app",
-    "ngram": "nextword.cli.groups.ngram:app",
-    "list": "nextword.cli.list:app",
+    "quickstart": (
+        "nextword.cli.first_look.quickstart:quickstart",
+        "Compare heads on built-in data in about a minute",
+    ),
+    "train": ("nextword.cli.train:train", "Train a model, evaluate it, check it and save it"),
+    "attach": ("nextword.cli.attach_head:attach", "Put another head on a finished model, without training"),
+    "compare": ("nextword.cli.compare:compare", "Train and evaluate several heads under equal conditions"),
+    "score": ("nextword.cli.score:score", "Perplexity of texts, nats per token, bits per byte"),
+    "evaluate": ("nextword.cli.evaluate:evaluate", "Metrics of generated texts, with intervals and tests"),
+    "generate": ("nextword.cli.generate:generate", "Generate texts after prompts"),
+    "count": ("nextword.cli.count:count", "Count the tokens of a corpus"),
+    "classes": ("nextword.cli.classes:classes", "Show the classes of tokens that the head f2 would have"),
+    "serve": ("nextword.cli.serve:serve", "Serve a model over HTTP, with a playground"),
+    "check": ("nextword.cli.check:check", "Check that a model's probabilities are consistent"),
+    "inspect": ("nextword.cli.inspect:inspect", "Show each token's probability and where it came from"),
+    "reproduce": ("nextword.cli.reproduce:reproduce", "Measure a paper's table and test its claims"),
+    "report": ("nextword.cli.report:report", "Write the report of results again, and print the table"),
+    "datastore": ("nextword.cli.groups.datastore:app", "Build and index datastores for the head knn"),
+    "states": ("nextword.cli.groups.states:app", "Store a model's hidden states, to train heads without the model"),
+    "survey": ("nextword.cli.groups.survey:app", "Human evaluation: make a survey, read the answers"),
+    "ngram": ("nextword.cli.groups.ngram:app", "Index the n-grams of a corpus for the head ngram"),
+    "list": ("nextword.cli.list:app", "List heads, objectives, conditioners, metrics, tasks, recipes"),
 }
-"""Where each command is, a ``module:member``, in the order of the list of all."""
+"""Every command, in the order of the list of all: where it is, a ``module:member``, and its line there. The line
+stands here because its own help is in a module that the list does not import."""
 
 OLD_NAMES = {"text-memory": "ngram"}
 """Commands by the names that they had."""
@@ -49,25 +51,9 @@ OLD_OPTIONS = {"--places": "--positions"}
 class Verb(TyperCommand):
     """A command that is imported when it is called, completed or asked for its help."""
 
-    def __init__(self, name: str, place: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, place: str, line: str) -> None:
+        super().__init__(name, help=line)
         self._place = place
-
-    @property
-    def help(self) -> str | None:
-        """Its line in the list of all: what its own help begins with, read from its file without importing that."""
-        module, _, member = self._place.partition(":")
-        (tree,) = (ast.parse(path.read_text(encoding="utf-8")) for path in sources(module))
-        for statement in tree.body:
-            match statement:
-                case ast.FunctionDef(name=name) if name == member:
-                    return (ast.get_docstring(statement) or "").partition("\n\n")[0]
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(keywords=given)) if name == member:
-                    return next(str(ast.literal_eval(one.value)) for one in given if one.arg == "help")
-        return None
-
-    @help.setter
-    def help(self, text: str | None) -> None: ...
 
     def loaded(self) -> Any:
         """The command itself, with its options."""
@@ -96,8 +82,8 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, place in VERBS.items():
-            self.add_command(Verb(name, place))
+        for name, (place, line) in VERBS.items():
+            self.add_command(Verb(name, place, line))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command by its name, or by the one that it had; then a line says its name."""

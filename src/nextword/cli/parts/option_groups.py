@@ -69,7 +69,7 @@ class ComputingOptions(Settings):
     device: str = "auto"
     """Where models compute: cpu, cuda, mps, ...; auto: an accelerator where there is one."""
     dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = "auto"
-    """Of the weights; auto: as saved."""
+    """Precision of the weights; auto: as saved."""
 
 
 class EngineOptions(Settings):

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from nextword.experiments.reproduction.planning.experiment_plan import ExperimentPlan, Plan
 
 GPU = "H100 80GB"
-"""Whose hours are told at scale paper where no other is named."""
+"""The GPU whose hours scale paper shows, unless another is named."""
 
 UNKNOWN = "?"
 FEW = 4
-"""Tables that are named; of more, their number is told."""
+"""Most tables that are named; of more only the number is shown."""
 
 
 def plan_reproduction(request: Request, gpu: str | None) -> None:

@@ -33,18 +33,18 @@ def run_comparison(
     """Compares, prints what ``shown`` makes of it, by default the main table, and where the report is.
 
     Raises:
-        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed; with
+        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that continues are printed; with
             code 3 where runs failed.
     """
     from nextword.cli.parts.watch import failure_line, watching
-    from nextword.experiments.comparison.all_methods import compare
+    from nextword.experiments.comparison.all_methods import compare_methods
     from nextword.results.report import results_table
 
     quiet_libraries()
     console = Console()
     command = this_command()
     with interruptible("nothing was begun yet"), watching(console, "start", console) as progress:
-        results = compare(config, out, progress, command, engine)
+        results = compare_methods(config, out, progress, command, engine)
     if not processes.is_main():
         return results
     console.print((shown or results_table)(results))
@@ -85,7 +85,7 @@ def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[Non
 
     Args:
         kept: What is, where the interruption does not say it itself; None: nothing.
-        goes_on: Whether the same command goes on from there; it is printed then.
+        goes_on: Whether the same command resumes from there; it is printed then.
     """
     try:
         yield
@@ -93,7 +93,7 @@ def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[Non
         nothing = "nothing was written; the same command begins again"
         complain(str(interruption) or kept or nothing, kind="interrupted")
         if goes_on and kept is not None:
-            print_line(Console(stderr=True), f"To go on: {this_command()}")
+            print_line(Console(stderr=True), f"To resume: {this_command()}")
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -76,7 +76,7 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
         if not isinstance(config, str):
             config = huggingface_hub.hf_hub_download(name, "config.json")
     except huggingface_hub.errors.HFValidationError:
-        raise ValueError(f"{setting}: no folder '{name}', and that is no name on the hub either") from None
+        raise ValueError(f"{setting}: no folder '{name}', and the hub has no model of that name") from None
     except huggingface_hub.errors.RepositoryNotFoundError:
         raise ValueError(
             f"{setting}: '{name}' is neither a folder nor a model that the hub knows or shows you"
@@ -84,7 +84,7 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
     except (OSError, huggingface_hub.errors.EntryNotFoundError) as fault:
         reason = str(fault).strip().splitlines()[0]
         raise ValueError(
-            f"{setting}: '{name}' is no folder, not downloaded yet, and the hub cannot be reached ({reason}). "
+            f"{setting}: '{name}' is not a folder and not downloaded yet, and the hub cannot be reached ({reason}). "
             f"Download it where there is a connection (hf download {name}), then copy the folder and name that."
         ) from None
     # .../snapshots/<commit>/config.json: what is loaded afterwards is the very commit that the fingerprint names.

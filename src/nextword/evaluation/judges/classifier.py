@@ -67,7 +67,7 @@ class ClassifierAnswers:
     """What a classifier says to questions."""
 
     probabilities: Float[np.ndarray, "N"]
-    """Of the output that means "consistent"."""
+    """Name of the output that means "consistent"."""
     chosen: Bool[np.ndarray, "N"]
     """Whether that output is the most probable one."""
 
@@ -76,7 +76,7 @@ class Classifier:
     """A sequence classifier by folder or hub name, with a cache.
 
     Raises:
-        ValueError: There is no such model, or it is no classifier, or the output cannot be told.
+        ValueError: There is no such model, or it is not a classifier, or the output cannot be told.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Classifier:
         # Only id2label is read: label2id of published checkpoints does not always agree with it.
         names: Mapping[int, str] = {int(number): str(name) for number, name in self._config.id2label.items()}
         if len(names) < 2:
-            raise ValueError(f"{setting}: '{config.model}' has one output and chooses no label; it is no classifier")
+            raise ValueError(f"{setting}: '{config.model}' has one output and chooses no label; it is not a classifier")
         self._consistent = consistent_label(names, config.label, default_label, f"{config.metric}.label")
         self.label = names[self._consistent]
         """Name of the output that means "consistent"."""

@@ -37,6 +37,7 @@ class Dae(Entailment):
     packages = ("spacy",)
     title = "DAE"
     asks = "says that they follow from the document"
+    goal = "lower"
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -61,13 +62,13 @@ class Dae(Entailment):
             "fraction of texts",
             "DAE-style: share of summaries with a grammatical relation that does not follow from the document by the "
             f"classifier ({self.described()}); an empty text counts as wrong.",
-            goal="lower",
         )
         arcs = self.measure(
             "DAE, arcs",
             "fraction of arcs",
             "DAE-style: share of all grammatical relations of the summaries that follow from the document by the "
             f"classifier ({self.described()}).",
+            goal="higher",
         )
         found = {"dae": self.score(errors, wrong, empty=1.0)}
         if any(counts):  # empty texts are wrong and have no arcs
@@ -86,7 +87,7 @@ def _load_parser(pipeline: str) -> Any:
         loaded = spacy.load(pipeline, exclude=["ner", "lemmatizer"])
     except (OSError, ValueError, ImportError) as fault:
         raise ValueError(
-            f"dae.pipeline: '{pipeline}' is no spaCy pipeline that can be loaded ({fault}). Install one "
+            f"dae.pipeline: '{pipeline}' is not a spaCy pipeline that can be loaded ({fault}). Install one "
             "(python -m spacy download en_core_web_lg), or name the folder of one that has a parser."
         ) from None
     if not loaded.has_pipe("parser"):

@@ -30,7 +30,7 @@ from nextword.evaluation.judges.tables import (
     tapex_form,
 )
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric, registry
-from nextword.results.records import Measure
+from nextword.results.records import Goal, Measure
 
 
 class TableConfig(ClassifierConfig):
@@ -52,7 +52,8 @@ class Entailment(Metric):
     """Heading."""
     asks: ClassVar[str]
     """What is asked, for the reader of a report: "the classifier {asks}"."""
-    group, goal, decimals = metric.FAITHFULNESS, "higher", 2
+    group, decimals = metric.FAITHFULNESS, 2
+    goal: ClassVar[Goal | None] = "higher"
     nameless_label: ClassVar[int | None] = None
     """The output that means "consistent" in checkpoints whose outputs have no names."""
 

@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^\W_](?:[\w.'’-]*[^\W_])?")
 
 
 class CapitalisedNames:
-    """Runs of capitalised words that are no stop words. A single word that begins a sentence counts as none.
+    """Runs of capitalised words that are not stop words. A single word that begins a sentence counts as none.
 
     Examples:
         >>> texts = ["Rain fell. The Bank of England, in London, saw Mr. Smith's dog. Ann Lee did not."]
@@ -54,7 +54,7 @@ def _names(sentence: str, stop_words: Collection[str]) -> list[str]:
     runs: list[list[re.Match[str]]] = []
     for word in words:
         known = word[0].lower()
-        abbreviation = len(word[0]) > 1 and word[0].isupper()  # "US" is no stop word
+        abbreviation = len(word[0]) > 1 and word[0].isupper()  # "US" is not a stop word
         if not word[0][0].isupper() or known in _TITLES or (known in stop_words and not abbreviation):
             continue
         if runs and sentence[runs[-1][-1].end() : word.start()].isspace():
@@ -77,8 +77,8 @@ _NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "t
 def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
     """Whether an entity is in a document, upper and lower case alike.
 
-    It is if two or more neighbouring words of it occur there, or else one word that is no stop word. What occurs may be
-    part of a longer word. "US" in capitals is no stop word.
+    It is if two or more neighbouring words of it occur there, or else one word that is not a stop word. What occurs
+    may be part of a longer word. "US" in capitals is not a stop word.
 
     Source: Nan et al. (2021), as their code has it. They look for the longest such words first, which finds the same.
 

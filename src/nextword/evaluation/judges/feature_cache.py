@@ -48,7 +48,7 @@ class FeatureCache:
 
     Args:
         folder: Where; None keeps nothing.
-        name: Of what, for the name of the folder, for example "mauve".
+        name: Name of the metric, for the folder, for example "mauve".
         settings: All that the features depend on besides the text, the fingerprint of the model among it.
         progress: Told the name, how many rows are done, of how many, after every batch.
     """

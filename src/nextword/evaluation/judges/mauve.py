@@ -58,7 +58,7 @@ class MauveConfig(MetricConfig):
     curve_points: int = Field(default=25, ge=2, le=100_000)
     """Points of the divergence curve."""
     seed: Seed = 25
-    """Of the clustering."""
+    """Seed of the clustering."""
     exact_length: int | None = Field(default=None, ge=1)
     """Tokens to which both texts of a sample are cut; a sample of which either is shorter is left out. None: any
     length."""
@@ -81,7 +81,7 @@ class MauveConfig(MetricConfig):
 def mauve_of(
     human: Float[np.ndarray, "N D"], generated: Float[np.ndarray, "M D"], config: MauveConfig | None = None
 ) -> float:
-    """MAUVE of two sets of features, one row a text; 1 where both are the same.
+    """MAUVE of two sets of features, one row per text; 1 where both are the same.
 
     The area under the curve of exp(-c KL(Q|R)) over exp(-c KL(P|R)) for all mixtures R of P and Q, where P and Q are
     the histograms of human and generated texts over clusters of their features. Computed by mauve-text.

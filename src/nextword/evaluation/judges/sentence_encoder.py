@@ -33,7 +33,7 @@ class EncoderReading:
     unknown: int
     """Tokens that stand for something the vocabulary does not have."""
     characters: int
-    """Of the texts, composed, without white space."""
+    """Characters of the texts, composed, without white space."""
 
     @property
     def fault(self) -> str | None:

@@ -21,7 +21,7 @@ Parser = Callable[[Table, str], bool | Sequence[Program] | None]
 PROGRAMS = 36
 """Programs of a text that count, the first ones that were found."""
 MANY = 8
-"""Of more programs than these, any of the best ``BEST`` decides."""
+"""If there are more programs than these, any of the best ``BEST`` decides."""
 BEST = 3
 
 

@@ -26,7 +26,7 @@ from nextword.evaluation.metrics.tokens import as_ids
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
     """Whether **both** wanted words are among the first ``k`` predictions; for k = 1, whether the first is one of them.
 
-    Two words cannot both be first, so Acc@1 asks the weaker question: does the single guess name a right word?
+    Two words cannot both be first, so Acc@1 asks the weaker question: is the most probable token a right word?
 
     ``ranked`` has token ids, most probable first, and -1 for "no prediction" (a distribution with fewer than K words).
 
@@ -66,12 +66,12 @@ class AccConfig(NumbersConfig):
     numbers = meaning = "k"
 
     k: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(default=None, min_length=1)
-    """How many of the first predictions are looked at; none: those of 1, 2, 5, 10 and 25 that the first sample has."""
+    """Number of first predictions that count; none: those of 1, 2, 5, 10 and 25 that the first sample has."""
 
 
 @registry.register("acc")
 class Acc(Metric):
-    """Acc@k: prompts whose two right next words are both among the first k predictions. Example: ``acc:1,2,5``."""
+    """Acc@k: prompts whose two right next tokens are both among the first k predictions. Example: ``acc:1,2,5``."""
 
     Config = AccConfig
     needs = ("ranked_token_ids", "right_token_ids")
@@ -136,7 +136,7 @@ class AccuracyConfig(MetricConfig):
     """Settings of accuracy."""
 
     k: int = Field(default=10, ge=1)
-    """How many of the most probable tokens hits@k looks at."""
+    """Number of most probable tokens that hits@k looks at."""
 
 
 @registry.register("accuracy")

@@ -95,7 +95,7 @@ class BleuConfig(OrdersConfig):
     n: tuple[Order, ...] = Field(default=(1, 2, 3, 4), min_length=1)
     """The lengths n of the longest n-grams."""
     tokenize: Tokenize = "13a"
-    """How sacrebleu cuts texts: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (at spaces)."""
+    """Tokenisation by sacrebleu: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (at spaces)."""
     lowercase: bool = False
     """Whether upper and lower case are the same."""
 
@@ -152,7 +152,7 @@ class Bleu(Metric):
 # -- BLEU as the evaluation script of LogicNLG computes it.
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
-"""Of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last adds up to 0.99; so does the script."""
+"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last adds up to 0.99; so does the script."""
 
 Level = Literal["sentence", "corpus"]
 

@@ -102,7 +102,7 @@ class CopyingConfig(MetricConfig):
     def _are_words(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         wrong = [word for word in given if words(word) != [word]]
         if wrong:
-            raise ValueError(f"'{wrong[0]}' is no word; words are runs of letters and digits in lower case")
+            raise ValueError(f"'{wrong[0]}' is not a word; words are runs of letters and digits in lower case")
         return given
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 from pydantic import Field
 
 from nextword.evaluation.metrics import metric
@@ -42,7 +42,7 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
     array([0.66666667,        nan])
     """
     (found,) = token_texts(texts, tokenize=tokenize)
-    return _shares(found.ngrams(n))
+    return share_of(*distinct_and_all(found.ngrams(n)))
 
 
 def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
@@ -55,17 +55,17 @@ def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarra
     return np.bincount(owner, minlength=grams.number_of_texts), grams.totals()
 
 
-def _shares(grams: NGrams) -> Float[np.ndarray, "N"]:
-    found, total = distinct_and_all(grams)
+def share_of(found: Num[np.ndarray, "... K"], total: Num[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
+    """The one over the other; NaN where there is nothing in all."""
     with np.errstate(invalid="ignore"):
-        shares: Float[np.ndarray, "N"] = found / total
+        shares: Float[np.ndarray, "... K"] = found / total
     return shares
 
 
 def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
     """``distinct`` for every length in ``n`` that some text has n-grams of; each n-gram is numbered once for all."""
     by_length = list(texts.ngrams_up_to(max(n)))
-    shares = {one: _shares(by_length[one - 1]) for one in n}
+    shares = {one: share_of(*distinct_and_all(by_length[one - 1])) for one in n}
     return {one: values for one, values in shares.items() if not np.isnan(values).all()}
 
 
@@ -118,7 +118,7 @@ class DistinctTokens:
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]]) -> DistinctTokens:
-        """Those of several texts together."""
+        """Counts of several texts together."""
         found = cls()
         for text in texts:
             found.add(text)

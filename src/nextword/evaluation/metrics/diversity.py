@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.evaluation.metrics import metric
-from nextword.evaluation.metrics.distinct import distinct_and_all
+from nextword.evaluation.metrics.distinct import distinct_and_all, share_of
 from nextword.evaluation.metrics.metric import (
     MetricConfig,
     OfAllTexts,
@@ -74,9 +74,7 @@ def _counted(texts: Texts, n: Sequence[int], tokenize: Tokenize = "words") -> Fl
 
 
 def _shares(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "... K"]:
-    found, total = counted[..., 0::2], counted[..., 1::2]
-    with np.errstate(invalid="ignore"):
-        return np.where(total > 0, found / total, np.nan)
+    return share_of(counted[..., 0::2], counted[..., 1::2])
 
 
 def _product(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "..."]:

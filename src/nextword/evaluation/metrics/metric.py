@@ -63,7 +63,7 @@ class Setup:
     batch_size: int = 32
     """Texts that such a model sees at once."""
     progress: Callable[[str, int, int], None] = silent
-    """Told what is going on in a long computation: a name, how many are done, of how many."""
+    """Receives the progress of a long computation: a name, how many are done, of how many."""
 
 
 @dataclass(frozen=True)

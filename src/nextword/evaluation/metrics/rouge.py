@@ -151,7 +151,7 @@ class RougeConfig(MetricConfig):
     kinds: tuple[Kind, ...] = KINDS
     """Which of "1", "2", "l" and "lsum"; ``rouge:1,2,l`` names them."""
     value: Value = "f1"
-    """What is reported: "f1", "precision" or "recall"; the reference is chosen by F1 in any case."""
+    """Value that is reported: "f1", "precision" or "recall"; the reference is chosen by F1 in any case."""
     stemmer: bool = True
     """Whether English words are cut to their Porter stems."""
     unicode: bool = False

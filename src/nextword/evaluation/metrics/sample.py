@@ -65,7 +65,7 @@ class Sample(BaseModel):
     text: str | None = None
     """What the system wrote, without the prompt."""
     references: list[str] | None = None
-    """What people wrote in its place, the first one first; ``"reference": "..."`` is short for a list of one."""
+    """The human references, the first one first; ``"reference": "..."`` is short for a list of one."""
     table: Table | None = None
     """The table that was described."""
     token_ids: Ids | None = None
@@ -143,7 +143,7 @@ class Sample(BaseModel):
                 raise MissingFieldError(f"{self._place}: '{field}' is {empty}, and {why} needs it.")
             keys = self.model_fields_set | set(self.model_extra or ())
             renamed = f" To read {field} from another key: {renaming(field, 'KEY')}." if self.model_extra else ""
-            own_file = f" People's texts in a file of their own: {named('references', 'FILE')}."
+            own_file = f" Human references in a file of their own: {named('references', 'FILE')}."
             near = did_you_mean(field, keys - {field})
             raise MissingFieldError(
                 f"{self._place}: no '{field}', which {why} needs.{near} The line has: {', '.join(sorted(keys)) or '-'}."
@@ -208,7 +208,7 @@ class Sample(BaseModel):
         return human.bound(f"{self._place}, reference", self._unit)
 
 
-# -- Where the text of a model's token ids begins and ends: padding, beginning and end of sequence are no text.
+# -- Where the text of a model's token ids begins and ends: padding, beginning and end of sequence are not text.
 
 
 def before_special(tokens: Int[np.ndarray, "T"], special: AbstractSet[int]) -> Int[np.ndarray, "K"]:

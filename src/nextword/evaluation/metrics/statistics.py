@@ -182,7 +182,7 @@ def bootstrap_ratio(
 def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
     """Mean over seeds, and Student's t interval of it; None with one seed.
 
-    The interval speaks of training again with another seed, not of other test data.
+    The interval is about training again with another seed, not of other test data.
 
     >>> mean, (low, high) = over_seeds([1.0, 2.0, 3.0])
     >>> round(low, 3), mean, round(high, 3)
@@ -203,7 +203,7 @@ def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
     """As ``over_seeds``, of values of texts of which each model wrote ``draws`` in a row, with seeds of their own.
 
     The texts of a model are alike, so a model counts once, with its mean. Where there is but one, its texts count, and
-    the interval speaks of drawing again.
+    the interval is about sampling again.
 
     >>> over_models([1.0, 3.0, 2.0, 4.0], draws=2) == over_seeds([2.0, 3.0])
     True

@@ -36,7 +36,7 @@ class Unit(ABC):
     takes_ids: bool = True
     """Whether ids that samples bring along are tokens of this unit."""
     special: frozenset[int] = frozenset()
-    """Ids that are no text: padding, beginning and end of sequence."""
+    """Ids that are not text: padding, beginning and end of sequence."""
 
     @abstractmethod
     def ids(self, text: str) -> Int[np.ndarray, "T"]:

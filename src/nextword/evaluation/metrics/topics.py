@@ -119,11 +119,11 @@ class TopicsConfig(MetricConfig):
     """Settings of the topic match."""
 
     topics: int = Field(default=50, ge=2, le=10_000)
-    """How many topics are fitted, K."""
+    """Number of topics, K."""
     seed: Seed = 0
-    """Of the fit's random start."""
+    """Seed of the fit."""
     min_df: int = Field(default=2, ge=1)
-    """In how many documents a word must occur to count."""
+    """Least number of documents that a word must occur in."""
     iterations: int = Field(default=10, ge=1, le=100_000)
     """Passes over the documents while fitting."""
     jobs: int = Field(default=1, ge=1, le=1024)

@@ -44,7 +44,7 @@ class ZipfConfig(MetricConfig):
     """Settings of the Zipf coefficient."""
 
     ranks: int = Field(default=RANKS, ge=2)
-    """How many of the most frequent tokens the line is drawn through."""
+    """Number of most frequent tokens that the line is fitted to."""
 
 
 @registry.register("zipf")

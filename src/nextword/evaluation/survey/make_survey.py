@@ -269,7 +269,7 @@ def dealt(
     return forms
 
 
-# -- Latin squares: everything is shown equally often in each place, and after each other thing.
+# -- Latin squares: everything is shown equally often at each position, and after each other thing.
 
 
 def balanced_orders(size: int) -> list[list[int]]:
@@ -293,7 +293,7 @@ def balanced_orders(size: int) -> list[list[int]]:
 # -- Which difference a planned survey can show, said before anyone is paid.
 
 LEVEL = 0.05
-"""Of the two-sided test."""
+"""Level of the two-sided test."""
 
 
 def detectable_difference(config: SurveyConfig, items: int | None = None, judges: int | None = None) -> float:

@@ -36,7 +36,7 @@ def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack
     """Everything that can be read in the files that judges or platforms handed back, and what cannot, by name.
 
     Returns:
-        Answers in the order of the files, and a line for each file, and each row of a file, that is none.
+        Answers in the order of the files, and a line for each file, and each row of a file, that is not valid.
     """
     found: list[HandedBack] = []
     left_out = []
@@ -73,7 +73,7 @@ def _tried(read: Callable[..., JudgeAnswers], *given: Any) -> JudgeAnswers | Val
 
 
 def _of_page(text: str) -> Iterator[Row]:
-    """All that one judge answered, without items that are none; each of those is named by itself."""
+    """All that one judge answered, without invalid items; each of those is named by itself."""
     content = _object(json.loads(text), "the file")
     given = content.get("items")
     items = given if isinstance(given, list) else []

@@ -43,7 +43,7 @@ class SurveyConfig(Settings):
     items_per_form: int = Field(default=20, ge=1, le=1000)
     """Items that one judge is given, without checks."""
     seed: Seed = 0
-    """Of every draw: prompts, sides, orders, checks."""
+    """Seed of every random choice: prompts, sides, orders, checks."""
     checks: int = Field(default=2, ge=0, le=50)
     """Attention checks in each form."""
     allowed_failures: int = Field(default=0, ge=0, le=50)

@@ -371,7 +371,7 @@ def _value(value: float, unit: str, n: int, interval: tuple[float, float] | None
 
 
 def _possible(interval: tuple[float, float], unit: str, least: float) -> tuple[float, float]:
-    """Of shares, and with ``least`` of -1 of their differences, the part of an interval that there can be."""
+    """For shares, and with ``least`` of -1 of their differences, the part of an interval that there can be."""
     low, high = interval
     return (max(low, least), min(high, 1.0)) if unit.startswith("share") else interval
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured, plain
+from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured, plain, read
 from nextword.experiments.comparison.engines.engine import Engine, Sequential, needs
-from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.folder import ComparisonFolder, fingerprint
 from nextword.experiments.comparison.grid_search import finished_searches, settled
 from nextword.experiments.comparison.initial_checkpoint import InitialCheckpoint, prepare_start
 from nextword.experiments.comparison.measured_texts import measured_texts, written_examples
@@ -33,6 +33,7 @@ from nextword.results.records import (
 )
 from nextword.runtime import processes
 from nextword.runtime.progress import Watcher
+from nextword.settings.call_forms import RECIPE, CallForms
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -44,37 +45,120 @@ class ComparisonInterrupted(KeyboardInterrupt):
     """Ctrl-C during a comparison; says what is finished. The same call again does the rest."""
 
 
-def compare(
-    config: CompareConfig | Mapping[str, Any],
-    folder: str | Path,
+@CallForms(
+    renamed={"config": RECIPE, "methods": "heads", "folder": "out"},
+    tables=("task", "start", "training", "second_training", "fine_tuning"),
+    positions=["out", "progress", "command", "engine"],
+    read=read,
+)
+def compare(  # noqa: PLR0913  (its options)
+    model: str | Path | None = None,
+    data: str | Path | None = None,
+    *,
+    out: str | Path,
+    heads: Sequence[str | Mapping[str, Any]] = (),
+    task: str | Mapping[str, Any] | None = None,
+    encoder: str | Path | None = None,
+    seeds: Sequence[int] = (0,),
+    start: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    second_training: Mapping[str, Any] | None = None,
+    fine_tuning: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    keep_models: bool = True,
+    recipe: Mapping[str, Any] | str | Path | None = None,
     progress: Watcher | None = None,
     command: str | None = None,
     engine: Engine | None = None,
 ) -> Results:
-    """Runs every method of ``config`` with every seed and writes ``results.json`` and ``report.html`` into ``folder``.
+    r"""Trains and measures several heads under the same conditions; writes ``results.json`` and ``report.html``.
 
-    Finished runs are kept: a second call with the same config does what is missing. Methods and seeds may be added.
-    A run that fails (it diverges, memory does not suffice, ...) is in ``Results.failures``, and the others go on; a
-    second call tries it again.
+    The data, the initial checkpoint, the training settings, the seeds and so the batches are the same for all. Finished
+    runs are kept: a second call with the same settings does what is missing. Heads and seeds may be added. A run that
+    fails (it diverges, memory does not suffice, ...) is in ``Results.failures``, and the others continue; a second call
+    tries it again.
 
     Args:
-        config: What to compare: the content of a recipe, or the checked config.
-        folder: Where everything is written; a folder of another comparison is refused.
-        progress: Who is told about progress.
+        model: The initial checkpoint of all: folder, GGUF file or hub name of a language model of the task's
+            architecture; None: the task's own small one, trained once.
+        data: What the task reads: a file, a folder or a hub name.
+        out: Folder for everything that is written; a folder of another comparison is refused.
+        heads: What is compared, in the order of the tables: ``"head"``, ``"head/objective"`` or
+            ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or a table with more settings
+            (``docs/compare.md``).
+        task: Name of the task (``nextword list tasks``), or a table with its ``name`` and settings.
+        encoder: Encoder that reads auxiliary texts, for tasks that have some.
+        seeds: Random seeds; each head is trained once with each, which sets batch order, dropout and new parameters.
+        start: Further settings of the initial checkpoint: the ``seed`` and the ``training`` of a small one.
+        training: Training settings that differ from the task's, the same for every head, such as ``{"steps": 500}``.
+        second_training: Training settings of every second stage that differ from those of the first.
+        fine_tuning: Defaults of ``training`` in place of the task's; None: those of fine-tuning for a pretrained model,
+            none for a small one (``docs/train.md``).
+        threads: CPU threads; None: torch's choice.
+        keep_models: Whether the trained models stay in the folder; without them a finished run cannot be inspected.
+        recipe: A TOML file, a built-in recipe (``nextword list recipes``), or the content of one: settings by the names
+            of these arguments, with ``methods`` for ``heads``. Those given beside it replace the recipe's; of tables,
+            single keys.
+        progress: Told about progress.
         command: How the user started this, for the report.
-        engine: What carries out the runs; one after another in this process by default.
+        engine: Where the runs are trained; None: one after another in this process.
+
+    Returns:
+        Every run with its metrics, and the runs that failed.
 
     Raises:
-        ValueError: The config does not fit the task or the folder, a method does not fit the model, another process
+        ValueError: The settings do not fit the task or the folder, a head does not fit the model, another process
             is at work in the folder, or the engine cannot be used here.
         DiskFullError: There is no room to write something.
         ComparisonInterrupted: Ctrl-C.
 
     Examples:
-        >>> recipe = {"task": "ambiguous", "methods": ["softmax", "cache/histalign"], "seeds": [0, 1]}
-        >>> compare(recipe, "runs/ambiguous").summaries["softmax"]  # doctest: +SKIP
+        >>> import tempfile
+        >>> import nextword as nw
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> written = (folder / "book.txt").write_text("The king sat and the queen stood.\n" * 1000)
+        >>> short = {"steps": 1, "batch_size": 2}
+        >>> results = nw.compare(
+        ...     data=folder / "book.txt",
+        ...     task="lm",
+        ...     heads=["softmax", "cache/histalign"],
+        ...     start={"training": short},
+        ...     training=short,
+        ...     out=folder / "runs",
+        ... )
+        >>> [run.method for run in results.runs]
+        ['softmax', 'cache/histalign']
+        >>> results.runs[0].evaluation.metrics["perplexity"].value > 1
+        True
     """
-    config = config if isinstance(config, CompareConfig) else configured(dict(config))
+    given = {
+        "task": task,
+        "data": data,
+        "encoder": encoder,
+        "start": start if model is None else {**(start or {}), "model": model},
+        "training": training,
+        "second_training": second_training,
+        "fine_tuning": fine_tuning,
+        "threads": threads,
+    }
+    settings = {
+        **(recipe if isinstance(recipe, Mapping) else {}),  # keys that are not arguments
+        **{name: value for name, value in given.items() if value is not None},
+        "methods": heads,
+        "seeds": seeds,
+        "keep_models": keep_models,
+    }
+    return compare_methods(configured(settings), out, progress, command, engine)
+
+
+def compare_methods(
+    config: CompareConfig,
+    folder: str | Path,
+    progress: Watcher | None = None,
+    command: str | None = None,
+    engine: Engine | None = None,
+) -> Results:
+    """``compare`` with all that can be set in one."""
     place, command, engine = ComparisonFolder(folder), command or DEFAULT_COMMAND, engine or Sequential()
     if not processes.is_main():
         fit_with_main()
@@ -95,7 +179,7 @@ def make_start(
 ) -> InitialCheckpoint:
     """Makes the start of a comparison in its folder, where it is not there yet, and trains no method.
 
-    Arguments and errors are those of ``compare``, which finds the start there.
+    Arguments and errors are those of ``compare_methods``, which finds the start there.
     """
     place = ComparisonFolder(folder)
     task, config = build_task(config), place.as_begun(config)  # whose methods are checked where it is made
@@ -118,7 +202,7 @@ def _do_missing_runs(
     failed: dict[Run, FailedRun] = {}
     with _interruption_explained(runs, done, place):
         start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
-        place.write_manifest(config, task)
+        place.write_manifest(fingerprint(config, task))
         setting = Setting(config, task, place, start, stages)
 
         def results() -> Results:
@@ -148,7 +232,7 @@ def _do_missing_runs(
     return whole
 
 
-DEFAULT_COMMAND = "nextword.experiments.comparison.all_methods.compare(config, folder)"
+DEFAULT_COMMAND = "nextword.compare(recipe=..., out=...)"
 """How a comparison is repeated that was not started from the command line."""
 
 

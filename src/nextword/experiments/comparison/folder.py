@@ -7,7 +7,8 @@ trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkp
 trained/<...>--then-<...>-seed<k>/ the same of a second stage
 search/<method>.json              what a method's search tried and chose
 runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
-runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, or for each of its draws
+runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, or for each of its draws;
+                                  .partial is one that is being written
 texts/                            what was measured of the texts, a file for each decoding
 results.json, report.html         all finished runs
 ```
@@ -16,7 +17,6 @@ A file that says that something is finished is written last and atomically, so t
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Set
@@ -28,11 +28,10 @@ from nextword.experiments.comparison.method import Method, slug
 from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.resume import weights_problem
 from nextword.experiments.training.settings import FineTuning
-from nextword.results.records import Record, RunRecord, write_atomically
+from nextword.results.records import Record, RunRecord
 from nextword.runtime import resumable
-from nextword.runtime.resumable import expect_free_or_own, read_manifest, refuse_others
+from nextword.runtime.resumable import ResumableFolder, read_manifest, refuse_others
 from nextword.settings.config import validated
-from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -43,11 +42,11 @@ logger = logging.getLogger(__name__)
 Kept = TypeVar("Kept", bound=Record)
 
 
-class ComparisonFolder:
+class ComparisonFolder(ResumableFolder):
     """Paths and completeness; knows no model."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        super().__init__(path, "comparison", MANIFEST, ["start/start.json", "start/training", "trained", "runs"])
         self.start, self.texts = self.path / "start", self.path / "texts"
         self.results, self.report = self.path / "results.json", self.path / "report.html"
 
@@ -90,11 +89,10 @@ class ComparisonFolder:
         Raises:
             ValueError: What the folder says of itself cannot be read.
         """
-        path = self.path / MANIFEST
-        if "fine_tuning" in config.model_fields_set or not path.exists() or not self._has_begun():
+        if "fine_tuning" in config.model_fields_set or not self.manifest.exists() or not self.has_begun:
             return config
-        begun = read_manifest(path, "a comparison").get("fine_tuning")
-        kept = None if begun is None else validated(FineTuning, begun, f"{path}: fine_tuning")
+        begun = read_manifest(self.manifest, "a comparison").get("fine_tuning")
+        kept = None if begun is None else validated(FineTuning, begun, f"{self.manifest}: fine_tuning")
         return config.model_copy(update={"fine_tuning": kept})
 
     def expect(self, config: CompareConfig, task: Task) -> None:
@@ -105,29 +103,18 @@ class ComparisonFolder:
         Raises:
             ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
         """
-        path = self.path / MANIFEST
-        expect_free_or_own(self.path, path, "comparison")
-        if self._has_begun():
-            wanted = _beyond_defaults(_fingerprint(config, task), config)
-            found = _beyond_defaults(self._with_results(read_manifest(path, "a comparison")), config)
+        begun = self.begun()
+        if begun is not None:
+            wanted = _beyond_defaults(fingerprint(config, task), config)
+            found = _beyond_defaults(self._with_results(begun), config)
             free = {f"task_settings.{key}" for key in task.may_change}
-            refuse_others(self.path, "comparison", differences(found, wanted, free))
+            refuse_others(self.path, self.kind, differences(found, wanted, free))
 
     def begin(self, config: CompareConfig, task: Task) -> None:
         """Makes a folder in which nothing was trained yet this comparison's own, as ``expect``."""
         self.expect(config, task)
-        if not self._has_begun():
-            self.write_manifest(config, task)
-
-    def write_manifest(self, config: CompareConfig, task: Task) -> None:
-        """Writes down what the comparison is by now, with the methods and seeds that were added to it."""
-        manifest = {"nextword": __version__, **_fingerprint(config, task)}
-        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-
-    def _has_begun(self) -> bool:
-        # what was refused before leaves nothing to protect
-        begun = (self.start / "start.json", self.start / "training", self.path / "trained", self.path / "runs")
-        return any(path.exists() for path in begun)
+        if not self.has_begun:
+            self.write_manifest(fingerprint(config, task))
 
     def _with_results(self, manifest: dict[str, Any]) -> dict[str, Any]:
         # without the methods that have no finished run; their trainings are told apart by their names
@@ -199,7 +186,8 @@ def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
         return None
 
 
-def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
+def fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
+    """What a comparison is by now, with the methods and seeds that were added to it."""
     return {
         "task": config.task,
         "task_version": task.version,
@@ -233,7 +221,7 @@ MAY_GROW = ("methods", "seeds")
 
 
 def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
-    """What keeps a comparison from going on in a folder, a line for each key; methods and seeds may be added.
+    """What keeps a comparison from resuming in a folder, a line for each key; methods and seeds may be added.
 
     ``free`` are keys, with dots, that may differ.
 
@@ -257,7 +245,7 @@ def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dic
 
 
 def _with_none(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    # with None for each setting that it lacks and that is None now: not set, as it was then
+    # with None for each setting that it lacks and is None now: not set, as it was then
     unset = {key: None for key, value in asked.items() if value is None and key not in manifest}
     inner = {
         key: _with_none(manifest[key], value)

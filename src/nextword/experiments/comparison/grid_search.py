@@ -1,7 +1,7 @@
 """Trains a method with every combination of its search, and takes the one of the lowest validation loss for all seeds.
 
 Nothing of the test part is looked at. The file ``search/<method>.json`` is written after each combination, so that a
-search that was interrupted goes on. The winner's training is that of the method's own run with the same seed.
+search that was interrupted resumes. The winner's training is that of the method's own run with the same seed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StoredSearch(Record):
 
 
 def searched(run: Run, setting: Setting) -> Run:
-    """The run with the settings that its method's search chooses; the search is made, or gone on with, where needed.
+    """The run with the settings that its method's search chooses; the search is made, or resumed, where needed.
 
     Raises:
         ValueError: None of the trainings gave a validation loss.
@@ -90,7 +90,7 @@ def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSetting
         batch_size = common_settings(setting.config).batch_size
         nats = validation_nats(trained / "model", setting.rows.validation, batch_size, advanced)
     if not math.isfinite(nats):
-        return TriedSettings(settings=settings, reason="the validation loss is no finite number")
+        return TriedSettings(settings=settings, reason="the validation loss is not a finite number")
     return TriedSettings(settings=settings, nats=nats)
 
 

@@ -27,8 +27,8 @@ from nextword.experiments.comparison.preflight import (
 )
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
+    counts_file,
     expect_tokenizer,
-    training_counts,
     wants_counts,
     with_counts,
 )
@@ -131,7 +131,7 @@ def prepare_start(
     where the start is complete, only if there are ``unfinished`` runs.
 
     Raises:
-        ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model
+        ValueError: A head or objective that does not exist or does not fit, or a start model that is not a plain model
             of the task's architecture.
     """
     complete = done = _complete_record(folder)
@@ -194,7 +194,7 @@ def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> I
                 rows = pretraining.dataset
                 outcome = fit(model.train(), rows, settings, seed=seed, folder=round_folder, progress=advanced)
             except DivergedError as problem:
-                shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
+                shutil.rmtree(folder / "training")  # nothing to continue from, and the settings may change
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
         model = whole_model(model, round_folder)
         done = outcome if done is None else done.followed_by(outcome)
@@ -311,11 +311,8 @@ def needed_counts(
         expect_tokenizer(head, tokenizer, f"method '{method.title}': head")
     if task.writes is None and not any(wants_counts(head) for _, head in heads):
         return None
-    if not path.exists():
-        with stages("start", "counts"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            training_counts(task.data, tokenizer).save(path)
-    return path
+    with nullcontext() if path.exists() else stages("start", "counts"):
+        return counts_file(path, task.data, tokenizer)
 
 
 def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
-from nextword.evaluation import EvaluateConfig, evaluate
-from nextword.evaluation.all_systems import HUMAN
+from nextword.evaluation import EvaluateConfig
+from nextword.evaluation.all_systems import HUMAN, evaluate_systems
 from nextword.evaluation.metrics.frequency_groups import NAMES, frequency_groups
 from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.folder import ComparisonFolder, stored
@@ -22,9 +22,9 @@ from nextword.experiments.comparison.method import slug
 from nextword.experiments.comparison.one_run import Setting
 from nextword.experiments.comparison.preflight import AGAINST, asks_for_test_data
 from nextword.experiments.tasks.head_counts import FIELD
+from nextword.experiments.tasks.writing import PromptedDecoding
 from nextword.functional.frequency import TokenCounts
 from nextword.inference.generation.samples_files import decoded
-from nextword.inference.generation.strategies import PromptedDecoding
 from nextword.results.records import (
     WITH_PROMPT,
     EvaluationResults,
@@ -120,7 +120,7 @@ def _measure(title: str, config: EvaluateConfig, setting: Setting, command: str)
     if earlier is not None and earlier.key == key:
         return earlier.results
     with setting.stages("texts", title) as advanced:
-        results = evaluate(config, _Share(config, advanced), command)
+        results = evaluate_systems(config, _Share(config, advanced), command)
     results = results.model_copy(update={"settings": _with_relative_paths(results.settings, setting.folder)})
     MeasuredTexts(key=key, results=results).save(path)
     return results
@@ -177,7 +177,7 @@ WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """What was written after the first prompts: first seed, first decoding that draws tokens, first draw of it.
+    """What was written after the first prompts: first seed, first decoding that samples, first draw of it.
 
     Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
     on what was written.
@@ -236,7 +236,7 @@ def marked_text(
     tokenizer: PreTrainedTokenizerBase,
     source: str | None = None,
 ) -> WrittenText:
-    """A text in stretches of which the same is told, as F2-Softmax's table 4 tells it.
+    """A text in stretches with the same marks, as in F2-Softmax's table 4.
 
     ``rare`` says which token ids are very rare; ids beyond were never counted, and are. The text may have copied from
     ``source``.

@@ -16,6 +16,7 @@ from nextword.experiments.comparison.comparison_settings import CompareConfig, p
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.initial_checkpoint import InitialCheckpoint
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
+from nextword.experiments.tasks.writing import SeededDecoding
 from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.one_training import fit
@@ -23,7 +24,6 @@ from nextword.experiments.training.resume import drop_checkpoints
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import whole_model
 from nextword.experiments.training.trainable import with_applicable_rates
-from nextword.inference.generation.strategies import SeededDecoding
 from nextword.model.attach import attach, load
 from nextword.results.records import Cost, Evaluation, Record, RunRecord
 from nextword.runtime.devices import best_device

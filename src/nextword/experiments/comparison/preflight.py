@@ -77,7 +77,7 @@ def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
 
 def _expect_measurable(task: Task, texts: Texts, methods: Iterable[Method]) -> None:
     if any(method.title == HUMAN for method in methods):
-        raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
+        raise ValueError(f"a method is called '{HUMAN}', which is the row of the human references; rename it")
     for one in texts.metrics:
         metric = parse_metric(one).metric
         if asks_for_test_data(one) and task.data.test_text() is None:

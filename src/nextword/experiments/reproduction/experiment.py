@@ -168,7 +168,7 @@ WITHOUT_TRAINING = {"settings": "no training", "human": "people's judgements"}
 
 @dataclass(frozen=True)
 class Minutes:
-    """Of one thread, as experiments.toml has them.
+    """Hours of one thread, as experiments.toml has them.
 
     Attributes:
         runs: Training, measuring and writing.

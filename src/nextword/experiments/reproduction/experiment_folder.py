@@ -1,4 +1,4 @@
-"""Runs an experiment in a folder of its own: a comparison that goes on after an interruption, and how long it took."""
+"""Runs an experiment in a folder of its own: a comparison that can be resumed, and how long it took."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.evaluation.metrics.metric import parse_metric
-from nextword.experiments.comparison.all_methods import compare, make_start
+from nextword.experiments.comparison.all_methods import compare_methods, make_start
 from nextword.experiments.comparison.comparison_settings import build_task, configured, read
 from nextword.experiments.comparison.engines.engine import Engine
 from nextword.experiments.reproduction.data_sets import DataFolder
@@ -78,7 +78,7 @@ class ExperimentFolders:
         self._request = request
 
     def folder(self, name: str) -> Path:
-        """That of an experiment."""
+        """The folder of an experiment."""
         return self._request.out / "experiments" / self._request.scale / name
 
     def at_scale(self, name: str) -> AtScale | None:
@@ -104,7 +104,7 @@ class ExperimentFolders:
         """Does what is missing of an experiment, after the start that it shares with another.
 
         Raises:
-            ValueError: As ``config``, or as ``compare``.
+            ValueError: As ``config``, or as ``compare_methods``.
             ComparisonInterrupted: Ctrl-C.
         """
         one, folder, command = self._expected(name), self.folder(name), self._request.command
@@ -114,7 +114,7 @@ class ExperimentFolders:
                 make_start(self.config(one.start), origin, _TimingWatcher(progress, origin), command)
         config = self.config(name)
         with self._saying_where_from(one):
-            results = compare(config, folder, _TimingWatcher(progress, folder), command, self._request.engine)
+            results = compare_methods(config, folder, _TimingWatcher(progress, folder), command, self._request.engine)
         return ExperimentResults(settings_of(config), results, self._record(name, one, results))
 
     @contextmanager
@@ -164,7 +164,7 @@ class _TimingWatcher(Watcher):
 
     def __init__(self, inner: Watcher, folder: Path) -> None:
         self._inner, self._folder = inner, folder
-        # all else is told to the inner one alone
+        # all else goes to the inner one alone
         passed_on = (inner.planned, inner.began, inner.advanced, inner.finished, inner.failed)
         vars(self).update({event.__name__: event for event in passed_on})
 

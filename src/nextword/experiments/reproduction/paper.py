@@ -53,7 +53,7 @@ class Address(Settings):
     experiment: str | None = None
     """Name in experiments.toml."""
     method: str | None = None
-    """Label of the method in the experiment; "human": people's texts."""
+    """Label of the method in the experiment; "human": the human references."""
     decoding: str | None = None
     """Title of the decoding whose texts were measured, such as "top-k 3"; "": what was measured of the model itself."""
     measure: str | None = None
@@ -91,7 +91,7 @@ class PaperColumn(Address):
     group: str = ""
     """The heading over several columns."""
     unit: str = ""
-    """Of the printed numbers: "%", "tokens", ..."""
+    """Unit of the printed numbers: "%", "tokens", ..."""
     better: Literal["higher", "lower", "human"] | None = None
     """Which way is good; "human": near to people's value."""
 

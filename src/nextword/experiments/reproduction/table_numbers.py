@@ -24,8 +24,8 @@ class ExperimentResults:
     """What is known of one experiment.
 
     Attributes:
-        settings: Of its comparison, with defaults.
-        results: Of its runs; ``None``: it was not run, since settings and data are all that is asked for.
+        settings: Settings of its comparison, with defaults.
+        results: Results of its runs; ``None``: it was not run, since settings and data are all that is asked for.
         record: How it was run.
         data: Gives what its task says of its data, where it was not run.
     """
@@ -185,7 +185,7 @@ def _texts(address: Address, results: Results) -> EvaluationResults:
 
 def _value(file: SampleFile | None, measure: str) -> MetricValue:
     if file is None:
-        raise MissingValueError("there is no row of people's texts")
+        raise MissingValueError("there is no row of human references")
     if measure in file.values:
         return file.values[measure]
     owner = metric_of(measure)
@@ -194,7 +194,7 @@ def _value(file: SampleFile | None, measure: str) -> MetricValue:
 
 
 def _of_texts(texts: EvaluationResults, address: Address, runs: list[RunRecord]) -> dict[str, MetricValue]:
-    """Of each trained model's texts, the mean over its draws; what no training tells apart is one model."""
+    """For each trained model's texts, the mean over its draws; what no training tells apart is one model."""
     system = next((one for one in texts.systems if one.name == address.method), None)
     if system is None:
         raise MissingValueError(f"the texts of '{address.method}' were not measured")

@@ -178,11 +178,12 @@ def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComp
         return "not testable", obstacle or untested
     rest = len(comparisons) - len(tested)
     outcomes = [one.outcome for one in tested]
-    needed, open_ones = len(tested), outcomes.count("undecided")
+    needed, open_ones = len(tested), outcomes.count("inconclusive")
     if claim.at_least is not None:  # those without numbers may be among the ones that hold
         needed, open_ones = claim.at_least, open_ones + rest
-    held = outcomes.count("held")
-    outcome: Outcome = "held" if held >= needed else "undecided" if held + open_ones >= needed else "not held"
+    supported = outcomes.count("supported")
+    outcome: Outcome = "inconclusive" if supported + open_ones >= needed else "not supported"
+    outcome = "supported" if supported >= needed else outcome
     lines = [*map(_line, tested), *([f"{rest} of {len(comparisons)} comparisons have no numbers here"] if rest else [])]
     return outcome, "; ".join(lines)
 
@@ -295,9 +296,9 @@ def _outcome(interval: tuple[float, float] | None, better: str | None) -> Outcom
     What no training gave, such as sizes and duels, has an interval of no width. A tie decides nothing.
     """
     if interval is None:
-        return "undecided"
+        return "inconclusive"
     low, high = interval if better != "lower" else (-interval[1], -interval[0])
-    return "held" if low > 0 else "not held" if high < 0 else "undecided"
+    return "supported" if low > 0 else "not supported" if high < 0 else "inconclusive"
 
 
 def _line(one: JudgedComparison) -> str:

@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 
 from nextword.experiments.tasks.task import Data, Measures, Pretraining, Start, Task, Writes, registry
-from nextword.inference.generation.strategies import Texts
+from nextword.experiments.tasks.writing import Texts
 from nextword.inference.scoring.opened_model import Progress
 
 for _module in pkgutil.iter_modules(__path__):

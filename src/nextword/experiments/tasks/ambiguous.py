@@ -72,7 +72,7 @@ class AmbiguousStartConfig(StartSettings):
     steps: int = Field(default=2000, ge=1)
     """Optimiser steps of one round."""
     knows: float = Field(default=0.95, ge=0, le=1)
-    """Share of each relation's statements that it must complete; rounds of training go on until it does."""
+    """Share of each relation's statements that it must complete; rounds of training continue until it does."""
     batch_size: int = Field(default=16, ge=1)
     """Rows of one step."""
     learning_rate: float = Field(default=3e-3, gt=0)
@@ -216,7 +216,7 @@ class RelationsStart(SmallStart):
         self._lexicon, self._config = lexicon, config
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """How well the model knows the relations: share of statements whose last word it guesses first."""
+        """How well the model knows the relations: share of statements whose last word is its first choice."""
         with inference_mode_of(model):
             return completion_accuracy(model, relation_probes(self._lexicon), tokenizer, self._config.batch_size)
 

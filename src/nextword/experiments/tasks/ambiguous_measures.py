@@ -24,8 +24,8 @@ from nextword.evaluation.metrics.statistics import bootstrap_ratio, wilson
 from nextword.experiments.tasks.ambiguous_words import AmbiguousPrompt, Lexicon, PairSplit, data_text
 from nextword.experiments.tasks.prompted_texts import top_words
 from nextword.experiments.tasks.window_likelihood import measured_value
+from nextword.inference.scoring.likelihood import ask, fill_id
 from nextword.inference.scoring.opened_model import OpenedModel, Progress, batches
-from nextword.inference.scoring.target_likelihood import ask, fill_id
 from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
 from nextword.inference.scoring.word_probes import ProbeAnswer, WordProbe, answers, first_tokens, read_probes
 from nextword.results.records import ExamplePrediction, MetricValue
@@ -88,7 +88,7 @@ def accuracy(
     for part in batches(prompts, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
         log_probs, ids = dist.top_k(max(KS))
-        # a word of probability 0 is no prediction, whatever id fills the slot
+        # a word of probability 0 is not a prediction, whatever id fills the slot
         parts.append(torch.where(log_probs == -math.inf, -1, ids).cpu().numpy())
         if mode == "joint":
             targets = torch.tensor([row.wanted for row in part], device=ids.device)
@@ -184,7 +184,7 @@ def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size:
 def completion_accuracy(
     model: NextWordModel, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> dict[str, MetricValue]:
-    """How often the first guess after a statement's beginning is a word that completes it, by relation.
+    """How often the first choice after a statement's beginning is a word that completes it, by relation.
 
     A beginning counts once; any of its words is right: a state may have several well known cities. ``probes`` are
     relation, prompt and completing word.
@@ -204,7 +204,7 @@ def completion_accuracy(
     }
 
 
-# -- Prompts that list several words, and what is measured of them: is one of the words to come next, or none?
+# -- Prompts with lists of words, and what is measured of them: is one of the words to come next, or none?
 
 PAPERS = "papers"
 """Names the probes of the papers, where a file could be given."""
@@ -242,7 +242,7 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """Of each set: mass and spread of the listed words where one is to come, their mass where none is."""
+    """For each set: mass and spread of the listed words where one is to come, their mass where none is."""
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
         by_name.setdefault(answer.probe.name, []).append(answer)

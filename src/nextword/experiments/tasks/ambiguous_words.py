@@ -184,7 +184,7 @@ PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     ),
     "places": (" {} and {} are my favorites, and I especially love", *TEMPLATES["places"][:3]),
 }
-"""Those that HistAlign prints (table 9, figure 1), filled up to four with ours. Where a slot begins the text, a space
+"""Prompts that HistAlign prints (table 9, figure 1), filled up to four with ours. Where a slot begins the text, a space
 stands before it, so that this word too has the tokens of the answer; the paper counts either form as right."""
 
 WORDINGS = {"ours": TEMPLATES, "paper": PAPER_TEMPLATES}

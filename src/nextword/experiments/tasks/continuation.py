@@ -1,11 +1,11 @@
-"""Stories, and how a method goes on with them: the beginning of a story is a prompt, and a text may end.
+"""Story continuation: the beginning of a story is a prompt, and a text may end.
 
 The data is stories, one JSON object a line:
 
     {"story": "Dianne wished so many things. She wished he would stop calling. She wished for company. ..."}
 
 A model is trained on blocks of the stories, one after the other. Of each test story it reads the first 50 tokens and
-writes up to 256, beside what people wrote there.
+writes up to 256, beside the human reference.
 
 Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Language Generation by Aligning with History"
 (EMNLP 2023), sections 5.1 to 5.3 and appendix A.2.
@@ -27,8 +27,9 @@ from nextword.evaluation.samples import plain_text_of
 from nextword.experiments.tasks.small_start import Gpt2StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.experiments.tasks.window_likelihood import TextBlocks, TokenStream, WindowConfig, WindowTask
+from nextword.experiments.tasks.writing import Texts, WritingConfig
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import Decoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import Decoding
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
 from nextword.runtime.corpora import PARTS, JsonLine, is_json_lines, json_lines, numbered_lines, part_files
 from nextword.runtime.corpora.pairs import part_by_hash, part_named, texts_at
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 METRICS: tuple[str | dict[str, Any], ...] = ("diversity", "coherence", "rep", "seq-rep", "likelihood")
-"""Those of HistAlign's table 3 but for MAUVE, which needs a language model to be named, and repetition."""
+"""Metrics of HistAlign's table 3 without MAUVE, which needs a language model to be named, and repetition."""
 
 
 class StoryWritingConfig(WritingConfig):
@@ -97,7 +98,7 @@ class StoriesConfig(WindowConfig):
 
 @registry.register("continue")
 class StoryContinuation(WindowTask):
-    """Stories that a method goes on with. See docs/tasks/continue.md."""
+    """Stories that a method continues. See docs/tasks/continue.md."""
 
     name = "continue"
     version = 1
@@ -263,7 +264,7 @@ def _dealt(story: str, reading: StoriesConfig, test_share: float) -> str:
     return part_by_hash(story, reading.seed, reading.validation_share, test_share)
 
 
-# -- Stories in tokens: one after the other, or each as a prompt and what people wrote after it.
+# -- Stories in tokens: one after the other, or each as a prompt and the human reference after it.
 
 
 def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
@@ -304,9 +305,9 @@ def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], lim
 def story_prompts(
     tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], count: int, prefix: int, longest: int
 ) -> list[Prompt]:
-    """The beginnings of the first stories that go on after them.
+    """The beginnings of the first stories that continue behind them.
 
-    The target is what people wrote there, at most ``longest`` tokens and the end token where the story ends in them.
+    The target is the human reference, at most ``longest`` tokens and the end token where the story ends in them.
     Stories that are no longer than a prompt are left out, and no more are read than are needed.
 
     Raises:

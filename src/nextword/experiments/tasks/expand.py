@@ -32,11 +32,12 @@ from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.task import Measures, Task, registry
 from nextword.experiments.tasks.tokenizers import named_or_trained
 from nextword.experiments.tasks.window_likelihood import likelihood_values, mean_perplexity, measured_value
+from nextword.experiments.tasks.writing import MAY_CHANGE, Texts, WritingConfig
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import Decoding
 from nextword.inference.scoring.calibrate import tuned
+from nextword.inference.scoring.likelihood import Inputs, likelihood_sum, target_log_probs
 from nextword.inference.scoring.opened_model import Progress, progress_within
-from nextword.inference.scoring.target_likelihood import Inputs, likelihood_sum, target_log_probs
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import WITH_PROMPT, Evaluation, MetricValue
 from nextword.runtime.corpora.articles import STORIES

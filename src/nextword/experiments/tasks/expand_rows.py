@@ -17,11 +17,10 @@ from torch.nn.utils.rnn import pad_sequence
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.experiments.tasks.pair_task import PairSamples
 from nextword.experiments.tasks.task import Data
-from nextword.experiments.tasks.tokenizers import expect_offsets
 from nextword.experiments.tasks.window_likelihood import block_rows
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.scoring.text_tokens import start_id, token_ids
+from nextword.inference.scoring.text_tokens import expect_offsets, start_id, token_ids
 from nextword.results.records import MetricValue
 from nextword.runtime.corpora import PARTS, open_corpus
 from nextword.runtime.corpora.gap_sentences import Pair
@@ -196,7 +195,7 @@ class Slices:
         used: Numbers of the articles to take, each with at least ``length`` tokens.
         prompts: For each of those, tokens that a prompted row has between the start token and its slice.
         length: Tokens of a slice.
-        seed: Of the places, and of which rows are prompted.
+        seed: Seed of the positions, and of which rows are prompted.
         prompted_share: Share of the rows that begin with the start token and their prompt, none of which is predicted.
         columns: Further columns: for each of the used articles what stands in it.
     """
@@ -286,7 +285,7 @@ class SummaryPrompts:
         return [[*ids[: self.longest], *self.line_end] for ids in encoded["input_ids"]]
 
     def beginnings(self, pairs: Sequence[Pair], part: str) -> list[Beginning]:
-        """Those of the articles that have at least ``length`` tokens; ``part`` is for the message.
+        """Articles that have at least ``length`` tokens; ``part`` is for the message.
 
         Raises:
             ValueError: There is none, or the tokenizer cannot say which characters a token covers.

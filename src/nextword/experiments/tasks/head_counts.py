@@ -44,7 +44,7 @@ def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
 def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
     """Raises ValueError where a head names counts that were made with another tokenizer.
 
-    A file that is gone is no fault here: a head that is built already needs it no more.
+    A file that is gone is not an error here: a head that is built already needs it no more.
     """
     named = getattr(parse_head(head), FIELD, None)
     if named is not None and Path(named).exists():
@@ -53,6 +53,14 @@ def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: 
             TokenCounts.load(named, setting).expect_tokenizer(tokenizer, setting)
         except ValueError as fault:
             raise ValueError(f"{fault} Or leave '{FIELD}' out: the training text is counted then.") from None
+
+
+def counts_file(path: Path, data: Data, tokenizer: PreTrainedTokenizerBase) -> Path:
+    """The file with the counts of the training data, made where it is missing."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        training_counts(data, tokenizer).save(path)
+    return path
 
 
 def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:

@@ -19,8 +19,8 @@ from pydantic import Field
 from nextword.experiments.tasks.small_start import Gpt2StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.experiments.tasks.window_likelihood import TextBlocks, TokenStream, WindowConfig, WindowTask
-from nextword.inference.generation.prompts import Prompt, block_prompts
-from nextword.inference.generation.strategies import ContinuationConfig
+from nextword.experiments.tasks.writing import ContinuationConfig, block_prompts
+from nextword.inference.generation.prompts import Prompt
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
 from nextword.runtime.corpora.texts import TextParts, read_parts, text_counts
 from nextword.settings.config import Settings

@@ -11,13 +11,13 @@ from nextword.experiments.tasks.prompted_texts import top_words
 from nextword.experiments.tasks.task import Measures
 from nextword.experiments.tasks.window_likelihood import likelihood_values, measured_value
 from nextword.inference.scoring.calibrate import tuned
-from nextword.inference.scoring.opened_model import Progress
-from nextword.inference.scoring.target_likelihood import (
+from nextword.inference.scoring.likelihood import (
     TokenPair,
     distribution_at_targets,
     likelihood_sum,
     target_log_probs,
 )
+from nextword.inference.scoring.opened_model import Progress
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation, ExamplePrediction, MetricValue
 from nextword.runtime.corpora.words import words

@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 
 from nextword.experiments.tasks.small_start import SmallStart, T5StartConfig
 from nextword.experiments.tasks.task import ENCODER_DECODER, Data, Task, expect_positions
-from nextword.experiments.tasks.tokenizers import expect_end, expect_offsets, named_or_trained
-from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.experiments.tasks.tokenizers import expect_end, named_or_trained
+from nextword.inference.scoring.likelihood import TokenPair
+from nextword.inference.scoring.text_tokens import expect_offsets
 from nextword.runtime.corpora import PARTS
 from nextword.runtime.corpora.gap_sentences import MASK, GapConfig, Pair
 from nextword.runtime.corpora.pairs import OtherFiles, PairReading, Side, leaks, read_pairs, sample
@@ -188,7 +189,7 @@ class PairTaskConfig(PairsConfig):
 
 
 class PairTask(Task):
-    """Targets that encoder-decoder models write from sources; ``other`` reads data that is no table."""
+    """Targets that encoder-decoder models write from sources; ``other`` reads data that is not a table."""
 
     architecture = ENCODER_DECODER
     # for the small start on two CPU cores; a pretrained one has the rates of FineTuning

@@ -16,10 +16,10 @@ from nextword.experiments.tasks.pair_measures import TargetLikelihood
 from nextword.experiments.tasks.pair_task import PairRows, PairsConfig
 from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
 from nextword.experiments.tasks.task import Task, expect_positions
-from nextword.experiments.tasks.tokenizers import expect_end, expect_offsets, named_or_trained
+from nextword.experiments.tasks.tokenizers import expect_end, named_or_trained
 from nextword.functional.padding import IGNORED_LABEL
-from nextword.inference.scoring.target_likelihood import TokenPair
-from nextword.inference.scoring.text_tokens import start_id
+from nextword.inference.scoring.likelihood import TokenPair
+from nextword.inference.scoring.text_tokens import expect_offsets, start_id
 from nextword.runtime.corpora.articles import STORIES
 from nextword.runtime.corpora.gap_sentences import Pair
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -11,17 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nextword.conditioning.auxiliary_encoder import fingerprint
 from nextword.experiments.tasks.task import Writes
+from nextword.experiments.tasks.writing import SeededDecoding, Texts
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.samples_files import decoded, sample_line, target_columns, texts_and_tokens
-from nextword.inference.generation.strategies import Decoding, SeededDecoding, Texts
+from nextword.inference.generation.samples_files import (
+    UnfinishedSamples,
+    decoded,
+    sample_line,
+    target_columns,
+    texts_and_tokens,
+)
+from nextword.inference.generation.strategies import Decoding
+from nextword.inference.scoring.likelihood import Inputs, no_inputs, target_log_probs
 from nextword.inference.scoring.opened_model import Progress, batches, progress_within
-from nextword.inference.scoring.target_likelihood import Inputs, no_inputs, target_log_probs
 from nextword.model.generation import unconstrained_generation
 from nextword.model.training_modes import inference_mode_of
-from nextword.results.records import TopWord, write_atomically
+from nextword.results.records import TopWord
 from nextword.runtime.pretrained import token_label
+from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Texts after each prompt: as long as what people wrote there, or until the model ends them.
+    """Texts after each prompt: as long as the human reference, or until the model ends them.
 
     Args:
         texts: Which texts, and how they are measured.
@@ -66,10 +77,10 @@ class PromptedTexts(Writes):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Each file starts from its seed anew.
+        """Each file starts from its seed, and resumes behind the last batch of it that was written.
 
-        The log-probabilities of what people wrote are the same in each file of a kind of prompts. Where a model may end
-        a text, special tokens are no part of texts and references.
+        The log-probabilities of the human references are the same in each file of a kind of prompts. Where a model may
+        end a text, special tokens are not part of texts and references.
 
         Raises:
             ValueError: Texts are to be of one length and are not, because ``arguments`` ask for another.
@@ -83,24 +94,48 @@ class PromptedTexts(Writes):
             }
             for number, (path, drawn) in enumerate(files.items()):
                 contexts = prompts[drawn.way.prompts]
+                rows = [*enumerate(zip(contexts, scored[drawn.way.prompts], strict=True))]
                 share = progress_within(progress, number / len(files), (number + 1) / len(files))
+                file = self._begun(path, drawn, generator, contexts)
+                done = file.done
                 torch.manual_seed(drawn.seed)
-                texts = self._texts(generator, contexts, drawn.way.decoding, share)
-                rows = zip(contexts, texts, scored[drawn.way.prompts], strict=True)
-                lines = [_line(tokenizer, prompt, text, row, left_out) for prompt, text, row in rows]
-                write_atomically(path, "".join(lines))
+                if file.random is not None:
+                    _go_on_drawing(file.random, model.device)
+                length, ends = self._longest or len(contexts[0].target), self._longest is not None
+                with as_decoding_says(model, drawn.way.decoding, length, ends=ends):
+                    for part in batches(rows, self._batch_size, share):
+                        if all(row in done for row, _ in part):
+                            continue
+                        texts = generator.write([prompt for _, (prompt, _) in part])
+                        if not ends and len(texts[0]) != length:
+                            title = drawn.way.decoding.title
+                            raise ValueError(f"decoding '{title}' wrote {len(texts[0])} tokens instead of {length}")
+                        lines = (
+                            (row, _line(tokenizer, prompt, text, log_probs, left_out))
+                            for text, (row, (prompt, log_probs)) in zip(texts, part, strict=True)
+                        )
+                        file.append(lines, _drawing_state(model.device))
+                file.finish()
 
-    def _texts(
-        self, generator: Generator, prompts: Sequence[Prompt], decoding: Decoding, progress: Progress
-    ) -> list[list[int]]:
-        ends = self._longest is not None
-        length = len(prompts[0].target) if self._longest is None else self._longest
-        with as_decoding_says(generator.model, decoding, length, ends=ends):
-            parts = batches(prompts, self._batch_size, progress)
-            texts = [text for part in parts for text in generator.write(part)]
-        if not ends and len(texts[0]) != length:
-            raise ValueError(f"decoding '{decoding.title}' wrote {len(texts[0])} tokens instead of {length}")
-        return texts
+    def _begun(
+        self, path: Path, drawn: SeededDecoding, generator: Generator, prompts: Sequence[Prompt]
+    ) -> UnfinishedSamples:
+        read = json.dumps([(prompt.context, prompt.target, prompt.source, prompt.auxiliary) for prompt in prompts])
+        run = {
+            "nextword": __version__,
+            "weights": fingerprint(generator.model),
+            "head": generator.model.next_word_head.config.model_dump(mode="json"),
+            "prompts": hashlib.sha256(read.encode()).hexdigest()[:16],
+            "decoding": drawn.way.decoding.arguments(),
+            "arguments": {name: str(value) for name, value in generator.arguments.items()},
+            "seed": drawn.seed,
+            "batch_size": self._batch_size,
+        }
+        try:
+            return UnfinishedSamples(path, run)
+        except ValueError:  # of another model, version or setting
+            path.with_name(f"{path.name}.partial").unlink()
+            return UnfinishedSamples(path, run)
 
     def _left_out(self, tokenizer: PreTrainedTokenizerBase) -> Set[int]:
         if self._longest is None:
@@ -111,15 +146,29 @@ class PromptedTexts(Writes):
 
 def _line(
     tokenizer: PreTrainedTokenizerBase, prompt: Prompt, ids: Sequence[int], log_probs: Tensor, left_out: Set[int]
-) -> str:
+) -> dict[str, Any]:
     text, reference = ([token for token in some if token not in left_out] for some in (ids, prompt.target))
     if prompt.references:
         people = texts_and_tokens(tokenizer, prompt.references)
     else:
         people = {"references": [decoded(tokenizer, reference)], "reference_token_ids": [reference]}
     columns = {**people, **target_columns(prompt, log_probs), **prompt.columns}
-    line = sample_line(tokenizer, prompt, decoded(tokenizer, text), text, columns)
-    return json.dumps(line, ensure_ascii=False) + "\n"
+    return sample_line(tokenizer, prompt, decoded(tokenizer, text), text, columns)
+
+
+def _drawing_state(device: torch.device) -> list[str]:
+    # of torch's generators that a model on this device draws from, as text
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return [base64.b85encode(state.numpy().tobytes()).decode() for state in states]
+
+
+def _go_on_drawing(kept: Sequence[str], device: torch.device) -> None:
+    states = [torch.frombuffer(bytearray(base64.b85decode(state)), dtype=torch.uint8) for state in kept]
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[-1], device)
 
 
 def as_decoding_says(

@@ -23,8 +23,8 @@ from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.strategies import Decoding
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.inference.scoring.opened_model import Progress, batches, progress_within
-from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation
 from nextword.runtime.corpora.pairs import gap_texts, leaks, read_pairs
@@ -61,7 +61,7 @@ class Seq2SeqConfig(PairTaskConfig):
     """What can be set; ``data`` must be."""
 
     generation: CopiedTextsConfig = CopiedTextsConfig()
-    """What is generated."""
+    """Settings of generation."""
     start: Seq2SeqStartConfig = Seq2SeqStartConfig()
     """The start model where no pretrained one is given."""
 

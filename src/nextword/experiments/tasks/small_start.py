@@ -45,7 +45,7 @@ class SmallStart(Start):
 
 
 class StartSettings(Settings):
-    """Of a small model, with ``steps``, ``batch_size`` and ``learning_rate``."""
+    """Training of a small model, with ``steps``, ``batch_size`` and ``learning_rate``."""
 
     def training(self) -> dict[str, Any]:
         """Settings of its training."""

@@ -22,8 +22,9 @@ from nextword.experiments.tasks.pair_task import PairSamples, PairTask, PairTask
 from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
+from nextword.experiments.tasks.writing import MAY_CHANGE, Texts, WritingConfig
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
+from nextword.inference.generation.strategies import Decoding
 from nextword.runtime.corpora import is_text, open_corpus
 from nextword.runtime.corpora.articles import ARTICLES
 from nextword.runtime.corpora.gap_sentences import GapConfig, gap_pairs
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 # -- What can be set of the start of the task ``summarise``, and of the summaries that methods write for it.
 
 METRICS: tuple[str | dict[str, Any], ...] = ("rouge:1,2,l", "cider", "copying")
-"""Those that ask no trained model. Softmax-CPR's figure 4 also has mauve and factcc, HistAlign's table 5 also entities,
-factcc and dae."""
+"""Metrics that need no trained model. Softmax-CPR's figure 4 also has mauve and factcc, HistAlign's table 5 also
+entities, factcc and dae."""
 
 
 class SummaryStartConfig(T5StartConfig):

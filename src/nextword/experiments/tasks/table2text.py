@@ -27,9 +27,10 @@ from nextword.experiments.tasks.small_start import SmallStart, T5StartConfig
 from nextword.experiments.tasks.tables_as_text import MARKS, Linearisation, Order, Precomputation
 from nextword.experiments.tasks.task import ENCODER_DECODER, Task, registry
 from nextword.experiments.tasks.tokenizers import named_or_trained, with_tokens
+from nextword.experiments.tasks.writing import MAY_CHANGE, Texts, WritingConfig
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
-from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.generation.strategies import Decoding
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.runtime.corpora import PARTS
 from nextword.runtime.corpora.gap_sentences import MASK, GapConfig, Pair, gap_pairs
 from nextword.runtime.corpora.logicnlg import LogicNLG, TableSentence, read_logicnlg
@@ -238,7 +239,7 @@ class TableSamples:
         return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
 
     def references(self, one: TableSentence) -> list[str]:
-        """What people wrote about the table of a test sentence: this sentence first, then the others."""
+        """The human references for the table of a test sentence: this sentence first, then the others."""
         others = list(self._by_table[one.table.name])
         others.remove(one.sentence)
         return [one.sentence, *others]

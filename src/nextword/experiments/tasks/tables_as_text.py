@@ -119,7 +119,7 @@ def numbers(cells: Sequence[str]) -> list[float | None]:
 
 
 def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
-    """The date of each cell, of which day, month and year may be missing; ``None`` where one is no date of a calendar.
+    """The date of each cell, of which day, month and year may be missing; ``None`` where one is not a calendar date.
 
     >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
     [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
-from nextword.inference.generation.strategies import SeededDecoding, Texts
+from nextword.experiments.tasks.writing import SeededDecoding, Texts
 from nextword.inference.scoring.opened_model import Progress
 from nextword.runtime.pretrained import from_pretrained, model_location, unreadable_explained
 from nextword.settings.registry import Registry
@@ -204,7 +204,7 @@ class Writes(ABC):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Writes samples files (docs/file-formats.md), each as a whole or not at all and from its seed anew.
+        """Writes samples files (docs/file-formats.md), each as a whole or not at all, drawn from its seed.
 
         All methods must be given the same prompts in the same order.
 
@@ -226,7 +226,7 @@ class Task(ABC):
     """Raised when examples or metrics change, so that numbers of two versions are never compared."""
     Config: ClassVar[type[BaseModel]]
     architecture: ClassVar[Architecture] = DECODER_ONLY
-    """That of the models it trains; others are refused."""
+    """Architecture of the models it trains; others are refused."""
     may_change: ClassVar[frozenset[str]] = frozenset()
     """Settings that a finished comparison may change, since they only say how written texts are measured."""
     training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})

@@ -106,15 +106,6 @@ def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, token
 # -- What tasks need of a tokenizer.
 
 
-def expect_offsets(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises ValueError where a tokenizer cannot say which characters a token covers."""
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
-            "Use its fast version."
-        )
-
-
 def expect_end(tokenizer: PreTrainedTokenizerBase) -> int:
     """The end-of-sequence token; ValueError where there is none."""
     if tokenizer.eos_token_id is None:

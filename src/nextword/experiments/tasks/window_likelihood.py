@@ -18,12 +18,12 @@ from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.tasks.task import Data, Measures, Task, expect_positions
 from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.experiments.tasks.writing import MAY_CHANGE
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.strategies import MAY_CHANGE
 from nextword.inference.scoring.calibrate import tuned
+from nextword.inference.scoring.likelihood import span_log_probs, text_answers
 from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import Progress
-from nextword.inference.scoring.target_likelihood import span_log_probs, text_answers
 from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import Evaluation, MetricValue

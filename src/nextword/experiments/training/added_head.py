@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nextword.heads import head_spec
+from nextword.heads import HeadConfig, head_spec
+from nextword.heads.ngram import NgramConfig
 from nextword.heads.wrapper_head import WrapperHead
-from nextword.inference.scoring.calibrate import CalibrationResults, calibrate_on_texts, calibration_of
+from nextword.inference.scoring.calibrate import (
+    CalibrationResults,
+    calibrate_on_texts,
+    calibration_of,
+    expect_not_stored,
+)
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
@@ -57,7 +63,8 @@ def add_head(
         progress: Told the share of the tokens that is read.
 
     Raises:
-        ValueError: ``out`` holds something already, the head cannot sit on the model, or it has nothing to choose.
+        ValueError: ``out`` holds something already, the head cannot sit on the model or has nothing to choose, or a
+            text is in its n-gram index.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -66,11 +73,14 @@ def add_head(
         raise ValueError(f"model: must be without a conditioner ('{opened.name}' given); use nextword.attach in Python")
     ours: Any = attach(opened.model, head)
     ours.eval()
+    _expect_index(ours.next_word_head.config)
     results = None
     if held is not None:
         calibration_of(ours, "held")  # refused before texts are read
         over, settings = replace(opened, model=ours), ScoreSettings(limit=tokens)
-        results = calibrate_on_texts(over, list(held.examples), settings, progress=progress, data=list(held.data))
+        examples = list(held.examples)
+        expect_not_stored(over, examples, settings)
+        results = calibrate_on_texts(over, examples, settings, progress=progress, data=list(held.data))
     save_model_folder(ours, opened.tokenizer, folder, CardFacts(base_model=opened.name, command=command))
     if results is not None:
         results.save(folder / CALIBRATION)
@@ -79,3 +89,11 @@ def add_head(
     keeps = former is None or head_spec(former.config) == "softmax" or isinstance(head_now, WrapperHead)
     replaced = None if keeps else head_spec(former.config)
     return AddedHead(head_spec(head_now.config), results, head_now.calibration() is not None, replaced)
+
+
+def _expect_index(head: HeadConfig) -> None:
+    if isinstance(head, NgramConfig) and head.index is None:
+        raise ValueError(
+            "head: ngram must have the index of a corpus (none given); write ngram:index=FOLDER, which "
+            "nextword ngram build makes"
+        )

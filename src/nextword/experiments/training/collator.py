@@ -99,12 +99,12 @@ class TaskRows:
 
     @cached_property
     def training(self) -> Any:
-        """Those to train on."""
+        """Rows to train on."""
         return self._data.training(self._tokenizer)
 
     @cached_property
     def validation(self) -> Any:
-        """Those for validation losses."""
+        """Rows for validation losses."""
         return self._data.validation(self._tokenizer)
 
     def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
@@ -135,9 +135,9 @@ class Auxiliary:
     """
 
     source: bool = False
-    """Whether to hand on the text in the decoder's tokens as well, for heads that copy from it."""
+    """Whether to pass on the text in the decoder's tokens as well, for heads that copy from it."""
     encoded: EncodedTexts | None = None
-    """The encoder's states of texts, handed on in index of their ids where all of a batch are there."""
+    """The encoder's states of texts, passed on in index of their ids where all of a batch are there."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""

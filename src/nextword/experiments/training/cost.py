@@ -29,7 +29,7 @@ class StepClock(StatefulCallback):
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        """Of each step, but for those in which a process warms up."""
+        """Seconds of each step, but for those in which a process warms up."""
         self._resumed = 0.0
         self._training_began = self._step_began = 0.0
         self._warming_up = 0
@@ -44,7 +44,7 @@ class StepClock(StatefulCallback):
         self._resumed = seconds
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Goes on from the times in the checkpoint, where there is one."""
+        """Resumes from the times in the checkpoint, where there is one."""
         super().on_train_begin(args, state, control)
         self._warming_up = MEASURED_STEP if args.device.type == "cpu" else 1
         self._training_began = time.perf_counter()

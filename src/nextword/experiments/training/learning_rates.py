@@ -58,7 +58,7 @@ def expect_trained(rates: Iterable[str], model: PreTrainedModel) -> None:
     groups, trained = parameter_groups(model), trained_groups(model)
     for name in rates:
         if name not in trained:
-            problem = "is not trained, all of it is frozen" if name in groups else "is no group of this model"
+            problem = "is not trained, all of it is frozen" if name in groups else "is not a group of this model"
             raise ValueError(f"learning_rates.{name}: {problem}; it trains {', '.join(trained) or 'nothing'}")
 
 
@@ -92,7 +92,7 @@ class GroupedTrainer(Trainer):
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Trainer's own optimiser, its groups (with and without weight decay) split by learning rate."""
         optimizer = super().create_optimizer(model)
-        if self._rates:  # without, the optimiser stays as it is, so that earlier checkpoints go on
+        if self._rates:  # without, the optimiser stays as it is, so that earlier checkpoints continue
             prepared: Any = self.model if model is None else model
             groups = parameter_groups(prepared)
             rate_of = {parameter: self._rates.get(name) for name, group in groups.items() for parameter in group}
@@ -103,7 +103,7 @@ class GroupedTrainer(Trainer):
         """Trainer's own, and FSDP on a CPU too: accelerate leaves it out there without a word.
 
         Processes that share a vocabulary read the same batches. For accelerate this is tensor parallelism, which it
-        refuses on a CPU where it is told of it before.
+        refuses on a CPU where it knows of it beforehand.
         """
         from accelerate import ParallelismConfig
         from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin

@@ -52,9 +52,9 @@ def fit(
     encoded: EncodedTexts | None = None,
     progress: Callable[[float], None] | TrainerCallback | None = None,
 ) -> TrainingOutcome:
-    """Trains ``model`` in place; one that is spread over processes is read with ``whole_model`` afterwards.
+    """Trains ``model`` in place; one that is sharded over processes is read with ``whole_model`` afterwards.
 
-    Called again with the same folder after an interruption, it goes on from the last complete checkpoint. On a CPU the
+    Called again with the same folder after an interruption, it resumes from the last complete checkpoint. On a CPU the
     weights are then those of an uninterrupted training, bit for bit.
 
     Args:
@@ -67,7 +67,7 @@ def fit(
         folder: Where checkpoints are kept.
         validation: Like ``dataset``; needed with ``settings.evaluate_every``.
         encoded: States of auxiliary texts, made by the model's own encoder, which training must leave as it is.
-        progress: Called with the share of steps that are done; or a callback of Trainer, which is told all there is.
+        progress: Called with the share of steps that are done; or a callback of Trainer, which receives every event.
 
     Raises:
         ValueError: The data cannot be trained on, the settings ask for what is not here, or ``folder`` holds

@@ -1,4 +1,4 @@
-"""Whose checkpoints a folder holds, and from which of them an interrupted training goes on."""
+"""Whose checkpoints a folder holds, and from which of them an interrupted training continues."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ IDENTITY = "training.json"
 BEGINNING = "beginning"
 """Folder in a training's that holds the model as it begins, for processes that train with the main one."""
 WHOLE = "whole"
-"""Folder in a training's that holds the gathered weights of a model that was spread over processes."""
+"""Folder in a training's that holds the gathered weights of a model that was sharded over processes."""
 STATE = "trainer_state.json"
 """File of Trainer in each checkpoint."""
 
 SHARDS = ("pytorch_model_fsdp_0", "optimizer_0")
-"""Folders in the checkpoint of a model that is spread over processes, each with a file of every process."""
+"""Folders in the checkpoint of a model that is sharded over processes, each with a file of every process."""
 
 
 class TrainingIdentity(Record):
@@ -47,7 +47,7 @@ class TrainingIdentity(Record):
 
     @classmethod
     def of(cls, model: PreTrainedModel, settings: TrainingSettings, seed: int) -> TrainingIdentity:
-        """That of a training that is about to begin."""
+        """The state of a training that is about to begin."""
         shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
         head, objective, conditioner = (
             getattr(model.config, one, None) for one in ("head", "objective", "conditioner")
@@ -77,7 +77,7 @@ class StatefulCallback(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {name: getattr(self, name) for name in self.checkpointed}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Goes on from the checkpoint, where there is one."""
+        """Resumes from the checkpoint, where there is one."""
         # Trainer expects an entry when it saves; a checkpoint of an earlier version may have none.
         stored = state.stateful_callbacks.setdefault(type(self).__name__, {})
         stored = stored[-1] if isinstance(stored, list) else stored
@@ -121,7 +121,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
     except (OSError, ValueError):
         return f"no readable {STATE}"
     archives = ["scheduler.pt"]
-    if (checkpoint / SHARDS[0]).is_dir():  # of a model spread over processes: what is where is written last
+    if (checkpoint / SHARDS[0]).is_dir():  # of a model sharded over processes: what is where is written last
         for name in SHARDS:
             if not (checkpoint / name / ".metadata").is_file():
                 return f"no readable {name}"

@@ -13,10 +13,8 @@ training/outcome.json                                      curves and cost
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +27,8 @@ from nextword.experiments.training.resume import (
 )
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.train_config import TrainConfig
-from nextword.results.records import write_atomically
 from nextword.results.records.comparison_results import TrainingResults
-from nextword.runtime.resumable import expect_free_or_own, expect_same, read_manifest
-from nextword.settings.version import __version__
+from nextword.runtime.resumable import ResumableFolder, expect_same
 
 MANIFEST, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
@@ -41,11 +37,11 @@ FILES = "files"
 """Key of what the data say of themselves, their checksum for instance: a file may be another one by now."""
 
 
-class RunFolder:
+class RunFolder(ResumableFolder):
     """Paths and completeness; knows no model."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        super().__init__(path, "training", f"training/{MANIFEST}", [f"training/{IDENTITY}", RECORD])
         self.training = self.path / "training"
         """What is needed while training, and its checkpoints."""
         self.record = self.path / RECORD
@@ -59,30 +55,24 @@ class RunFolder:
         Raises:
             ValueError: The folder belongs to another training (says what differs) or holds other files.
         """
-        path = self.training / MANIFEST
-        expect_free_or_own(self.path, path, "training")
-        if self._has_begun():
-            manifest = with_task_table(read_manifest(path, "a training"))
+        begun = self.begun()
+        if begun is not None:
+            manifest = with_task_table(begun)
             may_change = MAY_CHANGE if files is not None and FILES in manifest else (*MAY_CHANGE, FILES)
             asked = {**config.model_dump(mode="json"), FILES: files}
-            expect_same(self.path, "training", manifest, asked, lambda key: key.split(".")[0] in may_change)
+            expect_same(self.path, self.kind, manifest, asked, lambda key: key.split(".")[0] in may_change)
 
     def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
         """Makes the folder this training's own, as ``expect``; what one left that was never trained is deleted."""
         self.expect(config, files)
-        if not self._has_begun():
+        if not self.has_begun:
             shutil.rmtree(self.training, ignore_errors=True)
-            manifest = {"nextword": __version__, **config.model_dump(mode="json"), FILES: dict(files)}
-            write_atomically(self.training / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+            self.write_manifest({**config.model_dump(mode="json"), FILES: dict(files)})
 
     def begun_settings(self) -> TrainingSettings | None:
-        """Those that the training was begun with here, by an earlier version perhaps; None where it has not begun."""
+        """Settings that the training was begun with here, by an earlier version perhaps; None before it began."""
         path = self.training / IDENTITY
         return TrainingIdentity.load(path).settings if path.exists() else None
-
-    def _has_begun(self) -> bool:
-        # what was refused before leaves nothing to protect
-        return (self.training / IDENTITY).exists() or self.record.exists()
 
     def finished(self) -> TrainingResults | None:
         """The record, where the model is finished.
@@ -97,22 +87,6 @@ class RunFolder:
         if problem is not None:
             raise ValueError(f"{self.path}: is finished by its {RECORD}, but has {problem}; delete it to train again")
         return results
-
-    def made(self, name: str, make: Callable[[Path], object]) -> Path:
-        """A file or folder below ``training``, made where it is missing, as a whole or not at all.
-
-        ``make`` writes it to a path of another name.
-        """
-        path = self.training / name
-        if not path.exists():
-            half = path.with_name(f"half-{name}")
-            if half.is_dir():
-                shutil.rmtree(half)
-            half.unlink(missing_ok=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            make(half)
-            os.replace(half, path)
-        return path
 
     def drop_checkpoints(self) -> None:
         """Deletes what a finished training needs no more."""

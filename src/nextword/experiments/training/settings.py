@@ -22,7 +22,7 @@ class LoraSettings(Settings):
     alpha: float = Field(default=16.0, gt=0)
     """Adapters are scaled by ``alpha / rank``."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Of what the adapters read."""
+    """Dropout on the adapters' inputs."""
     targets: str | list[str] = "all-linear"
     """Names of the backbone's layers that get one, or a regular expression; ``all-linear`` is every linear layer but
     the output embeddings."""
@@ -41,7 +41,7 @@ class TrainingSettings(Settings):
     """Passes over the training data."""
     batch_size: int = Field(default=16, gt=0)
     """Sequences per forward pass, over all processes: started with torchrun, they share them. Where the rows of an
-    epoch are no multiple of it, several processes fill the last batch up with its first rows."""
+    epoch are not a multiple of it, several processes fill the last batch up with its first rows."""
     gradient_accumulation_steps: int = Field(default=1, gt=0)
     """Forward passes per optimiser step. The loss is divided once, by the number of predicted tokens in all of them."""
     learning_rate: float = Field(default=5e-4, gt=0)
@@ -64,8 +64,8 @@ class TrainingSettings(Settings):
     """Read the rows in the order of the text, and let a head that looks back beyond its window (``cache:long=12288``)
     see those of the batch and of former steps, as TRIME does with its long-term memory. Rows are else shuffled."""
     alike: bool = False
-    """Put rows that are alike by BM25 into one batch, and let a head that looks back beyond its window see those before
-    it there, as TRIME does with its external memory. Not together with ``consecutive``."""
+    """Put rows that are similar by BM25 into one batch, and let a head that looks back beyond its window see those
+    before it there, as TRIME does with its external memory. Not together with ``consecutive``."""
     bf16: bool = False
     """Forward and backward passes in bfloat16 autocast, weights as ``weights`` says."""
     fp16: bool = False

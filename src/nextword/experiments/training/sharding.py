@@ -1,4 +1,4 @@
-"""A model spread over processes: each holds a share of the weights, their gradients and the optimiser's states (FSDP2).
+"""A sharded model (FSDP2): each process holds a share of weights, gradients and the optimiser's states.
 
 accelerate would do this by itself, and gives the output layer a group of its own, whose weight can be read in that
 layer's forward only. Heads read it afterwards, so here a group is a layer of the backbone, and what is left (the
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def shard(model: PreTrainedModel) -> None:
-    """Spreads a model over all processes that a launcher has started, in place; every process gives the same weights.
+    """Shards a model over all processes that a launcher has started, in place; every process gives the same weights.
 
     Raises:
         ValueError: The model does not say which of its modules are its layers.
@@ -43,7 +43,7 @@ def shard(model: PreTrainedModel) -> None:
     if len(precisions) > 1:
         given = " and ".join(f"{dtype} in {name}" for dtype, name in precisions.items())
         raise ValueError(f"training.fsdp: weights must have one precision ({given} given); leave out training.weights")
-    processes.connect()  # one process alone, which goes on where several were stopped, is in no group yet
+    processes.connect()  # one process alone, which continues where several were stopped, is in no group yet
     for layer in layers:
         fully_shard(layer)
     fully_shard(model)
@@ -56,7 +56,7 @@ def share_vocabulary(model: PreTrainedModel) -> None:
     divided with it.
 
     Raises:
-        ValueError: The model has a conditioner, its output layer is no plain one, or it has so few tokens that a
+        ValueError: The model has a conditioner, its output layer is not a plain one, or it has so few tokens that a
             process would get none.
     """
     from torch.distributed.device_mesh import init_device_mesh
@@ -67,7 +67,7 @@ def share_vocabulary(model: PreTrainedModel) -> None:
     _expect_divisible(model, output)
     mesh = init_device_mesh(output.weight.device.type, (processes.count(),), mesh_dim_names=(VOCABULARY,))
     tied = [module for module in model.modules() if isinstance(module, nn.Embedding) and module.weight is output.weight]
-    # whoever calls the layer gets all scores; the style itself would leave a collective open where nobody reads them
+    # the caller of the layer gets all scores; the style itself would leave a collective open where nobody reads them
     parallelize_module(output, mesh, ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
     output.register_forward_hook(lambda layer, states, scores: scores.full_tensor())
     for embedding in tied:

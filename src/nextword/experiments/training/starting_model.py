@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,8 @@ from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.expand import Expand
 from nextword.experiments.tasks.head_counts import (
     HeadSpec,
+    counts_file,
     expect_tokenizer,
-    training_counts,
     wants_counts,
     with_counts,
 )
@@ -68,7 +69,12 @@ def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> Pr
     """The tokenizer of the saved model; of a small one, what is trained on the data and kept in the folder."""
     if not config.is_small:
         return load_tokenizer(str(saved_model(config.model, "model", INSTEAD)[0]), "model")
-    path = folder.made("tokenizer", lambda half: task.start.tokenizer().save_pretrained(half))
+    path = folder.training / "tokenizer"
+    if not path.exists():
+        half = path.with_name("half-tokenizer")
+        shutil.rmtree(half, ignore_errors=True)
+        task.start.tokenizer().save_pretrained(half)
+        half.replace(path)
     found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
     return found
 
@@ -83,9 +89,9 @@ def starting_model(
 ) -> Any:
     """The model with its head, as training begins; what is new in it depends on the seed only.
 
-    A model of ours goes on with the head that it has, where the same is asked for. With ``stored``, a backbone with
-    stored states, no weights are loaded and the head is a new one. What is to be spread over processes
-    lies in files until it is.
+    A model of ours continues with the head that it has, where the same is asked for. With ``stored``, a backbone with
+    stored states, no weights are loaded and the head is a new one. What is to be sharded over processes lies in files
+    until it is.
 
     Raises:
         ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
@@ -106,8 +112,7 @@ def starting_model(
                 return plain
         head: HeadSpec = config.head
         if wants_counts(head):
-            counts = folder.made("counts.npz", lambda half: training_counts(task.data, tokenizer).save(half))
-            head = with_counts(head, counts)
+            head = with_counts(head, counts_file(folder.training / "counts.npz", task.data, tokenizer))
         set_seed(config.seed)
         encoder = None if config.conditioner is None else task.data.encoder()
         followed: dict[str, Any] = {"conditioner": config.conditioner, "encoder": encoder}

@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from nextword.experiments.training.method_settings import MethodSettings, changed_recipe, with_task_table
 from nextword.runtime.merged_adapter import model_of
-from nextword.settings.config import Seed, validated
+from nextword.settings.config import Seed, SettingsError, validated
 from nextword.settings.overrides import parsed
 from nextword.settings.setting_names import named
 
@@ -38,7 +38,7 @@ class TrainConfig(MethodSettings):
     states: str | None = None
     """Folder of stored states of the model (``nextword states build``), to train the head without the model."""
     seed: Seed = 0
-    """Of new parameters, the order of the batches and dropout."""
+    """Seed of new parameters, the order of the batches and dropout."""
     keep_checkpoints: bool = False
     """Whether the checkpoints stay in the folder when the model is finished."""
 
@@ -56,7 +56,7 @@ class TrainConfig(MethodSettings):
     @model_validator(mode="after")
     def _has_data(self) -> TrainConfig:
         if not isinstance(self.task.get("data"), str):
-            raise ValueError(f"task.data: must say what to train on; give {named('data', 'FILE')}, or a hub name")
+            raise ValueError(_no_data())
         return self
 
     @property
@@ -78,11 +78,15 @@ def _with_stored(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _no_data() -> str:
+    return f"task.data: must say what to train on; give {named('data', 'FILE')}, or a hub name"
+
+
 def read(recipe: str) -> dict[str, Any]:
     """The content of a recipe file.
 
     Raises:
-        ValueError: There is no such file, or it is no TOML.
+        ValueError: There is no such file, or it is not TOML.
     """
     path = Path(recipe).expanduser()
     if not path.is_file():
@@ -102,7 +106,15 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainCo
     Raises:
         ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
     """
-    return validated(TrainConfig, _with_saved_head(changed_recipe(recipe, overrides)))
+    asked = _with_saved_head(changed_recipe(recipe, overrides))
+    try:
+        return validated(TrainConfig, asked)
+    except SettingsError as fault:
+        # pydantic asks for the data only where nothing else is wrong; all that is missing is to be said at once
+        task = asked.get("task")
+        if asked.keys() & {"data", "states"} or (isinstance(task, dict) and "data" in task) or _no_data() in str(fault):
+            raise
+        raise SettingsError(f"{fault}\n{_no_data()}") from None
 
 
 def _with_saved_head(recipe: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
 from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
-from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
+from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome, rises_steadily, warning
 from nextword.experiments.training.one_training import curve_of
 from nextword.experiments.training.run_folder import RunFolder
 from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
@@ -32,7 +32,7 @@ from nextword.experiments.training.starting_model import (
     starting_tokenizer,
 )
 from nextword.experiments.training.stored_training import measured, stored_backbone, writer_of
-from nextword.experiments.training.train_config import TrainConfig, configured
+from nextword.experiments.training.train_config import TrainConfig, configured, read
 from nextword.experiments.training.trainable import (
     trainable,
     trained_group_names,
@@ -43,13 +43,15 @@ from nextword.experiments.training.trainer_arguments import expect_available
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name
+from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.saving import save_model_folder
-from nextword.results.records import CurvePoint, Environment, disk_full_explained, locked, measures_of
+from nextword.results.records import Environment, disk_full_explained, locked, measures_of
 from nextword.results.records.comparison_results import PropertySummary, TrainingResults
 from nextword.runtime import processes
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
 from nextword.runtime.progress import Watcher
+from nextword.settings.call_forms import RECIPE, CallForms
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
@@ -61,44 +63,119 @@ if TYPE_CHECKING:
 LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
 """How long a saved model is trained, the rest is ``FineTuning``; a small one made here has settings of its size."""
 
-DEFAULT_COMMAND = "nextword.train(config, out)"
+DEFAULT_COMMAND = "nextword.train(recipe=..., out=...)"
 """How a training is repeated that was not started from the command line."""
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a training; says what is kept. The same call again goes on."""
+    """Ctrl-C during a training; says what is kept. The same call again resumes."""
 
 
-def train(
-    config: TrainConfig | Mapping[str, Any],
+@CallForms(
+    renamed={"config": RECIPE},
+    tables=("task", "training"),
+    positions=["out", "progress", "command"],
+    read=read,
+)
+def train(  # noqa: PLR0913  (its options)
+    model: str | Path | None = None,
+    data: str | Path | None = None,
+    *,
     out: str | Path,
+    head: str | Mapping[str, Any] | None = None,
+    objective: str | Mapping[str, Any] = "mle",
+    conditioner: str | Mapping[str, Any] | None = None,
+    encoder: str | Path | None = None,
+    task: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    states: str | Path | None = None,
+    seed: int = 0,
+    keep_checkpoints: bool = False,
+    recipe: Mapping[str, Any] | str | Path | None = None,
     progress: Watcher | None = None,
     command: str | None = None,
 ) -> TrainingResults:
-    """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
+    r"""Trains a model and saves it in the folder ``out``, which ``nextword.load`` and transformers load.
 
-    Interrupted at any moment, the same call goes on; on a CPU the weights are then those of an uninterrupted training,
-    bit for bit. Where all is finished, nothing is done.
+    Interrupted at any moment, the same call resumes; on a CPU the weights are then those of an uninterrupted training,
+    bit for bit. If everything is finished, nothing is done.
 
     Started by torchrun or ``accelerate launch``, the main process does all this, and the others train with it.
 
     Args:
-        config: What to train on what: the content of a recipe, or the checked config.
-        out: Where everything is written; a folder of another training is refused.
-        progress: Who is told about progress.
+        model: Folder, GGUF file or hub name of the model to train, ours or any of transformers. ``"small"`` is a small
+            GPT-2 with random weights and a tokenizer trained on the data, ``"small-t5"`` the same as an encoder-decoder
+            model.
+        data: Text, pairs or tables: a file, a folder or a hub name.
+        out: Folder of the trained model; a folder of another training is refused.
+        head: Head spec such as ``"cache"`` or ``"mos:3"``, or its settings as a table; None: the model's own.
+        objective: Objective spec such as ``"histalign"``, or its settings as a table.
+        conditioner: Conditioner spec such as ``"bergpt:2"``, or its settings as a table, for data with auxiliary texts;
+            None: no conditioner.
+        encoder: Encoder that reads the auxiliary texts, such as ``"minilm"``.
+        task: Further settings of the task that reads the data, such as ``{"block": 512}``; its ``kind`` (``"text"``,
+            ``"pairs"``, ``"auxiliary"``) where the data do not show it.
+        training: Training settings that differ from the defaults, such as ``{"steps": 500, "lora": {"rank": 8}}``;
+            ``docs/train.md`` lists them.
+        states: Folder of stored states, in place of ``model`` and ``data``: trains the head alone, without the model.
+        seed: Random seed of new parameters, of the order of the batches and of dropout.
+        keep_checkpoints: Whether the checkpoints stay in the folder when the model is finished.
+        recipe: A TOML file, or its content: settings by the names of these arguments. Those given beside it replace
+            the recipe's; of ``task`` and ``training``, single keys.
+        progress: Told about progress.
         command: How the user started this, for record and model card.
 
+    Returns:
+        The record of the training: metrics on the test split with 95 % intervals, the checks, the loss curve, the cost.
+
     Raises:
-        ValueError: The config does not fit model, data or folder, another process is at work in the folder, or the
-            loss became no number.
+        ValueError: The settings do not fit model, data or folder, another process is at work in the folder, or the
+            loss became NaN.
         DiskFullError: There is no room to write something.
         TrainingInterrupted: Ctrl-C.
 
     Examples:
-        >>> recipe = {"model": "small", "data": "book.txt", "head": "cache", "objective": "histalign"}
-        >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
+        >>> import tempfile
+        >>> import nextword as nw
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> written = (folder / "book.txt").write_text("The king sat and the queen stood.\n" * 1000)
+        >>> results = nw.train(
+        ...     "small",
+        ...     folder / "book.txt",
+        ...     head="cache",
+        ...     objective="histalign",
+        ...     training={"steps": 1, "batch_size": 2},
+        ...     out=folder / "model",
+        ... )
+        >>> results.evaluation.metrics["perplexity"].value > 1
+        True
+        >>> nw.load(folder / "model").next_word_head.config.head
+        'cache'
     """
-    config = config if isinstance(config, TrainConfig) else configured(dict(config))
+    given = {
+        "model": model,
+        "data": data,
+        "head": head,
+        "objective": None if objective == "mle" else objective,  # a recipe's ``method`` may name another
+        "conditioner": conditioner,
+        "encoder": encoder,
+        "task": task,
+        "training": training,
+        "states": None if states is None else str(states),
+    }
+    settings = {
+        **(recipe if isinstance(recipe, Mapping) else {}),  # keys that are not arguments
+        **{name: value for name, value in given.items() if value is not None},
+        "seed": seed,
+        "keep_checkpoints": keep_checkpoints,
+    }
+    return train_model(configured(settings), out, progress, command)
+
+
+def train_model(
+    config: TrainConfig, out: str | Path, progress: Watcher | None = None, command: str | None = None
+) -> TrainingResults:
+    """``train`` with all that can be set in one."""
     folder, watcher = RunFolder(out), progress or Watcher()
     if not processes.is_main():
         one_training.fit_with_main()
@@ -197,6 +274,8 @@ def _trained(
     watcher: Watcher,
 ) -> TrainingOutcome:
     validated = settings.evaluate_every is not None
+    if fault := weights_at_fault(model):  # or the first step would be said to have diverged
+        raise ValueError(f"model: {fault}")
     encoded = rows.encoded(model, validated, partial(watcher, "encoding auxiliary texts"))
     with watcher("training"):
         try:
@@ -363,7 +442,7 @@ class DataUse:
         )
 
 
-# -- What a training tells whoever is watching it.
+# -- What a training reports to its watcher.
 
 
 class StepTeller(TrainerCallback):
@@ -391,49 +470,3 @@ class StepTeller(TrainerCallback):
         if not self._has_warned and state.global_step < state.max_steps and rises_steadily(curve):
             self._has_warned = True
             self._progress.warned(warning(curve, self._keep_best, finished=False))
-
-
-# -- Whether validation losses rise again: the model learns its training data by heart.
-
-RISE = 0.01
-"""Nats per token; a smaller rise is no news."""
-IN_A_ROW = 3
-"""Validation losses above the lowest before it is said during a training: fewer may be chance."""
-
-
-def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """The lowest point of validation losses, where the last one is higher; None where it is not.
-
-    >>> points = [CurvePoint(step=step, loss=loss) for step, loss in ((10, 5.0), (20, 4.0), (30, 4.5))]
-    >>> risen(points).step, risen(points[:2])
-    (20, None)
-    """
-    if not curve:
-        return None
-    lowest = min(curve, key=lambda point: point.loss)
-    return lowest if curve[-1].loss > lowest.loss + RISE else None
-
-
-def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
-    """Whether the last few losses all lie above the lowest one."""
-    lowest = risen(curve)
-    return lowest is not None and sum(point.step > lowest.step for point in curve) >= IN_A_ROW
-
-
-def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str:
-    """What is said where validation losses have risen: since when, and what to do. Empty where they have not.
-
-    ``keep_best`` says whether the weights of the lowest one are kept, ``finished`` whether the training is over.
-    """
-    lowest = risen(curve)
-    if lowest is None:
-        return ""
-    last = curve[-1]
-    found = (
-        f"validation loss was lowest at step {lowest.step} ({lowest.loss:.3f}) and is {last.loss:.3f} at step "
-        f"{last.step}: the model learns the training data by heart"
-    )
-    if not keep_best:
-        return f"{found}. Give training.keep_best=true, training.steps={lowest.step}, or more text."
-    kept = f"This is the model of step {lowest.step}" if finished else f"The weights of step {lowest.step} are kept"
-    return f"{found}. {kept}; training.patience={IN_A_ROW} would stop soon after it."

@@ -79,7 +79,7 @@ def free_to_train() -> int | None:
 def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
     """Raises ValueError where what is trained now cannot fit, however small the batches: before, not after hours.
 
-    Models that are spread over processes are not looked at.
+    Models that are sharded over processes are not checked.
     """
     free = free_to_train()
     if free is None or settings.fsdp or settings.shard_vocabulary:
@@ -151,8 +151,8 @@ def expect_peft() -> None:
 def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
     """Gives the backbone adapters inside the ``with`` block and freezes the rest of it; None gives it none.
 
-    What is no part of the backbone is trained as before: head, conditioner, and an auxiliary encoder where it was. So
-    are output embeddings that are tied to nothing. At the end the adapters are merged and gone: the model is a plain
+    What is not part of the backbone is trained as before: head, conditioner, and an auxiliary encoder where it was.
+    Untied output embeddings are trained, too. At the end the adapters are merged and gone: the model is a plain
     one again, and what could be trained before can be trained. ``seed`` is that of the adapters' random half; their
     other half is zero, so that they change nothing at first.
 

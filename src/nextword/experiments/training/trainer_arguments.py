@@ -88,7 +88,7 @@ def expect_available(settings: TrainingSettings) -> None:
     for name, lacks in lacking.items():
         if getattr(settings, name) and lacks:
             raise ValueError(
-                f"training.{name}: spreads a model over several processes, and there is one; "
+                f"training.{name}: shards a model over several processes, and there is one; "
                 "start with torchrun --nproc-per-node N -m nextword ..., or leave it out"
             )
     if settings.lora is not None:

@@ -120,7 +120,7 @@ class Bm25BatchTrainer(RememberingTrainer):
 # -- An order of training rows in which those of one batch are alike, by BM25.
 
 NEIGHBOURS = 20
-"""Of each row, those that may follow it."""
+"""The rows that may follow each row."""
 
 
 def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:

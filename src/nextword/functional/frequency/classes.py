@@ -254,7 +254,7 @@ class _Sums:
 
     counts: Int[np.ndarray, "S"]  # of the first tokens, from none to all
     # of the last tokens, from all to none: a rare class is then no small difference of large sums
-    logs: Shaped[np.ndarray, "S"]  # long doubles are no Float of jaxtyping
+    logs: Shaped[np.ndarray, "S"]  # long doubles are not a Float of jaxtyping
 
     @classmethod
     def of(cls, ranked: Int[np.ndarray, "V"]) -> _Sums:

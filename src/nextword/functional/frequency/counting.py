@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 1 << 20
-"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
+"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more memory than its
+text."""
 
 BATCHES_AT_ONCE = 8
 """Batches of each process between two looks at the time, at first; a batch of a text file is a megabyte."""
@@ -60,28 +61,44 @@ def count_tokens(
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
 ) -> TokenCounts:
-    """How often each token occurs. No special tokens are added, and line ends count as in the task ``lm``.
+    """Counts how often each token occurs. No special tokens are added; line ends count as in the task ``lm``.
 
     Args:
         data: A text file, a table (.jsonl, .csv, .tsv, .parquet), a folder of them, a name on the hub
             (``name`` or ``name:config``), or a data set with texts or with ``input_ids``. Of ``input_ids``, those with
             an ``attention_mask`` of 0 are left out.
-        tokenizer: What cuts the texts, or has cut them.
+        tokenizer: Tokenizer of the texts, or of the ``input_ids``.
         out: Where to write the counts. Beside it, unfinished counts are kept every half minute, and a count that was
-            killed goes on from there to the identical result.
+            killed resumes from there, with the same result.
         text_column: The column with the text, by name, or by number from 0 in a file without header.
-        split: The part of a folder or of a data set of the hub that is counted; None: the training part, or all of a
-            folder whose files name no parts.
-        processes: So many processes, for which a table is first stored by ``datasets`` in its cache; None: one
+        split: The split of a folder or of a data set of the hub that is counted; None: the training split, or all of a
+            folder whose files name no splits.
+        processes: Number of processes, for which a table is first stored by ``datasets`` in its cache; None: one
             process reads it as a stream, and the tokenizer works in threads.
         batch_size: Rows of a table that are read together.
-        progress: Told how many texts are done, now and then.
+        progress: Called now and then with the number of texts that are done.
+
+    Returns:
+        How often each token of the vocabulary occurs: ``counts``, an array (V,), with what was counted.
 
     Raises:
-        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes, an
+        ValueError: Nothing there, no such column, no token in it, a split of what has none, too many processes, an
             ``out`` that is read, unfinished counts that were begun otherwise, or another process that counts into
             ``out``.
         DiskFullError: There is no room for the counts.
+
+    Examples:
+        >>> import tempfile
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<unk>": 0, "the": 1, "king": 2}, unk_token="<unk>"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>")
+        >>> path = Path(tempfile.mkdtemp(), "book.txt")
+        >>> written = path.write_text("the king and the queen")
+        >>> nw.count_tokens(path, tokenizer).counts.tolist()
+        [2, 2, 1]
     """
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
         raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
@@ -102,7 +119,7 @@ def count_tokens(
         if is_streamed(corpus.rows):
             if target is not None and keeps_a_buffer(corpus.rows):
                 raise ValueError(
-                    "data: a shuffled stream cannot go on where it was killed, and the order does not change counts. "
+                    "data: a shuffled stream cannot be resumed, and the order does not change counts. "
                     "Give it without shuffle(), or count without out."
                 )
             settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
@@ -127,7 +144,7 @@ def count_tokens(
 def _followed(
     steps: Iterator[Tally], checkpoint: ArrayCheckpoint, progress: Callable[[int], None] | None
 ) -> Tally | None:
-    """The last tally; each is told, and saved now and then and where the count is interrupted."""
+    """The last tally; each is reported, and saved now and then and where the count is interrupted."""
     tally = None
     try:
         for tally in steps:
@@ -166,7 +183,7 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
     while begin < number:
         began = time.monotonic()
         end = min(number, begin + at_once * processes * batch_size)
-        # Of a few batches, no process should get less than one.
+        # With a few batches, no process should get less than one.
         workers = min(processes, -(-(end - begin) // batch_size))
         with _interrupted_alone():
             counted = rows.select(range(begin, end)).map(
@@ -181,7 +198,7 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
                 new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
             )
         for row in counted.with_format("numpy"):
-            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step is not to be gone on from
+            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step cannot be resumed from
         begin = end
         if time.monotonic() - began < STEP_SECONDS:
             at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)
@@ -285,7 +302,7 @@ def _joined(rows: Any) -> Int[np.ndarray, "T"]:
     return np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
 
 
-# -- A count that is not finished, as a file from which it goes on.
+# -- A count that is not finished, as a file from which it continues.
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +311,7 @@ class Tally:
 
     Attributes:
         items: Texts that were read.
-        state: Where to go on: the number of a row, or a stream's own state.
+        state: Where to continue: the number of a row, or a stream's own state.
     """
 
     counts: Int[np.ndarray, "V"]
@@ -313,7 +330,7 @@ class Tally:
         return cls(arrays["counts"], about["items"], about["state"])
 
     def save(self, checkpoint: ArrayCheckpoint) -> None:
-        """Writes it, for a count that goes on from there."""
+        """Writes it, for a count that resumes from there."""
         checkpoint.save({"items": self.items, "state": self.state}, {"counts": self.counts})
 
 
@@ -327,7 +344,7 @@ def alone(out: Path) -> Iterator[None]:
     """Keeps other processes of this machine from counting into ``out`` in the block; refuses where one does already."""
     from filelock import FileLock, Timeout
 
-    path = out.with_name(f"{out.name}.lock")
+    path = out.with_name(f"{out.name}.lock")  # of the file, where ``locked`` has the folder: others may count beside it
     expect_writable(path)
     try:
         with FileLock(path).acquire(timeout=0):

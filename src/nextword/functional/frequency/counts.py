@@ -92,7 +92,7 @@ class TokenCounts:
             why = f"no '{fault.args[0]}' in it" if isinstance(fault, KeyError) else fault
             if "Object arrays" in str(fault):
                 why = "it holds Python objects, not numbers (an array of dtype object)"
-            elif "pickle" in str(fault):  # numpy's guess about any file that it does not know
+            elif "pickle" in str(fault):  # numpy's assumption about any file that it does not know
                 why = "it is neither a .npz nor a .npy file"
             raise ValueError(
                 f"{where}: cannot read '{path}' as counts of tokens: {why}. Write them with nextword count, or as a "

@@ -54,7 +54,7 @@ class BuildSettings:
     """How a store is built; all but the last two decide what is in it.
 
     Attributes:
-        precision: Of the keys: float16, or int8 with a factor for each key.
+        precision: Precision of the keys: float16, or int8 with a factor for each key.
         text_column: The column with the text of a table.
         split: The part of a folder or of a data set of the hub; None: the training part.
         window: Tokens that the model sees at once; None: all that it can, at most 1,024.
@@ -83,7 +83,7 @@ def build_datastore(
 ) -> StoreManifest:
     """Stores the state before every token of a data set, and the token.
 
-    A build that was killed goes on with the shards that are not there yet, when it is called again.
+    A build that was killed resumes with the shards that are not there yet, when it is called again.
 
     Args:
         model: A decoder-only model; with several processes its folder or hub name.
@@ -253,7 +253,7 @@ def in_shards(windows: Iterator[DocumentWindow], keys: int) -> Iterator[list[Doc
         yield gathered
 
 
-# -- One shard: the states of some windows, computed and written by whoever is free.
+# -- One shard: the states of some windows, computed and written by the next free process.
 
 
 def _written_shard(

@@ -53,7 +53,7 @@ def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
 def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
     """The same for tokens as the model read them: the first is read only, the others are appended.
 
-    A pass that is at work meanwhile goes on with what was remembered when it began.
+    A pass that is at work meanwhile continues with what was remembered when it began.
     """
     head = _knn(opened)
     if head.recent is None:

@@ -19,6 +19,7 @@ from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import limited
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.retrieval.ngram import MatchWeights, NgramIndex, NgramModel, expect_held_out, head_alone
+from nextword.settings.setting_names import either
 
 if TYPE_CHECKING:
     from nextword.results.records import ScoreResults
@@ -81,8 +82,9 @@ def _read(opened: OpenedModel, texts: Sequence[str], window: int) -> CopyCalibra
 
 
 def _expect_not_stored(opened: OpenedModel, index: NgramIndex, examples: Iterable[Example]) -> None:
+    instead = f"take another text, or allow it with {either('--stored-text', 'stored=True')}"
     for example in examples:
-        expect_held_out(index, str(example.id), example_tokens(opened, example).target.ids)
+        expect_held_out(index, str(example.id), example_tokens(opened, example).target.ids, instead)
 
 
 def fit_to_texts(

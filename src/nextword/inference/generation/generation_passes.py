@@ -44,9 +44,9 @@ class GenerationPass:
 
     Attributes:
         title: What tables call the decoding.
-        arguments: Of ``generate``, what was asked for and what lengths follow from it.
+        arguments: Arguments of ``generate``, what was asked for and what lengths follow from it.
         mode: Which of its loops ``generate`` takes.
-        seed: Of what is drawn; None: nothing is.
+        seed: Seed of the sampling; None: nothing is sampled.
     """
 
     title: str
@@ -71,13 +71,13 @@ class GenerationPass:
         return int(self.arguments["max_new_tokens"])
 
     def file_name(self) -> str:
-        """Of its samples, for instance ``top-k-3-seed-0.jsonl``; what draws nothing has no seed in it."""
+        """Name of its samples file, for instance ``top-k-3-seed-0.jsonl``; what samples nothing has no seed in it."""
         name = re.sub(r"[^\w.]+", "-", self.title).strip("-")
         return f"{name}.jsonl" if self.seed is None else f"{name}-seed-{self.seed}.jsonl"
 
 
 def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list[GenerationPass]:
-    """Every decoding with every seed; a decoding that draws nothing once, with one text a prompt.
+    """Every decoding with every seed; a decoding that samples nothing once, with one text per prompt.
 
     Raises:
         ValueError: An argument that neither ``generate`` nor the model's head knows, or a loop that transformers no
@@ -234,20 +234,21 @@ class GenerationSettings(Settings):
     stop: list[str] = Field(default=[])
     """Strings that end a text, which keeps them."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
-    """Seeds of what is drawn; one samples file each."""
+    """Seeds of the sampling; one samples file each."""
     samples: int = Field(default=1, ge=1)
-    """Texts drawn after each prompt."""
+    """Samples per prompt."""
     batch_size: int = Field(default=16, ge=1)
     """Texts written at a time."""
     draft: str | None = None
-    """Who guesses words that one pass then judges: "head", "prompt", or the folder of a model; none: word by word."""
+    """Source of draft tokens, which one pass then verifies: "head", "prompt", or the folder of a model; none: no
+    drafts."""
     remember: int = Field(default=0, ge=0)
     """With the head knn: of the finished prompts and texts of a pass, so many of the last tokens can be retrieved by
     those that follow; texts are then written one at a time, in the order of the prompts. 0: none."""
     sources: bool = False
     """Whether each token's share by source and its strongest positions are worked out and written beside it."""
     positions: int = Field(default=3, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
-    """How many positions are named of each token, where sources are asked for."""
+    """Number of positions named of each token, with ``sources``."""
 
     @field_validator("arguments")
     @classmethod

@@ -1,4 +1,4 @@
-"""One run over prompts: its texts as an iterator, or in samples files that go on after an interruption."""
+"""One run over prompts: its texts as an iterator, or in samples files that continue after an interruption."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from nextword.inference.generation.generator import (
 )
 from nextword.inference.generation.prompts import Prompt, TextPrompt, encode_prompts, expect_room
 from nextword.inference.generation.row_sampling import batch_seed, rowwise_loop, uniform_numbers
-from nextword.inference.generation.samples_files import sample_line, target_columns, texts_and_tokens
+from nextword.inference.generation.samples_files import PartialSamples, sample_line, target_columns, texts_and_tokens
 from nextword.inference.scoring.example_encoding import auxiliary_inputs, encode_example
+from nextword.inference.scoring.likelihood import target_log_probs
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress, expect_tokenizer
-from nextword.inference.scoring.target_likelihood import target_log_probs
 from nextword.model.speculative_decoding.drafter import drafters
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.training_modes import inference_mode_of
-from nextword.results.records import disk_full_explained, locked, write_atomically
-from nextword.runtime.resumable import OLD_KEYS, expect_same, set_ones
+from nextword.results.records import locked
+from nextword.settings.call_forms import CallForms
 from nextword.settings.config import validated
 from nextword.settings.setting_names import named
 
@@ -181,40 +181,101 @@ class GenerationRun:
         }
 
 
-def generate(
+@CallForms(renamed={"places": "positions"})
+def generate(  # noqa: PLR0913  (its options)
     model: AnyModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     prompts: str | TextPrompt | Sequence[str | TextPrompt] = "",
     *,
+    decodings: Sequence[str | Mapping[str, Any]] = (),
+    max_new_tokens: int | None = None,
+    min_new_tokens: int | None = None,
+    stop: Sequence[str] = (),
+    seeds: Sequence[int] = (0,),
+    samples: int = 1,
+    batch_size: int = 16,
+    draft: str | None = None,
+    remember: int = 0,
+    sources: bool = False,
+    positions: int = 3,
+    arguments: Mapping[str, Any] | None = None,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
-    **settings: Any,
 ) -> list[dict[str, Any]]:
-    """What a model writes after prompts.
+    """Generates text after prompts.
 
     Args:
         model: A model, ours or any of transformers, or the folder or hub name of one.
         tokenizer: Its tokenizer; None for a folder, which has its own.
-        prompts: What it reads, one or several; a ``TextPrompt`` has a source or an
-            auxiliary text too. By default nothing but the start token.
+        prompts: One prompt or several; a ``TextPrompt`` has a source or an auxiliary text too. By default nothing but
+            the start token.
+        decodings: Decoding strategies, each ``"greedy"``, ``"sample"``, ``"top-k:3"``, ``"top-p:0.9,0.7"`` (the
+            temperature last), ``"beam:4"`` or its settings in full; none: as the model's generation_config says.
+        max_new_tokens: Most tokens of a text; None: what the model's generation_config says, else 100.
+        min_new_tokens: Fewest tokens of a text: no end token is generated before.
+        stop: Strings that end a text, which keeps them.
+        seeds: Random seeds; each generates its own texts.
+        samples: Texts sampled per prompt.
+        batch_size: Texts generated at a time.
+        draft: Speculative decoding, with draft tokens from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
+            lookup) or the folder of a smaller model; the texts stay the same. None: one token per pass.
+        remember: With the head ``knn``: this many of the last tokens of finished prompts and texts can be retrieved by
+            those that follow; texts are then generated one at a time, in the order of the prompts.
+        sources: Whether each token comes with the contribution of each component of the head, and with its strongest
+            positions.
+        positions: Positions listed per token, with ``sources``.
+        arguments: Further arguments of transformers' ``generate``, for all decodings, for instance
+            ``{"repetition_penalty": 1.2}``.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
-        **settings: Of ``GenerationSettings``: ``decodings=["top-p:0.9"]``,
-            ``max_new_tokens``, ``seeds``, ``samples``, ``stop``, ``sources``, ``arguments``, ...
 
     Returns:
-        One text each, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...;
-        in the order of the prompts, one decoding and seed after the other.
+        One dictionary per text, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...;
+        in the order of the prompts, for one decoding and seed after the other.
 
     Raises:
         ValueError: A prompt that the model cannot read, or a setting that does not fit.
 
     Examples:
-        >>> nw.generate("runs/m", prompts="The king", decodings=["top-p:0.9"])[0]["text"]  # doctest: +SKIP
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<eos>": 0, "the": 1, "king": 2, "sat": 3}))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+        >>> config = GPT2Config(vocab_size=4, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> model = nw.attach(GPT2LMHeadModel(config), "cache")
+        >>> found = nw.generate(
+        ...     model,
+        ...     tokenizer,
+        ...     "the king",
+        ...     decodings=["greedy", "top-p:0.9"],
+        ...     min_new_tokens=3,
+        ...     max_new_tokens=3,
+        ...     sources=True,
+        ... )
+        >>> [(one["decoding"], len(one["token_ids"])) for one in found]
+        [('greedy', 3), ('top-p 0.9', 3)]
+        >>> sorted(found[0]["shares"])
+        ['cache', 'softmax']
     """
     given = [prompts] if isinstance(prompts, str | TextPrompt) else list(prompts)
     asked = [TextPrompt(one, id=number) if isinstance(one, str) else one for number, one in enumerate(given)]
     if not callable(tokenizer):  # a text in its place, or several
         expect_tokenizer(None if tokenizer is None else str(tokenizer))
     opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
+    settings = {
+        "decodings": decodings,
+        "max_new_tokens": max_new_tokens,
+        "min_new_tokens": min_new_tokens,
+        "stop": stop,
+        "seeds": seeds,
+        "samples": samples,
+        "batch_size": batch_size,
+        "draft": draft,
+        "remember": remember,
+        "sources": sources,
+        "positions": positions,
+        "arguments": {} if arguments is None else arguments,
+    }
     run = GenerationRun.planned(opened, asked, validated(GenerationSettings, settings))
     references = reference_columns(opened, run.encoded, False, run.settings.batch_size)
     return [_line(run, text, one, references) for one, text in in_order(run)]
@@ -241,8 +302,8 @@ def write_samples_files(
 ) -> list[Path]:
     """Writes a samples file for each pass; what an interrupted run has written already is not written again.
 
-    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` is told the share
-    that is done, first that of an earlier run; the message that another process gets names the command.
+    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` receives the
+    share that is done, first that of an earlier run; the message that another process gets names the command.
 
     Raises:
         ValueError: A file there is of another run, another process writes there, or references are missing.
@@ -270,7 +331,7 @@ def write_samples_files(
             if file.is_finished:
                 continue
             done = file.done
-            # whole batches: what is drawn for a batch together comes out the same
+            # whole batches: what is sampled for a batch together comes out the same
             batches = [some for some in run.batches(part, one) if any(row.number not in done for row in some)]
             said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in done]
             with contextlib.closing(run.written(one, batches, said)) as written:
@@ -327,92 +388,3 @@ def reference_columns(
     for prompt, example, row in zip(prompts, examples, values, strict=True):
         columns[prompt.number] |= target_columns(example, row)
     return columns
-
-
-# -- A samples file that is written line by line and goes on after it was interrupted, whenever that was.
-#
-# Beside ``NAME.jsonl`` stands ``NAME.jsonl.partial`` while it is written. Its first line says what is written into
-# it, each further one is a finished text. A line that was cut off is dropped, and its text is written again. When all
-# are there, the samples file is made of them, in the order of the prompts, and takes its place as a whole.
-
-RUN = "run"
-"""Key of the first line of a samples file, which says how all its texts were written."""
-
-
-class PartialSamples:
-    """The file of one pass of a run.
-
-    Raises:
-        ValueError: The file, or its unfinished part, is of another run, with the differences named, or is none of ours.
-    """
-
-    def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
-        self.path, self.run = path, json.loads(json.dumps(run))
-        self.partial = path.with_name(f"{path.name}.partial")
-        self.is_finished = path.exists()
-        if self.is_finished:
-            _expect_same(path, _first_run(path), self.run)
-            return
-        self._lines: dict[int, dict[str, Any]] = {}
-        if self.partial.exists():
-            self._read()
-
-    def _read(self) -> None:
-        content = self.partial.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        head, *lines = whole.splitlines() or [b"{}"]
-        if not whole:  # killed before the first line was whole
-            self.partial.unlink()
-            return
-        _expect_same(self.partial, json.loads(head), self.run)
-        if len(whole) < len(content):
-            with self.partial.open("r+b") as file:
-                file.truncate(len(whole))
-        read: list[tuple[int, dict[str, Any]]] = [json.loads(line) for line in lines]
-        self._lines = {n: {OLD_KEYS.get(key, key): value for key, value in line.items()} for n, line in read}
-
-    @property
-    def done(self) -> frozenset[int]:
-        """Numbers of the texts that are written."""
-        return frozenset(self._lines)
-
-    def token_ids(self, number: int) -> list[int]:
-        """Of a text that is written."""
-        ids: list[int] = self._lines[number]["token_ids"]
-        return ids
-
-    def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-        """Writes finished texts, numbered by their row in the samples file; those that are there stay as they are."""
-        new = {number: dict(line) for number, line in lines if number not in self._lines}
-        written = "".join(f"{_json([number, line])}\n" for number, line in new.items())
-        with disk_full_explained(self.path):
-            self.partial.parent.mkdir(parents=True, exist_ok=True)
-            head = "" if self.partial.exists() else f"{_json(self.run)}\n"
-            with self.partial.open("a", encoding="utf-8", newline="") as file:
-                file.write(head + written)
-        self._lines |= new
-
-    def finish(self) -> None:
-        """Puts the samples file in its place."""
-        first, *others = [self._lines[number] for number in sorted(self._lines)]
-        lines = [{**first, RUN: self.run}, *others]
-        write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
-        self.partial.unlink(missing_ok=True)
-
-
-def _expect_same(path: Path, before: Any, now: Mapping[str, Any]) -> None:
-    if not isinstance(before, dict) or not before:
-        raise ValueError(f"{path} is there and was not written by nextword generate; choose another {named('out')}")
-    expect_same(path, "run", set_ones(before), set_ones(now))
-
-
-def _first_run(path: Path) -> Any:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return json.loads(file.readline()).get(RUN)
-    except (OSError, ValueError, AttributeError):
-        return None
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -23,8 +23,7 @@ from nextword.inference.generation.generation_passes import GenerationPass, effe
 from nextword.inference.generation.prompts import Prompt
 from nextword.inference.generation.row_sampling import text_keys
 from nextword.inference.generation.samples_files import DIGITS
-from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import (
+from nextword.inference.scoring.likelihood import (
     Inputs,
     TokenPair,
     distribution_at_targets,
@@ -32,6 +31,7 @@ from nextword.inference.scoring.target_likelihood import (
     no_inputs,
     why_nan,
 )
+from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
@@ -46,7 +46,7 @@ class Generator:
 
     Attributes:
         model: An attached model, as in evaluation.
-        arguments: Of ``generate``; all else is as the model's own ``generation_config`` says.
+        arguments: Arguments of ``generate``; all else is as the model's own ``generation_config`` says.
         inputs: What the model reads beside the prompts of a batch.
         stops: Strings that end a text; None: none do.
     """
@@ -61,7 +61,7 @@ class Generator:
 
         Args:
             prompts: One batch.
-            loop: Takes the place of ``generate``'s own, as its ``custom_generate``; without, what is drawn comes from
+            loop: Takes the place of ``generate``'s own, as its ``custom_generate``; without, samples come from
                 torch's generator.
 
         Raises:
@@ -241,7 +241,7 @@ def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """Of one text, with an entry for each of its tokens.
+    """Facts about one text, with an entry for each of its tokens.
 
     Attributes:
         shares: By component, the part of the token's probability that came from it; they add up to 1.
@@ -255,17 +255,15 @@ class SourceColumns:
     positions: dict[str, list[list[tuple[int, float]]]]
 
     @classmethod
-    def of(
-        cls, facts: TokenFacts, rows: slice, digits: int, specials: Mapping[str, int] = MappingProxyType({})
-    ) -> SourceColumns:
-        """Of some tokens, rounded; positions count behind so many ``specials`` in what each component points at."""
-        shares = {name: [round(one, digits) for one in share[rows].tolist()] for name, share in facts.shares.items()}
+    def of(cls, facts: TokenFacts, digits: int, specials: Mapping[str, int] = MappingProxyType({})) -> SourceColumns:
+        """Facts about some tokens, rounded; positions are counted behind so many ``specials``."""
+        shares = {name: [round(one, digits) for one in share.tolist()] for name, share in facts.shares.items()}
         positions = {}
         for name, strongest in facts.positions.items():
             if strongest.documents is not None:  # in a store, and not in a text beside the sample
                 continue
             before = specials.get(name, 0)
-            tokens = zip(strongest.at[rows].tolist(), strongest.share[rows].tolist(), strict=True)
+            tokens = zip(strongest.at.tolist(), strongest.share.tolist(), strict=True)
             positions[name] = [
                 [(at - before, round(share, digits)) for at, share in zip(*token, strict=True) if at >= 0]
                 for token in tokens
@@ -280,15 +278,13 @@ class SourceColumns:
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """Of each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
+    """Facts about each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()
-    columns, begin = [], 0
-    for text in texts:
-        rows = slice(begin, begin + len(text.target))
-        begin = rows.stop
+    columns = []
+    for text, said in zip(texts, facts.split(texts), strict=True):
         before = 1 if opened.has_encoder else text.start  # a decoder begins with a start token of its own
         specials = {name: before * (of == "text") for name, of in texts_read.items()}
-        columns.append(SourceColumns.of(facts, rows, DIGITS, specials))
+        columns.append(SourceColumns.of(said, DIGITS, specials))
     return columns

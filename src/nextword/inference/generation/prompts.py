@@ -1,4 +1,4 @@
-"""Prompts: what a model reads before it writes, with what people wrote there."""
+"""Prompts: what a model reads before it writes, with the human references."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Int
-
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import Words
 from nextword.evaluation.samples import plain_text_of, read_samples
-from nextword.inference.generation.strategies import ContinuationConfig
 from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.inference.scoring.long_text import looks_beyond_windows
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import TokenPair
 from nextword.inference.scoring.text_tokens import encode_prompt
 from nextword.runtime.corpora import numbered_lines
 from nextword.runtime.pretrained import encoder_config
@@ -28,7 +24,7 @@ from nextword.settings.setting_names import either, named
 
 @dataclass(frozen=True)
 class Prompt(TokenPair):
-    """What a model reads before it writes, in tokens; its target is what people wrote there.
+    """What a model reads before it writes, in tokens; its target is the human reference.
 
     Attributes:
         number: Its position among the prompts, from 0, or the id that it was given.
@@ -56,27 +52,6 @@ class Prompt(TokenPair):
         return Example("", self.text or "", self.source, self.auxiliary, self.number)
 
 
-def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: ContinuationConfig) -> list[Prompt]:
-    """The first blocks of a text, none overlapping another: the beginning of a block is a prompt, its rest the target.
-
-    F2-Softmax, section 4.1.5, has 50 tokens of each block as prompt and 100 as target.
-
-    Raises:
-        ValueError: The text is shorter than one block.
-    """
-    prompts = []
-    for number, begin in enumerate(range(0, len(ids) - config.block + 1, config.block)):
-        if number == config.prompts:
-            break
-        cut, end = begin + config.prefix, begin + config.block
-        prompts.append(Prompt(list(ids[begin:cut]), list(ids[cut:end]), int(text_bytes[cut:end].sum()), number))
-    if not prompts:
-        raise ValueError(
-            f"task.generation: the test text has {len(ids)} tokens, no block of prefix + continuation = {config.block}"
-        )
-    return prompts
-
-
 # -- Prompts as text: from the command line, from plain text, from JSON lines, from what an earlier run wrote.
 
 FIELDS = ("prompt", "source", "auxiliary")
@@ -91,7 +66,7 @@ class TextPrompt:
         prompt: The text that is continued.
         source: What an encoder-decoder model reads.
         auxiliary: What the encoder of a conditioned model reads.
-        references: What people wrote in its place, handed through to the samples.
+        references: The human references, passed through to the samples.
 
     Raises:
         ValueError: One of the texts has half a character (a surrogate without the other).

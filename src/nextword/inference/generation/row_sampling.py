@@ -1,7 +1,7 @@
-"""Random numbers of a row's own: what is drawn for one text does not depend on the texts beside it in a batch.
+"""Random numbers of a row's own: what is sampled for one text does not depend on the texts beside it in a batch.
 
 ``generate`` draws the tokens of all rows of a batch from one stream of random numbers, so that another batch size or
-another order of the prompts gives other texts. Here every row has its stream, and a token is drawn by inverting the
+another order of the prompts gives other texts. Here every row has its stream, and a token is sampled by inverting the
 cumulative distribution at one number of it: a sample of the same distribution.
 """
 
@@ -69,7 +69,7 @@ def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
 class RowSampler(LogitsProcessor):
     """Draws each row's token and leaves it alone possible, so that whatever ``generate`` draws next is that token.
 
-    It must be the last processor: what comes before it (temperature, top-k, top-p, ...) shapes what is drawn from.
+    It must be the last processor: what comes before it (temperature, top-k, top-p, ...) shapes what is sampled from.
 
     Each row has ``begin`` tokens before the first new one.
     """
@@ -117,7 +117,7 @@ class RowwiseLoop:
 def rowwise_loop(
     uniform: Float[Tensor, "B T"] | None, drafting: SpeculativeDecoding | None = None, streamer: Any = None
 ) -> RowwiseLoop | SpeculativeLoop:
-    """The loop in which rows are drawn by numbers of their own, token by token or several a pass by ``drafting``."""
+    """The loop that samples each row by its own numbers, token by token or several per pass (``drafting``)."""
     if drafting is None:
         return RowwiseLoop(uniform, streamer)
     return SpeculativeLoop(drafting, uniform, streamer)

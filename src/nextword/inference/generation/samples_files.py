@@ -1,14 +1,19 @@
-"""What a written text is as a line of a samples file (docs/file-formats.md)."""
+"""What a written text is as a line of a samples file (docs/file-formats.md), and such a file while it is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.likelihood import TokenPair
+from nextword.results.records import disk_full_explained, write_atomically
+from nextword.runtime.resumable import OLD_KEYS, expect_same, set_ones
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,13 +46,13 @@ def sample_line(
 
 
 def texts_and_tokens(tokenizer: PreTrainedTokenizerBase, references: Sequence[str]) -> dict[str, Any]:
-    """Columns of what people wrote, as texts and in tokens."""
+    """Columns of the human references, as texts and in tokens."""
     ids = tokenizer(list(references), add_special_tokens=False, verbose=False)["input_ids"]
     return {"references": list(references), "reference_token_ids": ids}
 
 
 def target_columns(target: TokenPair, log_probs: Tensor) -> dict[str, Any]:
-    """Columns of what people wrote as it was scored, with the log-probability of each token."""
+    """Columns of the human references as they were scored, with the log-probability of each token."""
     return {
         "target_token_ids": target.target,
         "target_bytes": target.target_bytes,
@@ -59,3 +64,117 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     """What the ids say, special tokens included; a character of which bytes are missing becomes U+FFFD."""
     text = tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return str(text)
+
+
+# -- A samples file that is written line by line and resumes after it was interrupted, whenever that was.
+#
+# Beside ``NAME.jsonl`` stands ``NAME.jsonl.partial`` while it is written. Its first line says what is written into
+# it, each further one is a finished text. A line that was cut off is dropped, and its text is written again. When all
+# are there, the samples file is made of them, in the order of the prompts, and takes its place as a whole.
+
+RUN = "run"
+"""Key of the first line of a samples file, which says how all its texts were written."""
+
+
+class UnfinishedSamples:
+    """What is written of a samples file so far.
+
+    Attributes:
+        random: State of the random numbers behind the last text that was written, where that is kept.
+
+    Raises:
+        ValueError: It is of another run, with the differences named, or is none of ours.
+    """
+
+    def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
+        self.path, self.run = path, json.loads(json.dumps(run))
+        self.partial = path.with_name(f"{path.name}.partial")
+        self.random: Any = None
+        self._lines: dict[int, dict[str, Any]] = {}
+        if self.partial.exists():
+            self._read()
+
+    def _read(self) -> None:
+        content = self.partial.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        head, *lines = whole.splitlines() or [b"{}"]
+        if not whole:  # killed before the first line was whole
+            self.partial.unlink()
+            return
+        _expect_same(self.partial, json.loads(head), self.run)
+        if len(whole) < len(content):
+            with self.partial.open("r+b") as file:
+                file.truncate(len(whole))
+        for number, line, *random in map(json.loads, lines):
+            self._lines[number] = {OLD_KEYS.get(key, key): value for key, value in line.items()}
+            self.random = random[0] if random else self.random
+
+    @property
+    def done(self) -> frozenset[int]:
+        """Numbers of the texts that are written."""
+        return frozenset(self._lines)
+
+    def token_ids(self, number: int) -> list[int]:
+        """Token ids of a finished text."""
+        ids: list[int] = self._lines[number]["token_ids"]
+        return ids
+
+    def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]], random: Any = None) -> None:
+        """Writes finished texts, numbered by their row in the samples file; those that are there stay as they are.
+
+        ``random`` is the state of the random numbers behind them, where further texts depend on it.
+        """
+        new = {number: dict(line) for number, line in lines if number not in self._lines}
+        rows: list[list[Any]] = [[number, line] for number, line in new.items()]
+        if rows and random is not None:  # with the last of them: a line is there as a whole or not at all
+            rows[-1].append(random)
+        written = "".join(f"{_json(row)}\n" for row in rows)
+        with disk_full_explained(self.path):
+            self.partial.parent.mkdir(parents=True, exist_ok=True)
+            head = "" if self.partial.exists() else f"{_json(self.run)}\n"
+            with self.partial.open("a", encoding="utf-8", newline="") as file:
+                file.write(head + written)
+        self._lines |= new
+
+    def finish(self, **more: Any) -> None:
+        """Puts the samples file in its place, with ``more`` columns in its first line."""
+        lines = [self._lines[number] for number in sorted(self._lines)]
+        lines[:1] = [{**first, **more} for first in lines[:1]]
+        write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
+        self.partial.unlink(missing_ok=True)
+
+
+class PartialSamples(UnfinishedSamples):
+    """The file of one pass of a run, finished or not.
+
+    Raises:
+        ValueError: The file, or its unfinished part, is of another run, with the differences named, or is none of ours.
+    """
+
+    def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
+        self.is_finished = path.exists()
+        super().__init__(path, run)
+        if self.is_finished:
+            _expect_same(path, _first_run(path), self.run)
+
+    def finish(self, **more: Any) -> None:
+        """Puts the samples file in its place; its first line says how all were written."""
+        super().finish(**more, **{RUN: self.run})
+
+
+def _expect_same(path: Path, before: Any, now: Mapping[str, Any]) -> None:
+    if not isinstance(before, dict) or not before:
+        raise ValueError(f"{path} is there and was not written by nextword generate; choose another {named('out')}")
+    expect_same(path, "run", set_ones(before), set_ones(now))
+
+
+def _first_run(path: Path) -> Any:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return json.loads(file.readline()).get(RUN)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -55,7 +55,7 @@ def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
 
 
 def _before(opened: OpenedModel, prompt: Prompt) -> list[int]:
-    # tokens that the text goes on after
+    # tokens that the text continues after
     return [] if opened.has_encoder else list(prompt.context)
 
 
@@ -91,7 +91,7 @@ def strongest(shares: Sequence[float]) -> int:
 class TextPieces:
     """What each further token adds to a text; a character whose bytes come in several tokens comes with the last.
 
-    The text goes on after the tokens ``before`` it: some tokenizers write the first word of a text without its space.
+    The text continues after the tokens ``before`` it: some tokenizers write the first word of a text without its space.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, before: Sequence[int] = ()) -> None:
@@ -202,9 +202,9 @@ class LatestDistribution:
 # -- A text on a terminal, each token in the colour of the component that gave most of its probability.
 
 COLOURS = ("default", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00")
-"""Of the components in their order, from the palette of Okabe and Ito (2008), which people with any common form of
-colour blindness can tell apart; readable on black and on white. The first component, most often the vocabulary, has
-none."""
+"""Colours of the components in their order, from the palette of Okabe and Ito (2008), which people with any common
+form of colour blindness can tell apart; readable on black and on white. The first component, most often the
+vocabulary, has none."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """A terminal would obey these; line ends and tabs are text."""
@@ -213,7 +213,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 class ColouredText:
     """Prints pieces of a text as they come, and a legend at the end.
 
-    Without colour where the console is no terminal or NO_COLOR is set.
+    Without colour where the console is not a terminal or NO_COLOR is set.
     """
 
     def __init__(self, console: Console) -> None:

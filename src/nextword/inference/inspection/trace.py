@@ -26,7 +26,7 @@ class Trace(TraceRecord):
     def __repr__(self) -> str:
         count, spec = len(self.tokens.log_prob), self.model.head
         mean = -sum(self.tokens.log_prob) / count
-        return f"Trace({count} tokens, {self.model.name} with head '{spec}', {mean:.3f} nats a token)"
+        return f"Trace({count} tokens, {self.model.name} with head '{spec}', {mean:.3f} nats per token)"
 
     @overload
     def to_json(self, path: None = None) -> str: ...

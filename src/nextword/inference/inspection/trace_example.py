@@ -18,9 +18,9 @@ from nextword.inference.scoring.example_encoding import (
     encode_context,
     encode_example,
 )
+from nextword.inference.scoring.likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
-from nextword.inference.scoring.target_likelihood import expect_numbers, text_answers
 from nextword.inference.scoring.text_tokens import start_id
 from nextword.inference.scoring.token_facts import TextFacts, TokenFacts, TopPositions, span_facts
 from nextword.model.speculative_decoding.speculative_decoding import DraftOutcome, speculative_decoding_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 DECIMALS = 4
-"""Of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
+"""Decimals of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
 
 
 def trace(
@@ -82,8 +82,17 @@ def trace(
             something missing that the model reads, or a number out of range.
 
     Examples:
-        >>> trace = nw.trace(model, tokenizer, "The king sat. The king stood.")  # doctest: +SKIP
-        >>> trace.to_pandas()[["piece", "log_prob", "rank", "share cache"]]  # doctest: +SKIP
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<eos>": 0, "the": 1, "king": 2, "sat": 3, "and": 4}))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+        >>> config = GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> model = nw.attach(GPT2LMHeadModel(config), "cache")
+        >>> trace = nw.trace(model, tokenizer, "the king sat and the king sat", candidates=2)
+        >>> list(trace.to_pandas()["piece"])
+        ['the', ' king', ' sat', ' and', ' the', ' king', ' sat']
     """
     opened = OpenedModel.of(model, tokenizer)
     example = Example(text or "", prompt, source, auxiliary, id="text")
@@ -117,7 +126,7 @@ def traced(
 ) -> Trace:
     """The trace of a text that is tokens already, ``pieces`` being what each of its target's adds to the text.
 
-    The model is as in evaluation; ``drafts`` were guessed while the target was written. Errors as of ``trace``.
+    The model is as in evaluation; ``drafts`` were drafted while the target was written. Errors as of ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
@@ -171,7 +180,7 @@ def _texts(
 
 def _columns(facts: TokenFacts) -> TracedTokens:
     best = facts.candidates
-    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is no candidate
+    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is not a candidate
     return TracedTokens(
         log_prob=_rounded(facts.log_prob),
         rank=facts.rank.tolist(),
@@ -317,7 +326,7 @@ def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
 
     A piece begins where the one before it ends: a space that a tokenizer leaves out of its spans, or drops, is the next
     token's, and at the end of the text the last one's. Of several tokens that are parts of one character the first has
-    the character, and the others are empty. So are special tokens.
+    the character, and the others are empty. Special tokens are empty too.
 
     >>> pieces_of_spans("the king 🙂 ", [(-1, -1), (0, 3), (4, 8), (9, 10), (9, 10), (-1, -1)])
     ['', 'the', ' king', ' 🙂 ', '', '']

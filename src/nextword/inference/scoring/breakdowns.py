@@ -46,8 +46,8 @@ class CopiedSpans(Breakdown):
     key = "copied"
     title = "Copied spans"
     groups = (
-        "not copied", "first token of a copied span", "goes on copying the text before", "goes on copying the source",
-        "goes on copying the auxiliary text",
+        "not copied", "first token of a copied span", "continues copying the text before",
+        "continues copying the source", "continues copying the auxiliary text",
     )  # fmt: skip
 
     def __init__(self, n: int) -> None:
@@ -55,7 +55,7 @@ class CopiedSpans(Breakdown):
         self.meaning = (
             f"Copied: part of {n} tokens or more that stand, in the same order, in the source or auxiliary text, or "
             "else earlier in the text or its prompt, where the model sees them. The first token of such a span is "
-            "apart: that copying begins there must be guessed, and how it goes on can be read."
+            "apart: where copying begins cannot be read off, how it continues can."
         )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
@@ -164,7 +164,7 @@ class TextPosition(Breakdown):
     """How far from the beginning of its text a token is: the first 16, then twice as many each time."""
 
     key = "position"
-    title = "Place in the text"
+    title = "Position in the text"
     meaning = "Number of the token in its text, from 1; tokens of a prompt or source are not counted."
     groups = (
         *(f"{begin + 1:,} to {end:,}" for begin, end in zip((0, *ENDS[:-1]), ENDS, strict=True)),

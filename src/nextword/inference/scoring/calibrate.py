@@ -21,40 +21,46 @@ from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.heads.head import registry as heads
-from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs
-from nextword.inference.scoring.measurement.all_models import given_examples
-from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.scored_texts import limited, scored_text, scoring_window_of
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
-from nextword.inference.scoring.target_likelihood import (
+from nextword.inference.scoring.example_encoding import Example, auxiliary_inputs, example_tokens
+from nextword.inference.scoring.likelihood import (
     TokenPair,
     expect_numbers,
     span_log_probs,
     target_log_probs,
     text_answers,
 )
+from nextword.inference.scoring.measurement.all_models import given_examples
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.measurement.scored_texts import limited, scored_text, scoring_window_of
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import inference_mode_of
+from nextword.retrieval.ngram import NgramIndex, expect_held_out
 from nextword.runtime.files import Record
+from nextword.settings.call_forms import CallForms
 from nextword.settings.config import validated
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def calibrate(
+@CallForms()
+def calibrate(  # noqa: PLR0913  (its options)
     model: AnyModel,
     texts: str | Example | Sequence[str | Example] | Int[Tensor, "B T"],
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
+    window: int | None = None,
+    stride: int | None = None,
+    batch_size: int = 8,
+    limit: int | None = None,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
     apply: bool = True,
     progress: Progress | None = None,
-    **settings: Any,
 ) -> CalibrationResults:
     """Chooses the settings of a head under which held-out texts are most likely, in one pass and without training.
 
-    For ``cache``: temperature and weight, or one normaliser for softmax and cache; for ``knn`` the same with
+    For ``cache``: temperature and weight, or softmax and cache jointly normalised; for ``knn`` the same with
     ``mix=fixed``, and the temperature with ``mix=joint``; for ``ngram``, the shares of its matches. Where the 95 %
     interval of the gain does not exclude 0, nothing helps: the weight is 0 then, and the model as likely to say
     anything as without the head. (``mix=joint`` has no such setting; it gets the best temperature, and ``helps`` is
@@ -66,10 +72,14 @@ def calibrate(
             for a decoder-only model in memory and without a tokenizer: each row is read in one piece, and all but its
             first token count.
         tokenizer: Its tokenizer; None for a folder, which has its own, and for token ids.
+        window: Tokens that the model sees at once; None: its positions, at most 4,096. Not for token ids, nor are
+            ``stride`` and ``limit``.
+        stride: New tokens that each window after the first scores; None: half of the window.
+        batch_size: Windows, or rows of token ids, per forward pass.
+        limit: Read only the beginning of the texts, about this many tokens; None: all of it.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
         apply: Whether a model in memory is left with what was chosen, as by ``configure_head``.
         progress: Told the share that is done.
-        settings: Of ``nw.score``: ``window``, ``stride``, ``batch_size``, ``limit``. Rows of ids take ``batch_size``.
 
     Returns:
         What was chosen (``settings``), the gain in nats per token with its interval, and the curve. The interval is a
@@ -77,19 +87,30 @@ def calibrate(
         which flatters them by some 1 / tokens nats.
 
     Raises:
-        ValueError: The head has nothing to choose, there is no text, or the model cannot read one.
+        ValueError: The head has nothing to choose, there is no text, the model cannot read one, or one is in the n-gram
+            index of the head.
 
     Examples:
-        >>> model = nw.attach(backbone, "cache")  # doctest: +SKIP
-        >>> results = nw.calibrate(model, valid_text, tokenizer, limit=10_000)  # doctest: +SKIP
-        >>> results.settings, results.gain, (results.low, results.high)  # doctest: +SKIP
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<eos>": 0, "the": 1, "king": 2, "sat": 3, "and": 4}))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+        >>> config = GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> model = nw.attach(GPT2LMHeadModel(config), "cache")
+        >>> results = nw.calibrate(model, "the king sat and the king sat " * 20, tokenizer, limit=100)
+        >>> results.low <= results.gain <= results.high
+        True
     """
-    made = validated(ScoreSettings, settings)
+    settings = {"window": window, "stride": stride, "batch_size": batch_size, "limit": limit}
+    made = validated(ScoreSettings, {name: value for name, value in settings.items() if value is not None})
     if isinstance(texts, Tensor):
         own = cast(NextWordModel, model)
         return chosen(own, _asking_rows(own, texts, made, progress), apply=apply, data=["token ids"])
-    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
-    return calibrate_on_texts(opened, given_examples(texts), made, apply=apply, progress=progress, data=["texts"])
+    opened, examples = OpenedModel.of(model, tokenizer, auxiliary_tokenizer), given_examples(texts)
+    expect_not_stored(opened, examples, made)
+    return calibrate_on_texts(opened, examples, made, apply=apply, progress=progress, data=["texts"])
 
 
 def _asking_rows(
@@ -122,6 +143,16 @@ def calibrate_on_texts(
     """The same for a model that is open, read as ``nextword score`` reads; ``data`` says where the texts are from."""
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
+
+
+def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
+    """Raises ValueError where a text is in the n-gram index of the head: matches would count far too much."""
+    indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
+    if not indexes:
+        return
+    for example in examples if settings.limit is None else limited(opened, examples, settings.limit)[0]:
+        for index in indexes:
+            expect_held_out(index, str(example.id or "texts"), example_tokens(opened, example).target.ids)
 
 
 def asking(
@@ -240,7 +271,7 @@ LONGEST_BLOCK = 256
 
 
 class OnePass:
-    """What was asked for, in order; ``calibration`` is told all that it needs of each token."""
+    """What was asked for, in order; ``calibration`` receives all that it needs of each token."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from nextword.inference.scoring.likelihood import Inputs, TokenPair
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import Inputs, TokenPair
-from nextword.inference.scoring.text_tokens import Span, ids_and_spans, start_id
+from nextword.inference.scoring.text_tokens import Span, expect_offsets, ids_and_spans, start_id
 from nextword.settings.config import expect_whole_characters
 
 
@@ -138,11 +138,7 @@ def encode_context(opened: OpenedModel, example: Example) -> Tokens:
         ValueError: The tokenizer cannot say which characters a token covers, or the source is missing.
     """
     tokenizer: Any = opened.tokenizer
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so a token's characters are not "
-            "known. Use its fast version."
-        )
+    expect_offsets(tokenizer, "a token's characters are not known")
     if not opened.has_encoder:
         return Tokens.joined(Tokens.special(start_id(tokenizer)), Tokens(*ids_and_spans(tokenizer, example.prompt)))
     if example.source is None:

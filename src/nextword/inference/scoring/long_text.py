@@ -175,7 +175,7 @@ def remember(
 ) -> DynamicCache:
     """Reads a text in windows, and gives an empty KV cache behind which the head remembers it.
 
-    What is written with the cache goes on after the text, which may be longer than the model has positions for::
+    What is written with the cache continues after the text, which may be longer than the model has positions for::
 
         model = nw.attach(backbone, "cache:long=12288")
         cache = remember(model, book[:-200])

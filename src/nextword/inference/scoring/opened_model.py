@@ -139,7 +139,7 @@ def open_model(
     Args:
         path: Folder or hub name.
         device: Where it computes; ``auto``: an accelerator where there is one.
-        dtype: Of its weights; ``auto``: as saved.
+        dtype: Precision of its weights; ``auto``: as saved.
         name: What tables call it; the folder's name by default.
         head: Settings of its head that differ from the saved ones; those that it lacks are left out.
 
@@ -202,7 +202,7 @@ Progress = Callable[[float], None]
 
 
 def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> Iterator[Sequence[T]]:
-    """``rows`` in slices of at most ``size``; ``progress`` is told after each of them.
+    """``rows`` in slices of at most ``size``; ``progress`` is called after each of them.
 
     >>> shares = []
     >>> [list(part) for part in batches([1, 2, 3, 4], 3, shares.append)], shares

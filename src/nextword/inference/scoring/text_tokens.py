@@ -21,7 +21,7 @@ Span = tuple[int, int]
 """Where the characters of a token begin and end."""
 
 PIECE = 1 << 16
-"""Characters that are encoded at once: an encoding takes hundreds of bytes a token, and Ctrl-C waits for its end."""
+"""Characters that are encoded at once: an encoding takes hundreds of bytes per token, and Ctrl-C waits for its end."""
 
 OVERLAP = 1 << 10
 """Characters that two pieces of a long text share."""
@@ -98,6 +98,15 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     ]
 
 
+def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes cannot be counted") -> None:
+    """Raises ValueError, with what is ``lacking``, where a tokenizer cannot say which characters a token covers."""
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so {lacking}. Use its fast "
+            "version."
+        )
+
+
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
     """Ids of a text and how many UTF-8 bytes of it each token covers; the counts add up to the text's bytes.
 
@@ -107,11 +116,7 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     Raises:
         ValueError: The tokenizer cannot say which characters a token covers, or makes no tokens of the text.
     """
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
-            f"Use its fast version."
-        )
+    expect_offsets(tokenizer)
     ids: list[int] = []
     ends: list[int] = []
     line_begin = 0

@@ -1,9 +1,10 @@
-"""All that a distribution says about one token a position, in one pass: what ``score --tokens`` and ``trace`` show."""
+"""What ``score --tokens`` and ``trace`` show of one token per position, computed in one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class TokenFacts:
     Attributes:
         log_prob: Natural log of its probability.
         rank: One more than the tokens that are more probable.
-        entropy: Of the whole distribution, in nats.
+        entropy: Entropy of the whole distribution, in nats.
         shares: By component, the part of the token's probability that came from it. They add up to 1, or are all 0
             where the probability is 0.
         candidates: The most probable tokens.
@@ -81,6 +82,11 @@ class TokenFacts:
     def __getitem__(self, rows: slice) -> TokenFacts:
         found: TokenFacts = _each(lambda columns: columns[0][rows], self)
         return found
+
+    def split(self, texts: Sequence[Any]) -> list[TokenFacts]:
+        """The facts about the target of each text, where they are about several one after the other."""
+        ends = accumulate((len(text.target) for text in texts), initial=0)
+        return [self[begin:end] for begin, end in pairwise(ends)]
 
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
@@ -104,17 +110,15 @@ class TextFacts:
 
     @classmethod
     def joined(cls, parts: Sequence[TextFacts]) -> TextFacts:
-        """Those about a text from those about its windows in order."""
+        """Facts about a text from those about its windows in order."""
         return cls(joined_facts([part.facts for part in parts]), parts[0].texts)
 
 
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
     """The question for what is said of each token; ``numbers`` are those of ``token_facts``."""
     facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
-    found, begin = [], 0
-    for span in spans:
-        said = facts[begin : begin + len(span.target)]
-        begin += len(span.target)
+    found = []
+    for span, said in zip(spans, facts.split(spans), strict=True):
         moved = {name: of.moved(span.begin) if texts[name] == "text" else of for name, of in said.positions.items()}
         found.append(TextFacts(replace(said, positions=moved), texts))
     return found

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Self
 import torch
 from pydantic import Field, model_validator
 
+from nextword.inference.scoring.likelihood import ask
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, batches
-from nextword.inference.scoring.target_likelihood import ask
 from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
 from nextword.model.training_modes import inference_mode_of
 from nextword.settings.config import Settings, validated
@@ -43,7 +43,7 @@ class WordProbe:
     """A prompt and the words that it lists."""
 
     name: str
-    """Of the set that it belongs to."""
+    """Name of the set that it belongs to."""
     prompt: str
     words: tuple[str, ...]
     copied: bool
@@ -54,7 +54,7 @@ class ProbeTemplate(Settings):
     """An entry of a probe file."""
 
     name: str = Field(pattern="^[A-Za-z0-9-]+$")
-    """Of the set; entries of one name are measured together."""
+    """Name of the set; entries of one name are measured together."""
     text: str = Field(min_length=1)
     """The prompt, with {} for each word."""
     words: list[list[str]] = Field(min_length=1)
@@ -91,7 +91,7 @@ class ProbeAnswer:
 
     probe: WordProbe
     probabilities: tuple[float, ...]
-    """Of each listed word's first token."""
+    """Probability of each listed word's first token."""
 
     @property
     def mass(self) -> float:
@@ -115,7 +115,7 @@ def read_probes(path: str | Path | None = None) -> list[WordProbe]:
             woman (HistAlign, figure 1).
 
     Raises:
-        ValueError: The file cannot be read, or is no file of probes.
+        ValueError: The file cannot be read, or is not a file of probes.
     """
     file, where = (resources.files(__package__) / PAPERS, PAPERS) if path is None else (Path(path).expanduser(), path)
     try:
@@ -145,7 +145,7 @@ def answers(
     """
     opened = OpenedModel.of(model, tokenizer)
     if opened.has_encoder:
-        raise ValueError(f"model: must be decoder-only ('{opened.name}' given); a probe is text to go on with")
+        raise ValueError(f"model: must be decoder-only ('{opened.name}' given); a probe is text to continue with")
     pad = opened.tokenizer.pad_token_id if opened.tokenizer.pad_token_id is not None else opened.tokenizer.eos_token_id
     found = []
     with inference_mode_of(opened.model):

@@ -99,7 +99,7 @@ def expect_not_empty(source: Tensor) -> None:
 
 
 def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
-    """Token ids as int64; raises ValueError where they are no (batch, positions) of whole numbers.
+    """Token ids as int64; raises ValueError where they are not (batch, positions) of whole numbers.
 
     The message names the argument, and the one that takes ``vectors`` in place of ids.
     """

@@ -91,7 +91,7 @@ class Past:
         kv_cache: The KV cache that was given, or a new one where a head cache needs one to ride in.
         head_cache: Where this pass adds its positions; None where nothing is remembered after it.
         held: Positions in the KV cache; None where it keeps no count.
-        of_text: Those of them that belong to the text; None where that is not known on the host.
+        of_text: Positions among them that belong to the text; None where that is not known on the host.
         paged: The memory of a pass of continuous batching, in place of a head cache.
     """
 
@@ -121,7 +121,7 @@ class ForwardBatch:
         auxiliary: The auxiliary text of a conditioned model.
         past: What earlier passes left.
         use_cache: Whether a KV cache is asked for; None: as the model is set.
-        new_positions: Where the rows are windows of one text: which positions go on with it. None: they are not.
+        new_positions: Where the rows are windows of one text: which positions continue with it. None: they are not.
         texts: The rows of the texts, where a row holds several.
         further: Arguments of the backbone that mean nothing to us.
     """
@@ -299,14 +299,14 @@ def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) 
     """True at new tokens, False at padding.
 
     Args:
-        name: Of the mask, for messages.
+        name: Name of the mask, for messages.
         mask: 2-D attention mask; it covers the KV cache too. Masks of other kinds (4-D, a dictionary, none) say who
             sees whom and nothing about padding, so all tokens are valid.
         tokens: The new ones (B, T) or (B, T, D).
         past: Positions that the KV cache holds; None where that is not known.
 
     Raises:
-        ValueError: The mask does not fit the tokens, or its numbers are no 1 and 0.
+        ValueError: The mask does not fit the tokens, or its numbers are not 1 and 0.
     """
     rows, positions = tokens.shape[:2]
     if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):

@@ -126,7 +126,8 @@ class OutputLayer:
         if self._weight is not None:
             # a collector is that of one tensor, so the product must read this one
             collected = fused_backward is not None and fused_backward.collector(self._weight) is not None
-            weight = self._weight if collected or self.columns.processes > 1 else self.layer.weight
+            whole = self.columns is ALL_COLUMNS  # else the layer has a DTensor, also where one process holds all rows
+            weight = self.layer.weight if whole and not collected else self._weight
             alike = self.columns.read_by_all(states)
 
             def product(rows: Tensor) -> Tensor:
@@ -216,14 +217,17 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(states.shape, generator=generator).to(states)
         scores = layer(noise).float()
-        fed.append(noise * (_PROBE_SPREAD / scores[scores.isfinite()].std().clamp_min(1e-6)).to(noise))
+        finite = scores[scores.isfinite()]
+        if len(finite) > 1:  # fewer are left of weights that are NaN, which is said below
+            noise = noise * (_PROBE_SPREAD / finite.std().clamp_min(1e-6)).to(noise)
+        fed.append(noise)
         return fed[0]
 
     with as_in_evaluation(backbone):
         outputs, states = run_with_output_tap(backbone, probe_inputs(backbone), amplified)
         expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
     same_shape = expected.shape == ours.shape
-    # a score of -inf on both sides is no difference
+    # a score of -inf on both sides is not a difference
     difference = (expected - ours).masked_fill(expected == ours, 0.0).abs().max().item() if same_shape else float("inf")
     largest = ours.masked_fill(ours == -torch.inf, 0.0).abs().max().item()
     if math.isnan(difference) and (fault := weights_at_fault(backbone)):
@@ -446,7 +450,7 @@ def run_with_output_tap(
     return outputs, tap.states
 
 
-# -- Weights that are no numbers, which is what is left of a model that diverged.
+# -- Weights that are NaN, which is what is left of a model that diverged.
 
 _SHOWN = 3
 
@@ -458,10 +462,10 @@ def weights_at_fault(model: nn.Module) -> str | None:
     >>> weights_at_fault(layer)
     >>> _ = layer.bias.data.fill_(float("nan"))
     >>> weights_at_fault(layer)
-    'the weights bias are no finite numbers; take a checkpoint from before the model diverged'
+    'the weights bias are not finite numbers; take a checkpoint from before the model diverged'
     """
     names = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if not names:
         return None
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"the weights {shown} are no finite numbers; take a checkpoint from before the model diverged"
+    return f"the weights {shown} are not finite numbers; take a checkpoint from before the model diverged"

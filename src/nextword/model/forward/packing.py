@@ -65,7 +65,7 @@ def _why_together(model: NextWordModel, given: Mapping[str, Any], positions: Ten
     if model.config.is_encoder_decoder or model.conditioner is not None:
         return "they have one source"
     if given.get("memory") is not None:
-        return "memory goes on with all rows as one text"
+        return "memory continues with all rows as one text"
     if given.get("attention_mask") is not None or given.get("step_mask") is not None:
         return "with an attention_mask the backbone reads them as one, so leave it out"
     cached = given.get("past_key_values", given.get(model._cache_argument)) is not None
@@ -116,7 +116,7 @@ def _expect_one_text_a_row(given: Mapping[str, Any], positions: Int[Tensor, "_ T
     if back.any():
         raise ValueError(
             f"position_ids start again within a row: several texts packed into one row would remember each other "
-            f"({why}); give each text a row of its own"
+            f"({why}); give each text its own row"
         )
 
 
@@ -138,7 +138,7 @@ class TextReadings(NamedTuple):
     alone: Float[Tensor, "T V"]
 
     def share_left(self) -> float:
-        """Of what the texts in front change where all are one, how much they change where each has its positions."""
+        """Share of the effect of the texts in front that remains: they change where each has its positions."""
         return _distance(self.apart, self.alone) / _distance(self.together, self.alone)
 
 
@@ -176,7 +176,7 @@ def attention_of(model: NextWordModel) -> str:
 
 
 def carries_over(model: NextWordModel) -> bool:
-    """Whether layers that are no attention hand something on from position to position."""
+    """Whether layers that are not attention hand something on from position to position."""
     kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or [])
     return getattr(model.backbone, "_is_stateful", False) or bool(kinds & _NO_ATTENTION)
 

@@ -26,7 +26,7 @@ class HeadCache(HeadCacheView):
         source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
 
     In each pass the model calls ``preceded`` for every window of the head, ``remember`` and ``recall`` once, and
-    ``of_source`` where there is a source. Between passes whoever owns the KV cache calls the moves: ``reset``,
+    ``of_source`` where there is a source. Between passes the owner of the KV cache calls the moves: ``reset``,
     ``crop``, ``align``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
 
     What is stored for a position depends on the tokens up to it only, as keys and values do. A move that cannot happen
@@ -44,7 +44,7 @@ class HeadCache(HeadCacheView):
     # -- in a pass
 
     def recall(self) -> Memory:
-        """As in the contract; the new positions are at the end of the texts, or at their fixed address."""
+        """See ``HeadCacheView.recall``; the new positions are at the end of the texts, or at their fixed address."""
         streams = self.read()
         kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
         return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))
@@ -161,7 +161,7 @@ class DynamicHeadCache(HeadCache):
         return {name: stream.positions for name, stream in self._streams.items()}
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """As in the contract; some positions more than those are kept, for a crop."""
+        """See ``HeadCache.preceded``; some positions more than those are kept, for a crop."""
         if name not in self._windows:
             self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], positions, *new.shape[2:]))
         window = self._windows[name]
@@ -175,7 +175,7 @@ class DynamicHeadCache(HeadCache):
         return window.positions[:, -(positions + new.shape[1]) :]
 
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
-        """As in the contract."""
+        """See ``HeadCache.of_source``."""
         if not self._source:
             self._source = dict(make())
         if virtual:
@@ -196,7 +196,7 @@ class DynamicHeadCache(HeadCache):
         self._unseen, self._begin, self.virtual = 0, 0, 0
 
     def crop(self, change: int) -> None:
-        """As in the contract."""
+        """See ``HeadCache.crop``."""
         if change >= 0:
             return
         if not self._streams:
@@ -208,7 +208,7 @@ class DynamicHeadCache(HeadCache):
             stream.crop(change)
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """As in the contract."""
+        """See ``HeadCache.align``."""
         if not self._streams:
             self._unseen = length
             return
@@ -247,7 +247,7 @@ _ROOM, _SHARE = 64, 4
 class GrowingTensor:
     """Positions (B, S, ...) with room for more behind them: a new one is written there and no earlier one is copied.
 
-    Whoever was given ``positions`` before keeps seeing the same values: what was handed out is never written again.
+    Code that was given ``positions`` before keeps seeing the same values: what was handed out is never written again.
     So a stream that was cut back grows into a new block, and while gradients are recorded nothing is written in place.
     What it holds at first is not copied before it grows.
 
@@ -265,7 +265,7 @@ class GrowingTensor:
         self._end = positions.shape[1]
 
     def __getstate__(self) -> Tensor:
-        # without the room, which a copy or a file need not have
+        # without the spare positions, which a copy or a file need not have
         return self.positions.clone()
 
     def __setstate__(self, positions: Tensor) -> None:
@@ -350,7 +350,7 @@ class StaticHeadCache(HeadCache):
         return self._length
 
     def reserve(self, positions: int) -> None:
-        """As in the contract. Not for compiled code: the addresses change where it must grow."""
+        """See ``HeadCache.reserve``. Not for compiled code: the addresses change where it must grow."""
         missing = positions - self._max_length
         if missing > 0:
             self._max_length = positions
@@ -375,7 +375,7 @@ class StaticHeadCache(HeadCache):
         return dict(self._streams)
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """As in the contract; the window has a fixed address and holds nothing beyond it."""
+        """See ``HeadCache.preceded``; the window has a fixed address and holds nothing beyond it."""
         if name not in self._windows:
             self._windows |= _fixed({name: new.new_zeros(new.shape[0], positions, *new.shape[2:])})
         window = self._windows[name]
@@ -384,7 +384,7 @@ class StaticHeadCache(HeadCache):
         return joined
 
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
-        """As in the contract, at fixed addresses."""
+        """See ``HeadCache.of_source``, at fixed addresses."""
         if not self._knows_source:
             for name, made in make().items():
                 if name not in self._source or self._source[name].shape != made.shape:

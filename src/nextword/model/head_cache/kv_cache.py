@@ -202,7 +202,7 @@ def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
 class LongMemory(DynamicHeadCache):
     """Goes from pass to pass, each with a KV cache of its own or with none: only what the head keeps is remembered.
 
-    The rows of a pass are windows of one text, in order, and its new positions go on where the last pass ended::
+    The rows of a pass are windows of one text, in order, and its new positions continue where the last pass ended::
 
         memory = LongMemory()
         for rows, new in windows:  # (B, T) tokens, and True where a window does not repeat the one before
@@ -226,7 +226,7 @@ class LongMemory(DynamicHeadCache):
         return self._begin
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """As in the contract; no gradient reaches earlier passes any more. Several rows may go on after one text."""
+        """See ``DynamicHeadCache.write``; no gradient reaches earlier passes. Several rows may continue one text."""
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].positions) == 1:
             self.repeat(rows)

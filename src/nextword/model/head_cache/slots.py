@@ -1,7 +1,7 @@
 """Memory at the slots of a serving engine's KV cache.
 
 An engine packs the new tokens of many requests in one row, keeps keys and values in blocks, shares the blocks of equal
-beginnings, puts requests aside and goes on with them later. A memory kept for each request would break with each of
+beginnings, puts requests aside and continues with them later. A memory kept for each request would break with each of
 these. Here it is kept for each slot of the cache. What a head keeps of a position depends on the tokens up to it only,
 as keys and values do, so sharing, chunked prompts and pre-emption need nothing of their own.
 
@@ -17,8 +17,8 @@ How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_i
     # for the rows whose next token is asked for, of any requests; at once or later
     log_probs = head(packed.last(rows)).log_probs()
 
-An engine that copies a block (a request that goes on in two ways) calls ``memory.copy`` with the slots. Of blocks that
-it moves out of the cache and back the memory knows nothing: they must be computed again.
+An engine that copies a block (a request that continues in two ways) calls ``memory.copy`` with the slots. Of blocks
+that it moves out of the cache and back the memory knows nothing: they must be computed again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SlotMapping:
         """From the blocks of each request.
 
         Args:
-            starts: As of the class.
+            starts: See the class.
             lengths: Likewise.
             table: Blocks of each request in order; what stands behind its last block is not looked at.
             block_size: Slots of a block; block b has the slots from ``b * block_size`` on.
@@ -178,7 +178,7 @@ class PagedHeadCache(HeadCacheView):
         return Memory(streams[IDS][held], streams[VALID][held] & inside, StreamsInPlace(others, held, counts))
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """As in the contract, (N, positions + 1, ...). All positions of a window are kept, so nothing is missing."""
+        """See ``HeadCacheView.preceded``, (N, positions + 1, ...). All positions of a window are kept."""
         self._memory.write(self.slots.written, {name: new[:, 0]}, windows=True)
         slots, before_start = self.slots.before(positions)
         window = self._memory.windows[name][slots]
@@ -189,7 +189,7 @@ class PagedHeadCache(HeadCacheView):
 #
 # The cache is one object for all requests, and the model's forward is handed it in every pass, together with the
 # slots that the pass writes and reads. So the memory lies on that object, as its attribute ``head_memory``, and
-# blocks that it copies (a request that goes on in two ways) are copied there too. Its class and all other caches stay
+# blocks that it copies (a request that continues in two ways) are copied there too. Its class and all other caches stay
 # as they are.
 
 # the layers whose keys and values are kept for the whole text, and not for a window of it

@@ -27,7 +27,7 @@ class Draft:
 
     Attributes:
         tokens: Their ids, at least one.
-        evidence: What speaks for them; drafts of equal evidence are taken to be right equally often.
+        evidence: How well they are supported; drafts of equal evidence are taken to be right equally often.
         agreed: How many tokens before them are the same where they were found.
         found: In which text, and at which of its positions, the first of them stands; None: nowhere.
     """
@@ -48,7 +48,7 @@ class KnownText:
         tokens: Ids of the decoder's text so far, without padding.
         source: Ids of what the head reads beside it, padding included; empty where there is none.
         instead: In which text, and at which of its positions, the token stands that the last draft had in place of the
-            last token, or would have had if it had gone on; None: it came from no position.
+            last token, or would have had if it had continued; None: it came from no position.
     """
 
     tokens: list[int]
@@ -83,7 +83,7 @@ class Decided:
     """How the last token of each text came about.
 
     Attributes:
-        distribution: That of the last pass.
+        distribution: Distribution of the last pass.
         positions: Which of its positions decided the token (R,).
         padding: Positions of padding before each text.
     """
@@ -103,18 +103,18 @@ class Decided:
 
 
 class Drafter(ABC):
-    """Guesses the next tokens of texts. What it guesses decides how fast a text is written, never which."""
+    """Drafts the next tokens of texts. The draft decides how fast a text is generated, never which text."""
 
     reads_positions: bool = False
     """Whether it asks the distribution, which then is computed for several questions."""
 
     @abstractmethod
     def expect_fit(self, model: NextWordModel) -> None:
-        """Raises ValueError where a model gives it nothing to guess from."""
+        """Raises ValueError where a model gives it nothing to draft from."""
 
     @abstractmethod
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """What may come next in each text, at most ``longest`` tokens; None where nothing is guessed.
+        """What may come next in each text, at most ``longest`` tokens; None where nothing is drafted.
 
         Each text has one token at least, and ``decided`` says how its last one came about.
         """
@@ -134,10 +134,10 @@ _SHARES = (0.05, 0.2, 0.5, 0.8)
 
 @drafters.register("head", aliases=["places"])
 class CopyHeadDrafter(Drafter):
-    """Of the positions that the last token may have been copied from, the one where most tokens before it agree.
+    """Among the positions that the last token may have been copied from, the one where most tokens before it agree.
 
     Among equals the position with the larger share of the probability is taken, then the earlier one. Where the last
-    token stands nowhere else, the draft goes on behind the token in whose place it came, if a draft had one there.
+    token stands nowhere else, the draft continues behind the token in whose place it came, if a draft had one there.
     """
 
     reads_positions = True
@@ -151,7 +151,7 @@ class CopyHeadDrafter(Drafter):
             )
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """As in the contract; a text whose last token stands nowhere before is continued where it was copied from."""
+        """See ``Drafter.drafts``; a text with a new last token continues where that was copied from."""
         copied: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         if any(map(_repeats_a_token, texts)):
             copied = self.candidates(texts, decided, longest)
@@ -198,7 +198,7 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
 
 @drafters.register("prompt")
 class PromptDrafter(Drafter):
-    """Of the positions of the last token, the one where most tokens before it agree; among equals the first.
+    """Among the positions of the last token, the one where most tokens before it agree; among equals the first.
 
     Works with every head. What an encoder-decoder model reads is looked through before its own text; transformers'
     lookup never sees it, and compares two tokens at most.
@@ -208,7 +208,7 @@ class PromptDrafter(Drafter):
         """Every model reads something."""
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """As in the contract."""
+        """See ``Drafter.drafts``."""
         return [max(_found(text, longest), key=lambda draft: draft.agreed, default=None) for text in texts]
 
 

@@ -104,13 +104,13 @@ def speculative_decoding_of(draft: Any) -> SpeculativeDecoding | None:
 LONGEST = 10
 """Most tokens of a draft; a pass over more costs noticeably more than one over a single token."""
 _RAREST = 8
-"""Where guesses do not pay, one is made in so many passes, to see whether they do again."""
+"""Where drafts do not pay, one is made in so many passes, to see whether they do again."""
 _SHARE = 0.2
-"""Of the latest guess in the mean time of one."""
+"""Weight of the latest draft in the mean time of one."""
 
 
 class DraftLength(ABC):
-    """Decides before each pass whether to guess, and of how many tokens the pass verifies.
+    """Decides before each pass whether to draft, and of how many tokens the pass verifies.
 
     Attributes:
         longest: Most tokens of a draft.
@@ -126,7 +126,7 @@ class DraftLength(ABC):
         return min(self.longest, max((len(draft.tokens) for draft in drafts if draft is not None), default=0))
 
     def asks(self) -> bool:
-        """Whether to guess before the next pass at all."""
+        """Whether to draft before the next pass at all."""
         return True
 
     @abstractmethod
@@ -138,7 +138,7 @@ class DraftLength(ABC):
         """Notes how many tokens of a draft were verified, and how many of them accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Notes the seconds of a pass over so many texts and tokens of each, and of a guess before it, if there was."""
+        """Notes the seconds of a pass over so many texts and tokens of each, and of a draft before it, if there was."""
 
 
 class FixedLength(DraftLength):
@@ -152,7 +152,7 @@ class FixedLength(DraftLength):
 class LearnedLength(DraftLength):
     """The number of tokens that gives most tokens for the time, by what was accepted and by what passes cost so far.
 
-    Where guessing itself does not pay, it becomes rare, so that a text which copies nothing is written as fast as
+    Where drafting itself does not pay, it becomes rare, so that a text which copies nothing is written as fast as
     without drafts.
     """
 
@@ -162,10 +162,10 @@ class LearnedLength(DraftLength):
         self.payoff = Payoff()
         self._costs: defaultdict[int, PassCost] = defaultdict(PassCost)
         self._guessing = 0.0
-        self._wait = 1  # one pass without a guess, beside which all others are judged
+        self._wait = 1  # one pass without a draft, beside which all others are judged
 
     def asks(self) -> bool:
-        """Seldom where it does not pay; after an accepted token at once, since copied tokens come in runs."""
+        """Rarely where it does not pay; after an accepted token at once, since copied tokens come in runs."""
         if self._wait > 0:
             self._wait -= 1
             return False
@@ -173,7 +173,7 @@ class LearnedLength(DraftLength):
         return True
 
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """Where expected tokens over cost is largest; the guess is part of the cost, whatever is made of it."""
+        """Where expected tokens over cost is largest; drafting is part of the cost, whatever is made of it."""
         expected = [self.acceptance.expected(draft, self.longest) for draft in drafts if draft is not None]
         cost = self._costs[len(drafts)]
         guess = self._guessing / cost.plain if cost.plain else 0.0
@@ -225,7 +225,7 @@ class Acceptance:
         self._right: Counter[Hashable] = Counter()
 
     def chance(self, draft: Draft, number: int) -> float:
-        """Of this token of a draft, where all before it are right."""
+        """Chance of this token of a draft, where all before it are right."""
         found = _NEVER_TRIED
         for kind in reversed(list(_kinds(draft, number))):
             found = (self._right[kind] + _WEIGHT * found) / (self._tried[kind] + _WEIGHT)
@@ -264,7 +264,7 @@ _OUTLIER = 3.0
 _UNMEASURED = 0.02
 """Part of a pass over one token that each further token is taken to cost, before that is measured."""
 _DOUBT = 0.01
-"""Of the way to that cost which a width goes with each pass of another width."""
+"""Share of the way to that cost which a width moves with each pass of another width."""
 
 
 class PassCost:
@@ -307,19 +307,19 @@ class PassCost:
         return max(1.0, (self._seconds[below] + slope * (width - below)) / self._seconds[1])
 
 
-# -- Whether guessing pays, judged by the time that it took and the tokens that it gave.
+# -- Whether drafting pays, measured by the time that it took and the tokens that it gave.
 
 _TRIED = 16
-"""Passes after a guess, before which nothing is concluded."""
+"""Passes after a draft, before which nothing is concluded."""
 _KEPT = 1 - 1 / 32
-"""Of what is known, what one more pass leaves: texts change."""
+"""Share of what is known that one more pass leaves: texts change."""
 
 
 class Payoff:
-    """Seconds of the passes that a guess came before, the guess included, beside what their tokens cost without.
+    """Seconds of the passes with a draft, drafting included, beside what their tokens cost without.
 
-    A pass over one token without a guess costs so many seconds; a pass with a guess pays where its tokens would have
-    taken longer that way. Drafts may be accepted and still not pay: a guess takes its time, and so does a wider pass.
+    A pass over one token without a draft costs so many seconds; a pass with a draft pays where its tokens would have
+    taken longer that way. Drafts may be accepted and still not pay: a draft takes its time, and so does a wider pass.
     """
 
     def __init__(self) -> None:
@@ -328,11 +328,11 @@ class Payoff:
 
     @property
     def pays(self) -> bool:
-        """Whether to go on guessing."""
+        """Whether to continue drafting."""
         return self._passes < _TRIED or self._worth >= self._spent
 
     def count_pass(self, texts: int, seconds: float, plain: float) -> None:
-        """Notes the seconds of guess and pass, with one token for each text; those of a ``plain`` pass beside them."""
+        """Notes the seconds of draft and pass, with one token for each text; those of a ``plain`` pass beside them."""
         self._passes += 1
         self._token = plain / texts
         self._spent = _KEPT * self._spent + seconds

@@ -1,4 +1,4 @@
-"""The loop of ``generate`` with drafts: guess, verify all guesses in one pass, keep what the model writes itself."""
+"""Speculative decoding in ``generate``: draft tokens, verify them in one pass, keep those accepted."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SpeculativeLoop:
     """Greedy search and sampling with drafts; an instance is what ``generate`` takes as ``custom_generate``.
 
     Attributes:
-        decoding: Who guesses, and how much.
-        uniform: A number in [0, 1) for each text and new token, by which tokens are drawn; None: from torch's
+        decoding: Who drafts, and how much.
+        uniform: A number in [0, 1) for each text and new token, by which tokens are sampled; None: from torch's
             generator.
         streamer: Is handed each token as it is chosen, the prompt not.
     """
@@ -204,7 +204,7 @@ class SpeculativeRun:
         return drafts, min(longest, length.chosen(known))
 
     def _known(self, draft: Draft | None) -> Draft | None:
-        """A draft up to the first entry that is no token, such as a position of a picture."""
+        """A draft up to the first entry that is not a token, such as a position of a picture."""
         if draft is None:
             return None
         end = next((at for at, token in enumerate(draft.tokens) if not 0 <= token < self._vocabulary), None)
@@ -226,7 +226,7 @@ class SpeculativeRun:
 
 
 class WrittenRows:
-    """The texts as ``generate`` returns them, and as plain numbers for who guesses.
+    """The texts as ``generate`` returns them, and as plain numbers for the drafter.
 
     Args:
         prompts: What is there (B, T), padding included.
@@ -255,7 +255,7 @@ class WrittenRows:
 
     @property
     def unfinished(self) -> list[int]:
-        """The rows that go on."""
+        """The rows that continue."""
         return [row for row, done in enumerate(self.finished) if not done]
 
     @property
@@ -289,7 +289,7 @@ class WrittenRows:
         return self._ids[:, : max(self._ends)].clone()
 
 
-# -- One text of a batch after the other, where the texts cannot go on from different lengths.
+# -- One text of a batch after the other, where the texts cannot continue from different lengths.
 
 
 def _each_row(ids: Tensor, arguments: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
@@ -350,7 +350,7 @@ def expect_draftable(
         )
     extra = next((name for name in _EXTRAS if getattr(config, name, False)), None)
     if extra is not None:
-        raise ValueError(f"draft: {extra} is not kept of drafted words; leave out one of the two")
+        raise ValueError(f"draft: {extra} is not kept for draft tokens; leave out one of the two")
     if arguments.get("inputs_embeds") is not None:
         raise ValueError("draft: needs the words of the prompt (inputs_embeds given); give input_ids")
     for processor in processors:
@@ -373,7 +373,7 @@ _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
 
 
 def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
-    """Whether texts of a batch may go on from different lengths.
+    """Whether texts of a batch may continue from different lengths.
 
     The cache must only grow, and positions must be told to the backbone or be distances.
     """
@@ -417,7 +417,7 @@ class StepInputs:
     def keep(self, outputs: Any, dropped: Sequence[int], last: Int[Tensor, "B 1"], finished: Sequence[bool]) -> None:
         """Forgets what a pass read and was rejected, the last ``dropped`` tokens of each text.
 
-        It goes on with ``last``, which no pass has read, and looks no more at texts that are finished.
+        It continues with ``last``, which no pass has read, and looks no more at texts that are finished.
         """
         going_on = [row for row, done in enumerate(finished) if not done] or list(range(len(finished)))
         least = min(dropped[row] for row in going_on)

@@ -17,7 +17,7 @@ from nextword.heads.head import Draw, Head
 
 
 class RandomNumbers:
-    """A number in [0, 1) for each text and each of its new tokens, so that what is drawn does not depend on drafts.
+    """A number in [0, 1) for each text and each of its new tokens, so that samples do not depend on drafts.
 
     Args:
         texts: How many texts.
@@ -29,7 +29,7 @@ class RandomNumbers:
         self._drawn: list[list[float]] = [] if given is None else given.T.tolist()
 
     def at(self, row: int, step: int) -> float:
-        """That of one token."""
+        """The choice of one token."""
         while len(self._drawn) <= step:
             self._drawn.append(torch.rand(self._texts, dtype=torch.float64).tolist())
         return self._drawn[step][row]
@@ -38,8 +38,8 @@ class RandomNumbers:
 class TokenChoice:
     """Chooses each token as ``generate`` does without drafts: the head's choice, the processors, then best or drawn.
 
-    A drafted token is accepted where it is the token chosen here, so greedy texts are the same, and drawn ones follow
-    the same distribution: every token is drawn from the model's own probabilities behind the tokens before it.
+    A drafted token is accepted where it is the token chosen here, so greedy texts are the same, and sampled ones follow
+    the same distribution: every token is sampled from the model's own probabilities behind the tokens before it.
 
     Only what decides is asked for. Where no processor acts, scores of all tokens are made for a few positions at a
     time, and where the head makes a choice of its own (a class of ``f2``), only what it chose is scored, and only at
@@ -50,8 +50,8 @@ class TokenChoice:
     Args:
         head: The model's head.
         draw: The head's own choice before a token; None: it makes none.
-        processors: Those of ``generate``, which see one text at a time.
-        numbers: What tokens are drawn by; None: the most probable one is taken.
+        processors: Processors of ``generate``, which see one text at a time.
+        numbers: Random numbers for the tokens; None: the most probable one is taken.
         several: Whether the distribution will be asked more than for tokens.
         first: Number of the first text.
     """

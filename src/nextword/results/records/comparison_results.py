@@ -42,7 +42,7 @@ class CurvePoint(Record):
 
 
 class TopWord(Record):
-    """One of a method's most probable next words."""
+    """One of a method's most probable next tokens."""
 
     word: str
     """The token as text, a space in it as ``␣``."""
@@ -87,7 +87,7 @@ class WrittenText(Record):
     author: str
     """Label of the method, or "human"."""
     spans: list[Span]
-    """The text, cut where what is told of it changes."""
+    """The text, cut where its marks change."""
     very_rare: float = Field(ge=0, le=1)
     """Share of very rare tokens in it."""
 
@@ -104,7 +104,7 @@ class WrittenExample(Record):
     texts: list[WrittenText]
     """People first, then the methods in their order."""
     source: str | None = None
-    """The text that was to be summarised, described or expanded; None: the texts go on from the prompt alone."""
+    """The text that was to be summarised, described or expanded; None: the texts continue from the prompt alone."""
 
 
 class Evaluation(Record):

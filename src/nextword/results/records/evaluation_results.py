@@ -20,7 +20,7 @@ class SampleFile(Record):
     samples: int = Field(ge=0)
     """Samples in it."""
     plain_text: Literal["lines", "blocks"] | None = None
-    """How plain text was cut into samples: one a line, or one between blank lines; None: the file has JSON lines."""
+    """How plain text was cut into samples: one per line, or one between blank lines; None: the file has JSON lines."""
     values: dict[str, MetricValue]
     """By key of ``measures``."""
     undefined: dict[str, str] = Field(default={})
@@ -28,7 +28,7 @@ class SampleFile(Record):
 
 
 class SystemRecord(Record):
-    """One system: its files, one a seed, and the means over them."""
+    """One system: its files, one per seed, and the means over them."""
 
     name: str
     """As in the tables."""

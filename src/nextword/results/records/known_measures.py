@@ -15,7 +15,7 @@ PROMPTED = "prompted"
 """The setting in which a prompt stood before the text."""
 
 _SETTINGS = {PROMPTED: "with prompt"}
-"""Settings that are told in other words than their own."""
+"""Settings that have words of their own."""
 
 # "cache_only_people_acc@2": the setting, the subset of the cases, the metric.
 _PREFIX = rf"(?:(?P<setting>[a-z]+_only|{PROMPTED})_)?(?:(?P<subset>[A-Za-z0-9_-]+)_)?"

@@ -97,7 +97,7 @@ class Environment(Record):
     date: str
     """When the record was made, ISO 8601, UTC."""
     plugins: dict[str, str] = Field(default={})
-    """Of what brought parts beside the library's own: version by package, checksum by module of ``--import``."""
+    """What brought parts beside the library's own: version by package, checksum by module of ``--import``."""
 
     @classmethod
     def collect(cls) -> Self:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from nextword.results.records.measured_values import Environment, Goal
 from nextword.runtime.files import Record, VersionedRecord
 
-Outcome = Literal["held", "not held", "undecided", "not testable"]
-"""What became of a claim. "undecided": the interval of the difference reaches to both sides of zero, both are equal,
-or there is one seed only. "not testable": at this scale, for a reason that is given."""
+OLD_OUTCOMES = {"held": "supported", "not held": "not supported", "undecided": "inconclusive"}
+"""Outcomes as earlier versions wrote them."""
+
+Outcome = Literal["supported", "not supported", "inconclusive", "not testable"]
+"""Outcome of a claim. "inconclusive": the interval of the difference includes zero, both are equal, or there is one
+seed only. "not testable": at this scale, for a reason that is given."""
+
+ReadOutcome = Annotated[Outcome, BeforeValidator(lambda read: OLD_OUTCOMES.get(read, read))]
+"""An outcome in a record, which may be of an earlier version."""
 
 NO_SEED = "-"
 """Seed of a number that no training gave."""
@@ -69,7 +75,7 @@ class JudgedComparison(Record):
     """The other row, its gain, or a number."""
     column: str
     """What was compared, with both columns where they differ."""
-    outcome: Outcome
+    outcome: ReadOutcome
     """What came out."""
     difference: float | None = None
     """The first less the second, in the paper's unit, the mean over seeds; where people's value is the goal, how much
@@ -93,15 +99,15 @@ class JudgedClaim(Record):
     """Where the paper says it."""
     headline: bool = False
     """Whether it is one of the paper's main claims."""
-    outcome: Outcome
-    """"held" where as many comparisons hold as must, "not held" where so many cannot, else "undecided"; or "not
+    outcome: ReadOutcome
+    """"supported" where enough comparisons are, "not supported" where too many are not, else "inconclusive"; or "not
     testable"."""
     reason: str
     """One line: the numbers that decided it, or why it cannot be tested."""
     comparisons: list[JudgedComparison] = Field(default=[])
     """One by one."""
     needed: int | None = None
-    """How many of them must hold; None: all that have numbers."""
+    """How many of them must be supported; None: all that have numbers."""
     note: str | None = None
     """What a reader must know, such as that the printed numbers do not bear it out."""
 
@@ -124,9 +130,9 @@ class RanExperiment(Record):
     data: str
     """What it was trained and measured on."""
     minutes: float | None = None
-    """Of training, measuring and writing, without the start."""
+    """Hours of training, measuring and writing, without the start."""
     start_minutes: float | None = None
-    """Of making the start; None where it was given."""
+    """Hours of making the start; None where it was given."""
     report: str | None = None
     """Its page, relative to the folder of all tables; None: not kept."""
 

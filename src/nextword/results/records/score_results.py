@@ -21,7 +21,7 @@ class GroupScore(Record):
     nats: float | None
     """Their summed negative log-likelihood; None where one of them has probability 0."""
     share_of_nats: float | None
-    """Of the nats of all tokens; None where any token has probability 0."""
+    """Sum of the nats of all tokens; None where any token has probability 0."""
     nll: float | None
     """Nats per token; None where one of them has probability 0."""
     low: float | None = None
@@ -78,7 +78,7 @@ class ModelScore(Record):
     values: dict[str, MetricValue]
     """"perplexity", "nll" and "bits_per_byte"."""
     undefined: dict[str, str] = Field(default={})
-    """Values that are no finite number, with the reason."""
+    """Values that are not finite, with the reason."""
     breakdowns: dict[str, list[GroupScore]] = Field(default={})
     """By key of ``ScoreResults.breakdowns``, its groups that have tokens."""
 
@@ -167,7 +167,7 @@ class ScoreResults(VersionedRecord):
 
     @property
     def perplexity(self) -> float:
-        """Of the only model.
+        """Perplexity of the only model.
 
         Raises:
             ValueError: There are several; ask ``result["NAME"]``.
@@ -181,7 +181,7 @@ class ScoreResults(VersionedRecord):
 
     @property
     def bits_per_byte(self) -> float:
-        """Of the only model; raises as ``perplexity``."""
+        """Value of the only model; raises as ``perplexity``."""
         return self._only.bits_per_byte
 
     def __getitem__(self, name: str) -> ModelScore:

@@ -172,7 +172,7 @@ class SurveyKey(VersionedRecord):
     command: str
     """The command that makes the survey again."""
     seed: int
-    """Of all draws."""
+    """Seed of all random choices."""
     allowed_failures: int
     """Wrong answers to checks with which a judge still counts."""
     files: list[KeyFile]
@@ -187,7 +187,7 @@ class UnitAnswers(Record):
     """What a judge said about a unit."""
 
     id: str
-    """Of the unit."""
+    """Number of the unit."""
     answers: dict[str, str]
     """Question to the value of the choice."""
     marks: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default=[])
@@ -198,7 +198,7 @@ class ItemAnswers(Record):
     """What a judge said about an item."""
 
     id: str
-    """Of the item."""
+    """Number of the item."""
     digest: str
     """Checksum of the item as the judge saw it."""
     seconds: float = Field(default=0, ge=0)
@@ -284,9 +284,9 @@ class Correlation(Record):
     systems: int = Field(ge=2)
     """Systems that have both."""
     pearson: float | None
-    """Of the values; None where one of the two does not vary."""
+    """Pearson's correlation of the values; None where one of the two does not vary."""
     spearman: float | None
-    """Of the ranks."""
+    """Spearman's correlation of the ranks."""
     kendall: float | None
     """Tau b."""
 
@@ -307,7 +307,7 @@ class SurveyResults(VersionedRecord):
     duels: list[WinTieLose]
     """Win, tie, lose of each question; empty where nothing was compared directly."""
     agreement: list[Agreement]
-    """Of each question."""
+    """Answers to each question."""
     judges: list[JudgeRecord]
     """Everyone who handed something back to this survey."""
     marked: dict[str, MetricValue]

@@ -84,7 +84,7 @@ class TracedTokens(Record):
     rank: list[int]
     """Its position among all tokens by probability, from 1."""
     entropy: list[float]
-    """Of the whole distribution, in nats."""
+    """Entropy of the whole distribution, in nats."""
     shares: dict[str, list[float]]
     """By component, the part of the observed token's probability that came from it. They add up to 1, or are all 0
     where it is zero."""
@@ -97,12 +97,12 @@ class TracedTokens(Record):
 
 
 class TracedDraft(Record):
-    """Words that were guessed, which one pass of the model judged while it wrote the text."""
+    """Draft tokens, verified in one pass of the model while it generated the text."""
 
     begin: int = Field(ge=0)
     """Index in ``texts["text"]`` of the first of them."""
     ids: list[int]
-    """The guessed words."""
+    """The draft tokens."""
     accepted: int = Field(ge=0)
     """How many of them, from the first on, are what the model wrote."""
 
@@ -130,7 +130,7 @@ class TraceRecord(Record):
     tokens: TracedTokens
     """What was said of each predicted token."""
     drafts: list[TracedDraft] = Field(default=[])
-    """What was guessed, where the model wrote the text with ``draft``, in order."""
+    """The drafts, where the model wrote the text with ``draft``, in order."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON on one line, [atomically][nextword.results.records.write_atomically].

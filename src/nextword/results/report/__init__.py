@@ -12,6 +12,7 @@ from nextword.results.report.evaluation_page import evaluation_tables as evaluat
 from nextword.results.report.inspection_page import trace_page as trace_page
 from nextword.results.report.reproduction_page import reproduced_table as reproduced_table
 from nextword.results.report.reproduction_page import write_reproduced_tables as write_reproduced_tables
+from nextword.results.report.score_terminal import group_meanings as group_meanings
 from nextword.results.report.score_terminal import score_csv as score_csv
 from nextword.results.report.score_terminal import score_tables as score_tables
 from nextword.results.report.survey_page import survey_tables as survey_tables

@@ -17,7 +17,7 @@ SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
 """Keys of measures that need no column: the perplexity in other units, and what a figure or the texts to read show."""
 
 REFERENCE_PERPLEXITY = (
-    "of people's texts after their prompts, token by token: neither of what a method wrote nor, where there is one "
+    "of human references after their prompts, token by token: neither of what a method wrote nor, where there is one "
     "under Results, of the whole test text"
 )
 
@@ -27,7 +27,7 @@ SHY = "\N{SOFT HYPHEN}"
 REFERENCES = f"refer{SHY}ences"
 
 BIGRAMS = 2
-"""Of the measures of n-grams, the one that stands for all where there is little room, as in F2-Softmax's figure 3."""
+"""The measure of n-grams that stands for all where there is little space, as in F2-Softmax's figure 3."""
 
 
 def text_column(key: str, measure: Measure, main: bool, kind: str = "") -> Column:
@@ -53,7 +53,7 @@ class Rule:
     """A column of a paper's table.
 
     Attributes:
-        pattern: Of the keys of its measures; a number in brackets is the length of the n-grams.
+        pattern: Pattern of the keys of its measures; a number in brackets is the length of the n-grams.
         group: Heading over columns that differ in this length.
         title: Heading of the column.
         short: The same where there is no heading over it.
@@ -159,7 +159,7 @@ STORIES = TableLayout(
     ),
     people=True,
 )
-"""HistAlign, table 3: stories that go on from their beginnings."""
+"""HistAlign, table 3: stories continued from their beginnings."""
 
 SUMMARIES = TableLayout(
     rules=(
@@ -230,7 +230,7 @@ class _Line:
 
 
 def of_metrics(columns: Iterable[Column]) -> list[GlossaryEntry]:
-    """Of the metrics of runs, in the order of their columns."""
+    """Columns of the metrics of runs, in the order of their columns."""
     by_meaning: dict[str, list[Column]] = {}
     for column in columns:
         if column.measure and column.measure.meaning:
@@ -250,7 +250,7 @@ def _of_metric(meaning: str, columns: Sequence[Column]) -> GlossaryEntry:
 
 
 def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
-    """Of the measures of texts that have a column, in the order of these."""
+    """Columns of the measures of texts that have a column, in the order of these."""
     lines = []
     for column, measure in ((column, column.measure) for column in columns if column.measure):
         said = _sentence(measure)
@@ -263,7 +263,7 @@ def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
 
 
 def of_measures(measures: Mapping[str, Measure]) -> list[GlossaryEntry]:
-    """Of any measures of texts, by key, in their order."""
+    """Columns of any measures of texts, by key, in their order."""
     return _entries([_line(key, one.title, "", _sentence(one), one) for key, one in measures.items()])
 
 

@@ -133,7 +133,7 @@ def _ranking(wins: Wins) -> Table:
 
 def _plain_text(results: EvaluationResults) -> Iterator[str]:
     files = [file for system in results.systems for file in system.files]
-    for cut, meaning in (("lines", "a text a line"), ("blocks", "a text between blank lines")):
+    for cut, meaning in (("lines", "one text per line"), ("blocks", "a text between blank lines")):
         names = [file.file for file in files if file.plain_text == cut]
         if names:
             yield f"plain text, {meaning}: {', '.join(names)} (otherwise: --set plain_text=lines or blocks)"

@@ -71,7 +71,7 @@ def unit_name(unit: str) -> str:
 
 
 def interval(low: str, high: str) -> str:
-    """An interval; a dash is no good beside a sign.
+    """An interval; a dash is unclear beside a sign.
 
     >>> interval("1.2", "3.4"), interval("-0.1", "0.2"), interval("+0.5", "+1.2")
     ('1.2–3.4', '-0.1 to 0.2', '+0.5 to +1.2')

@@ -19,7 +19,7 @@ SCRIPTS = ("traces", "measures", "elements", "text", "distribution", "panel", "s
 """Files of the page's script, in the order in which they use one another."""
 
 DECIMALS = 3
-"""Of nats and shares in the page: finer than any eye, and half the file."""
+"""Decimals of nats and shares in the page: finer than any eye, and half the file."""
 
 ROWS = 12
 """Differences of two models that are shown before more are asked for."""
@@ -117,7 +117,7 @@ LARGEST = 10_000
 """From here on a factor is only called large."""
 
 ALIKE = 0.005
-"""Nats below which a token is no difference worth a row: half a percent of its probability."""
+"""Nats below which a token does not deserve a row: half a percent of its probability."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class TokenDifference:
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """Two models on the same tokens; positive numbers speak for the second.
+    """Two models on the same tokens; positive numbers favour the second.
 
     Attributes:
         total: Nats that the second model gains over the whole text, but for the tokens of ``never``.

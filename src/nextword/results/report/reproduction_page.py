@@ -140,9 +140,9 @@ def _ours(cell: ReproducedCell, decimals: int | None) -> Cell:
 
 
 SIGNS: dict[Outcome, str] = {
-    "held": "\N{CHECK MARK}",
-    "not held": "\N{BALLOT X}",
-    "undecided": "?",
+    "supported": "\N{CHECK MARK}",
+    "not supported": "\N{BALLOT X}",
+    "inconclusive": "?",
     "not testable": formats.NOTHING,
 }
 """Stand before an outcome's name, so that it is seen before it is read."""
@@ -206,18 +206,18 @@ def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
 def verdict(claim: JudgedClaim) -> str:
     """The verdict with its sign and, of several comparisons, how many came out.
 
-    >>> one = JudgedComparison(first="a", second="b", column="c", outcome="held")
-    >>> other = one.model_copy(update={"outcome": "undecided"})
-    >>> verdict(JudgedClaim(text="t", outcome="undecided", reason="r", comparisons=[one, one, other]))
-    '? undecided (2 of 3)'
-    >>> verdict(JudgedClaim(text="t", outcome="held", reason="r", comparisons=[one, one, other], needed=2))
-    '✓ held (2 of 3, 2 needed)'
+    >>> one = JudgedComparison(first="a", second="b", column="c", outcome="supported")
+    >>> other = one.model_copy(update={"outcome": "inconclusive"})
+    >>> verdict(JudgedClaim(text="t", outcome="inconclusive", reason="r", comparisons=[one, one, other]))
+    '? inconclusive (2 of 3)'
+    >>> verdict(JudgedClaim(text="t", outcome="supported", reason="r", comparisons=[one, one, other], needed=2))
+    '✓ supported (2 of 3, 2 needed)'
     """
     said = f"{SIGNS[claim.outcome]} {claim.outcome}"
     tested = [one.outcome for one in claim.comparisons if one.outcome != "not testable"]
     if not tested or len(claim.comparisons) == 1:
         return said
-    count = [f"{tested.count('held')} of {len(tested)}"]
+    count = [f"{tested.count('supported')} of {len(tested)}"]
     count += [] if claim.needed is None else [f"{claim.needed} needed"]
     without = len(claim.comparisons) - len(tested)
     count += [f"{without} without numbers"] if without else []
@@ -227,8 +227,8 @@ def verdict(claim: JudgedClaim) -> str:
 def difference(one: JudgedComparison) -> str:
     """What was found of a comparison: the difference with interval and seeds.
 
-    >>> difference(JudgedComparison(first="a", second="b", column="c", outcome="held", difference=1.5, low=1, high=2,
-    ...     seeds=3))
+    >>> difference(JudgedComparison(first="a", second="b", column="c", outcome="supported", difference=1.5, low=1,
+    ...     high=2, seeds=3))
     '+1.5 (+1 to +2, 3 seeds)'
     """
     if one.difference is None:

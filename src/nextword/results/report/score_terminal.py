@@ -23,12 +23,17 @@ DECIMALS = {"perplexity": 2, "nll": 3, "bits_per_byte": 4}
 
 
 def score_tables(results: ScoreResults) -> list[RenderableType]:
-    """The values, the paired differences, the groups and, in words, what to know of them."""
+    """The values, the paired differences, the groups, and notes on the intervals and on each model."""
     tables: list[RenderableType] = [_values(results)]
     if results.differences:
         tables.append(_differences(results))
     tables += [_groups(results, key) for key in results.breakdowns]
     return [*tables, Text("\n".join(_notes(results)), style="dim")]
+
+
+def group_meanings(results: ScoreResults) -> RenderableType:
+    """What the groups of each table are."""
+    return Text("\n".join(f"{one.title}: {one.meaning}" for one in results.breakdowns.values()), style="dim")
 
 
 def verdict(one: ScoreDifference, units: int, unit: str) -> str:
@@ -145,8 +150,6 @@ def _notes(results: ScoreResults) -> Iterator[str]:
         )
     if results.empty:
         yield f"{results.empty:,} empty texts were left out"
-    for one in results.breakdowns.values():
-        yield f"{one.title}: {one.meaning}"
 
 
 def _of_model(model: ModelScore) -> Iterator[str]:

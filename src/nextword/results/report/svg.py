@@ -60,7 +60,7 @@ def figure(name: str, height: float, width: float = WIDTH) -> Iterator[Figure]:
     from matplotlib.figure import Figure
 
     # Figure instead of pyplot: no global state, no window system. The fonts that come with matplotlib only measure the
-    # text, the page draws it with its own, so that a glyph they lack is no news.
+    # text, the page draws it with its own, so that a glyph they lack does not matter.
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         drawn = Figure(figsize=(width, height), layout="constrained")

@@ -73,15 +73,15 @@ class Cell:
     value: float | None = None
     """The number; the mean where there are several seeds."""
     numbers: tuple[float, ...] = ()
-    """Of every seed that has one."""
+    """Values of every seed that has one."""
     seeds: tuple[str, ...] = ()
-    """Of every seed, as text, where there are several."""
+    """Values of every seed, as text, where there are several."""
     interval: str = ""
     """95 % interval, or empty."""
     spread: str = ""
     """Lowest and highest value over the seeds, or with one seed the 95 % interval."""
     n: str = ""
-    """Of how many samples the value is, where these are not all."""
+    """Number of samples the value is, where these are not all."""
     best: bool = False
     lacking: str = ""
     """How many seeds it has, where these are not all; such a value is never called the best."""
@@ -135,7 +135,7 @@ class ReportTable:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Of all blocks, but people's."""
+        """Rows of all blocks without the human row."""
         return tuple(row for block in self.blocks for row in block.rows)
 
     @property

@@ -18,7 +18,7 @@ from nextword.results.report.reproduction_page import (
 from nextword.results.report.table import Cell
 
 FEW = 4
-"""Of a claim with more comparisons docs/records/claims.md has the count alone."""
+"""For a claim with more comparisons docs/records/claims.md has the count alone."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
@@ -119,8 +119,8 @@ def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "papers") -
     Of a claim with many comparisons the outcomes are counted; each one is on the page of ``tables_markdown``.
 
     Args:
-        tables: Those of a paper together.
-        folder: Where the pages of ``tables_markdown`` lie, one a paper.
+        tables: Tables of a paper together.
+        folder: Where the pages of ``tables_markdown`` lie, one per paper.
     """
     parts = []
     for paper, members in groupby(tables, key=lambda table: table.paper):

@@ -49,7 +49,7 @@ def marked(cell: Cell) -> Text:
 def fitted(
     table: tables.ReportTable, title: str, caption: Text, heading: Callable[[tables.Column], str]
 ) -> FittedTable:
-    """The main columns of a table of methods, in parts that fit; ``heading`` gives a column's, a word a line."""
+    """The main columns of a table of methods, in parts that fit; ``heading`` gives a column's, one word per line."""
     whole = table.main
 
     def part(first: int, last: int) -> Table:
@@ -83,7 +83,7 @@ LONGEST_NAME = 32
 class FittedTable:
     """Columns in as few tables as the terminal has room for; each begins with the names of the rows.
 
-    A column is as wide as the longest word in it: headings stand a word a line, numbers have no spaces.
+    A column is as wide as the longest word in it: headings stand one word per line, numbers have no spaces.
 
     Args:
         part: Makes the table of the columns from the first number up to, not including, the second.
@@ -96,7 +96,7 @@ class FittedTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Tables that fit; where a column alone does not, one table a column."""
-        unlimited = options.update(max_width=10_000)  # a measurement never exceeds the room that it is told of
+        unlimited = options.update(max_width=10_000)  # a measurement never exceeds the width that it is given
         for count in range(1, max(1, self.columns) + 1):
             ends = [round(self.columns * i / count) for i in range(count + 1)]
             tables = [self.part(first, last) for first, last in pairwise(ends)]

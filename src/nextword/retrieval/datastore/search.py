@@ -57,7 +57,7 @@ class ExactSearch:
             if self.euclidean:  # |q|² is the same for all keys
                 found = found.sub_(torch.linalg.vector_norm(keys, dim=1).square_().div_(2))
             best, at = _best(found, count, scores[:, -1:])
-            # the best of before are first, so of equal ones the earliest key stays
+            # the earlier best are first, so of equal ones the earliest key stays
             both = torch.cat([scores, best], 1)
             of_both = torch.cat([numbers, at + first], 1)
             scores, chosen = both.topk(count)
@@ -217,7 +217,7 @@ class RecentKeys:
 
     @property
     def width(self) -> int:
-        """Of a key."""
+        """Bytes of a key."""
         return int(self._keys.shape[1])
 
     def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:

@@ -48,7 +48,7 @@ class StoredKeys:
 
     @property
     def width(self) -> int:
-        """Of a key."""
+        """Width of a key."""
         return self.manifest.origin.width
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
@@ -104,7 +104,7 @@ class StoredKeys:
 # -- A shard of a datastore: keys, next tokens and positions as arrays on the disk.
 
 _LEVELS = 127
-"""Of a sign, in 8 bits."""
+"""Weight of a sign, in 8 bits."""
 
 
 def _name(folder: Path, number: int, part: str) -> Path:
@@ -220,17 +220,17 @@ class StoreOrigin(Record):
     model: str
     """Name of the model."""
     model_fingerprint: str | None
-    """Of its weights; None where they were in float16, or not all in memory."""
+    """Checksum of its weights; None where they were in float16, or not all in memory."""
     tokenizer: str
     """Fingerprint of its tokenizer."""
     data: str
     """Which files or data set, with their sizes and dates."""
     width: int
-    """Of a key."""
+    """Width of a key."""
     vocab_size: int
     """Tokens of the model."""
     precision: Literal["float16", "int8"]
-    """Of the keys."""
+    """Precision of the keys."""
     start: int
     """The token before every document."""
     window: int
@@ -260,7 +260,7 @@ class StoreManifest(Record):
     documents: int
     """Documents of the data, empty ones among them."""
     empty_documents: int
-    """Those that have no token."""
+    """Tokens without an entry."""
     shards: list[int]
     """Keys of each shard, in order."""
     probe: list[int]

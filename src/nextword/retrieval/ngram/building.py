@@ -52,7 +52,7 @@ def build_ngram_index(
     """Stores documents, and sorts their positions by the tokens before them.
 
     A build that is stopped leaves nothing that could be read, and begins again. A folder that holds the same corpus is
-    left as it is. Sorting takes 5 times the bytes of the tokens in memory (2 or 3 bytes a token).
+    left as it is. Sorting takes 5 times the bytes of the tokens in memory (2 or 3 bytes per token).
 
     Documents are read once, so they may be more than fit into memory; their tokens are below ``vocab_size``.
     ``tokenizer`` is the fingerprint of what made them, and ``command`` what the owner of the folder does, for others
@@ -217,7 +217,7 @@ def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[
 
 
 def _interruptible(work: Callable[[], Result]) -> Result:
-    # In a thread of its own: Ctrl-C is heard while it goes on, and does not wait for it.
+    # In a thread of its own: Ctrl-C is heard while it continues, and does not wait for it.
     done: Future[Result] = Future()
 
     def run() -> None:

@@ -19,7 +19,7 @@ EVIDENCE = (1, 4, 16, 64)
 """The level of each is the longest match that occurs so often: the first is the longest match of all."""
 
 LIMIT = 1024
-"""A match that occurs more often is no level: it is short, and a head knows about it."""
+"""A match that occurs more often is not a level: it is short, and a head knows about it."""
 
 _AT_ONCE = 1 << 21
 """Tokens compared, or positions looked at, in one step."""
@@ -156,7 +156,7 @@ def _ranges(
 # -- How much each level of a match counts, by the length of the longest match; fitted to held-out text.
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 33, 65)
-"""Shortest match of each group that has weights of its own; without a match the head speaks alone."""
+"""Shortest match of each group that has weights of its own; without a match the head predicts alone."""
 
 PRIOR = 4.0
 """So many positions are taken to agree with the weights of all lengths together, so that a rare length has some."""

@@ -67,7 +67,7 @@ class NgramManifest(Record):
 
     @classmethod
     def of(cls, folder: str | Path) -> NgramManifest:
-        """That of a folder; ValueError where it holds something else, or was not finished."""
+        """The manifest of a folder; ValueError where it holds something else, or was not finished."""
         path = Path(folder) / MANIFEST
         if not path.is_file():
             raise ValueError(

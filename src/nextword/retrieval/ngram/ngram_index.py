@@ -14,7 +14,6 @@ from jaxtyping import Bool, Int
 
 from nextword.retrieval.ngram.building import BETWEEN
 from nextword.retrieval.ngram.manifest import NAMES, ORDER, STARTS, STREAM, NgramManifest
-from nextword.settings.setting_names import either
 
 BELOW = -1
 """In a query: sorts before every token, and is none."""
@@ -44,7 +43,7 @@ class NgramIndex:
     given last one first, each plus one, and end with ``BELOW`` or ``ABOVE``.
 
     Raises:
-        ValueError: The folder is no finished memory, or a file of it is missing or cut off.
+        ValueError: The folder is not a finished index, or a file of it is missing or cut off.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -241,11 +240,13 @@ STORED = 0.5
 """A text of which more than this part of the runs stands in the corpus counts as stored."""
 
 
-def expect_held_out(index: NgramIndex, name: str, ids: Int[np.ndarray, "T"]) -> None:
+def expect_held_out(
+    index: NgramIndex, name: str, ids: Int[np.ndarray, "T"], instead: str = "take another text"
+) -> None:
     """Passes where a text is not in the corpus.
 
     The text is cut into runs of ``RUN`` tokens, and each is looked up. Names, quotations and headings that a new text
-    shares with the corpus are shorter or few.
+    shares with the corpus are shorter or few. ``instead`` is the message's advice.
 
     Raises:
         ValueError: More than half of its runs stand in the corpus; says where.
@@ -264,6 +265,5 @@ def expect_held_out(index: NgramIndex, name: str, ids: Int[np.ndarray, "T"]) -> 
     where = f"'{index.names[int(documents[0])]}' from token {int(offsets[0]) - length + 1:,} on"
     raise ValueError(
         f"{name}: must not be in the n-gram index that predicts it ({int(found.sum()):,} of {len(found):,} runs "
-        f"of {length} tokens are, the first in {where}); take another text, or allow it with "
-        f"{either('--stored-text', 'stored=True')}"
+        f"of {length} tokens are, the first in {where}); {instead}"
     )

@@ -1,6 +1,6 @@
 """Articles with their summaries, a file each, in one folder; lists in it may say which of them is in which part.
 
-Lists are as their data sets have them: text files with a URL or a name a line, whose own names say the part
+Lists are as their data sets have them: text files with a URL or one name per line, whose own names say the part
 (``all_train.txt``), or a JSON file ``{"train": [names], ...}``. A URL stands for the file that is named by its SHA-1.
 """
 
@@ -24,7 +24,7 @@ class ArticleForm:
     """How a file of one article is written.
 
     Attributes:
-        ending: Of its name.
+        ending: Ending of its name.
         pair: Makes a pair of its text, one side of which is empty where the file lacks it.
         mark: What every file has before its summary, for messages.
         origin: Which data set this is and where it is to be had, for messages.
@@ -53,7 +53,8 @@ def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
             if files:
                 return _parts(files, path, form, reading, where)
         endings = " or ".join(form.ending for form in forms)
-        what = f"has no {endings} files" if path.is_dir() else f"is no .jsonl file and no folder with {endings} files"
+        neither = f"is neither a .jsonl file nor a folder with {endings} files"
+        what = f"has no {endings} files" if path.is_dir() else neither
         raise ValueError(
             f"{where}: '{path}' {what}. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl,"
             f" or {wanted}."
@@ -166,7 +167,7 @@ BUTTONS = frozenset({
     "Share this with", "Email", "Facebook", "Messenger", "Twitter", "Pinterest", "WhatsApp", "Linkedin", "LinkedIn",
     "Copy this link", "These are external links and will open in a new window",
 })  # fmt: skip
-"""Lines of the web page, which are no text of the article; the data set of the hub leaves them out too."""
+"""Lines of the web page, which are not text of the article; the data set of the hub leaves them out too."""
 
 
 def bbc_pair(text: str) -> Pair:

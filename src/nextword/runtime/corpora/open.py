@@ -89,7 +89,7 @@ def lines(text: str) -> Iterator[str]:
     >>> list(lines("a\n\nb\r\nc"))
     ['a\n', '\n', 'b\r\n', 'c']
     """
-    # Not splitlines: it also cuts at form feeds and other marks that are no line ends in a file.
+    # Not splitlines: it also cuts at form feeds and other marks that are not line ends in a file.
     begin = 0
     while begin < len(text):
         end = text.find("\n", begin, begin + LONGEST_LINE) + 1
@@ -165,7 +165,7 @@ def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[s
     path, config = _located(data)
     name, _, hub_config = str(data).partition(":")
     name, config = (str(path), config) if path is not None else (name, hub_config)
-    what = f"{where}: '{data}' is no file or folder, and no data set of the hub could be read"
+    what = f"{where}: '{data}' is not a file or folder, and no data set of the hub could be read"
     return dict(as_one_error(lambda: load_dataset(name, config or None, streaming=streaming), what))
 
 
@@ -289,7 +289,7 @@ def _span(path: Path, begin: int, end: int) -> str:
         if data and not data.endswith(b"\n"):
             data += file.readline()
     try:
-        return data.decode("utf-8" if begin else "utf-8-sig")  # a byte order mark is no content
+        return data.decode("utf-8" if begin else "utf-8-sig")  # a byte order mark is not content
     except UnicodeDecodeError as error:
         raise ValueError(f"'{path}' is not UTF-8 text (byte {start + error.start}).") from None
 
@@ -299,7 +299,7 @@ def _of_rows(rows: Any, text_column: str | int, source: str, where: str, identit
     if isinstance(names, dict) or not hasattr(rows, "map"):
         kind = f"splits {', '.join(names)}" if isinstance(names, dict) else type(rows).__name__
         raise ValueError(f"{where}: must be a path, a name on the hub or one data set ({kind} given)")
-    if names is None:  # a stream that says nothing of its columns before it is read
+    if names is None:  # a stream whose columns are unknown before it is read
         first = as_one_error(lambda: next(iter(rows), None), f"{where}: '{source}' cannot be read")
         if first is None:
             raise ValueError(f"{where}: '{source}' is empty.")

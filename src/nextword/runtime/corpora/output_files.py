@@ -25,7 +25,8 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
     """Raises ValueError, before anything is read or written, where a file to be written is one that is read.
 
     Links are followed, and two spellings of a path are one file. Of a folder that is read, the files count that are
-    read of it: texts and tables, or those of a model. What is no path here, such as a name on the hub, is passed over.
+    read of it: texts and tables, or those of a model. What is not a path here, such as a name on the hub, is passed
+    over.
     """
     written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
     for (option, file), (other, its) in combinations(written, 2):

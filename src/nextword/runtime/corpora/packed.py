@@ -48,7 +48,7 @@ def is_packed(path: Path, where: str = "") -> bool:
     """Whether the bytes of a file are to be unpacked before they are text.
 
     Raises:
-        ValueError: By its first bytes it is no text, packed or not.
+        ValueError: By its first bytes it is not text, packed or not.
     """
     beginning = _beginning(path)
     _expect_text(beginning, file_place(path, where))
@@ -58,10 +58,10 @@ def is_packed(path: Path, where: str = "") -> bool:
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
     """The lines of a text file, plain or packed, with their numbers from 1; UTF-8, with or without a byte order mark.
 
-    Messages name the setting ``where``; ``digest`` is told all bytes of the unpacked file.
+    Messages name the setting ``where``; ``digest`` receives all bytes of the unpacked file.
 
     Raises:
-        ValueError: The file cannot be read or is no text; the message names file and line.
+        ValueError: The file cannot be read or is not text; the message names file and line.
     """
     place = file_place(path, where)
     with opened(path, where) as file:
@@ -69,7 +69,7 @@ def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) ->
             if digest is not None:
                 digest.update(raw)
             try:
-                # A byte order mark at the start of the file is no content.
+                # A byte order mark at the start of the file is not content.
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as fault:
                 raise ValueError(f"{place}, line {number}: not UTF-8 text ({fault.reason})") from None

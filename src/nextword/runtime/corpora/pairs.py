@@ -52,8 +52,8 @@ class PairReading:
             file whose form is recognised.
         validation_share: Share of the pairs that validates, by hash.
         test_share: Share that tests.
-        seed: Of the hash.
-        other: What reads files that are no tables.
+        seed: Seed of the hash.
+        other: What reads files that are not tables.
         hashed: Side that is hashed: pairs that share it stay together.
     """
 
@@ -76,7 +76,7 @@ class PairReading:
 
 @dataclass(frozen=True)
 class OtherFiles:
-    """A reader of files that are no tables.
+    """A reader of files that are not tables.
 
     Attributes:
         read: Gives the pairs of a path; the last argument is the setting that holds it, for messages.
@@ -248,7 +248,7 @@ def part_by_hash(text: str, seed: int, validation_share: float, test_share: floa
 
 
 def part_named(row: JsonLine, field: str) -> str:
-    """The part that a field of a row names; ValueError where that is none."""
+    """The part that a field of a row names; ValueError where that is not a part."""
     name = texts_at(row, (field,), "task.split_field")[0]
     part = part_of(name)
     if part is not None:
@@ -264,7 +264,7 @@ def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
 
 
 def texts_at(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
-    """The texts at some paths of a row; ValueError where there are none, or something that is no text."""
+    """The texts at some paths of a row; ValueError where there are none, or something that is not text."""
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"

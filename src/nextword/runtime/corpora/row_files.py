@@ -111,7 +111,7 @@ def _first_line(error: Exception) -> str:
 # -- Rows of .csv and .tsv files: every cell is text as it stands, and a row of other cells than the header is
 # refused.
 #
-# No numbers, no dates, and neither NA nor null is anything but a word. Lines that are blank are no rows.
+# No numbers, no dates, and neither NA nor null is anything but a word. Lines that are blank are not rows.
 
 SHOWN = 60
 """Characters of a row that a message shows."""
@@ -202,7 +202,7 @@ class JsonLine:
 def json_lines(
     path: Path, where: str = "", digest: Digest | None = None, skip_empty: bool = False
 ) -> Iterator[JsonLine]:
-    """The objects of a file, one a line or one list of them, plain or packed, one at a time; as ``numbered_lines``.
+    """The objects of a file, one per line or one list of them, plain or packed, one at a time; as ``numbered_lines``.
 
     Empty lines are passed over or errors.
 
@@ -278,8 +278,8 @@ def rows_of_tables(
     ``datasets`` first stores the rows in its cache, and ``identity`` says of which files as they are now.
 
     Raises:
-        ValueError: A file cannot be read or a value in it is no text; the message names file and row. Of a stream, when
-            it is read.
+        ValueError: A file cannot be read or a value in it is not text; the message names file and row. Of a stream,
+            when it is read.
     """
     from datasets import Features, List, Value
 

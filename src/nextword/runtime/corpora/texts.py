@@ -16,7 +16,7 @@ from nextword.runtime.corpora.packed import file_text
 from nextword.runtime.corpora.part_names import PARTS, file_names, is_saved_set, part_files, table_ending, text_files
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
-"""Of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
+"""Parts of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def read_parts(
 ) -> TextParts:
     """Reads a folder, a single file or a data set of the hub, ``name`` or ``name:config``.
 
-    Messages name the setting ``where``. The column with the text of tables is told by name, or by number from 0 in
+    Messages name the setting ``where``. The column with the text of tables is given by name, or by number from 0 in
     files without header; ``files`` are the names of those in the folder for "train", "valid" and "test".
 
     Raises:

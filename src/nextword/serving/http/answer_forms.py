@@ -34,10 +34,10 @@ class NamedToken:
 
 @dataclass(frozen=True)
 class ShownToken:
-    """A token of an answer, its rivals, the likeliest first, and where in the answer its text begins."""
+    """A token of an answer, its alternatives, the likeliest first, and where in the answer its text begins."""
 
     token: NamedToken
-    rivals: Sequence[NamedToken]
+    alternatives: Sequence[NamedToken]
     offset: int
 
 
@@ -55,12 +55,14 @@ class _TextForm:
     def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
         return {"index": index, "text": text, "logprobs": None, "finish_reason": finished}
 
-    # of tokens, and of so many rivals of each
-    def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
+    # of tokens, and of so many alternatives of each
+    def log_probs(self, tokens: Sequence[ShownToken], alternatives: int) -> dict[str, Any]:
         return {
             "tokens": [shown.token.label for shown in tokens],
             "token_logprobs": [json_number(shown.token.log_prob) for shown in tokens],
-            "top_logprobs": [_by_label(shown.rivals[:rivals]) for shown in tokens] if rivals else None,
+            "top_logprobs": (
+                [_by_label(shown.alternatives[:alternatives]) for shown in tokens] if alternatives else None
+            ),
             "text_offset": [shown.offset for shown in tokens],
         }
 
@@ -74,13 +76,13 @@ class _ChatForm:
         return _shell("chat.completion.chunk" if stream else "chat.completion", name, model, choices)
 
     def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
-        # who speaks is said once
+        # the role is said once
         said = {"content": text} if stream and not first else {"role": "assistant", "content": text}
         return {"index": index, "delta" if stream else "message": said, "logprobs": None, "finish_reason": finished}
 
-    def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
+    def log_probs(self, tokens: Sequence[ShownToken], alternatives: int) -> dict[str, Any]:
         content = [
-            _of_chat(shown.token) | {"top_logprobs": [_of_chat(rival) for rival in shown.rivals[:rivals]]}
+            _of_chat(shown.token) | {"top_logprobs": [_of_chat(rival) for rival in shown.alternatives[:alternatives]]}
             for shown in tokens
         ]
         return {"content": content, "refusal": None}
@@ -95,9 +97,9 @@ def json_number(value: float | None) -> float | None:
     return None if value is None or value == -float("inf") else value
 
 
-def _by_label(rivals: Sequence[NamedToken]) -> dict[str, float | None] | None:
-    """Of several with one label the likeliest; None at the first token of a text, which has none."""
-    return {one.label: json_number(one.log_prob) for one in reversed(rivals)} or None
+def _by_label(alternatives: Sequence[NamedToken]) -> dict[str, float | None] | None:
+    """The likeliest of several with one label; None at the first token of a text, which has none."""
+    return {one.label: json_number(one.log_prob) for one in reversed(alternatives)} or None
 
 
 def _of_chat(token: NamedToken) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from nextword.inference.datastore import remember_recent
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.model.continuous_batching import expect_batchable
+from nextword.model.forward.output_layer import weights_at_fault
 from nextword.results.report.inspection_page import playground_page
 from nextword.serving.http.admission import Admission, Meters, error_body
 from nextword.serving.http.batches import SharedBatches
@@ -37,10 +38,12 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     """The application; its batches run from now until it shuts down.
 
     Raises:
-        ValueError: Requests of this model cannot be batched; says what to do.
+        ValueError: Requests of this model cannot be batched, or its weights are NaN; says what to do.
     """
     if opened.model.config.is_encoder_decoder or opened.model.conditioner is not None:
         expect_batchable(opened.model, opened.model.generation_config, None)
+    if fault := weights_at_fault(opened.model):
+        raise ValueError(f"{opened.name}: {fault}")
     if settings.remember:
         remember_recent(opened, settings.remember)
     facts, batches = AnswerFacts(opened), SharedBatches(opened.model, settings)
@@ -129,7 +132,7 @@ def _explain_errors(app: FastAPI) -> None:
 
 
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serves until the process is told to stop; requests at work are answered first, within ten seconds.
+    """Serves until the process gets a signal to stop; requests at work are answered first, within ten seconds.
 
     ``say`` is called with the address, once there is one.
 
@@ -146,9 +149,8 @@ def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]
             raise ValueError(
                 f"--port: must be free ({settings.host}:{settings.port} given: {problem.strerror}); choose another one"
             ) from None
+        app = build_app(opened, settings)
         host = "localhost" if settings.host == "127.0.0.1" else settings.host
         say(f"http://{host}:{listening.getsockname()[1]}")
-        config = uvicorn.Config(
-            build_app(opened, settings), log_level="warning", timeout_graceful_shutdown=10, lifespan="on"
-        )
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10, lifespan="on")
         uvicorn.Server(config).run(sockets=[listening])

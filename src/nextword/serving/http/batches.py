@@ -47,7 +47,7 @@ class SharedBatches:
         self._manager: Any = model.init_continuous_batching(how, room)
         self._manager.logit_processor = _NumbersFirst(self._manager.logit_processor, model)
         self._manager.start()
-        self._problem = "nobody was told why"
+        self._problem = "nobody learned why"
         self._read = len(model.get_input_embeddings().weight)
         self._ends = end_ids(how) or -1
         self._vocabulary = len(weight_of(model.get_output_embeddings()))
@@ -124,7 +124,7 @@ class SharedBatches:
 
 
 class _NumbersFirst(ContinuousBatchingLogitsProcessorList):
-    # the processors of a manager; scores of the first pass that are no numbers end the batches with a reason
+    # the processors of a manager; scores of the first pass that are NaN end the batches with a reason
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, model: Any) -> None:
         vars(self).update(vars(made))

@@ -1,4 +1,4 @@
-"""How prompts go on, with log-probabilities and, when asked for, sources and positions.
+"""How prompts continue, with log-probabilities and, when asked for, sources and positions.
 
 Answers have one of OpenAI's forms. Log-probabilities are those of the model's distribution, before temperature, top-k
 and top-p. With ``sources`` a choice has a further key, ``nextword``: for each token the parts of the distribution that
@@ -47,7 +47,7 @@ NOTHING = Sent()
 class Completions:
     """Answers requests.
 
-    Requests with drafts, and drawn ones with a seed, are written by ``singles``, without it refused. ``remember`` is
+    Requests with drafts, and sampled ones with a seed, are written by ``singles``, without it refused. ``remember`` is
     called with the tokens of every finished prompt and answer.
     """
 
@@ -136,7 +136,7 @@ class Completions:
                 give_up()
 
     def _keys(self, answers: Sequence[WrittenAnswer], request: AnswerRequest) -> list[int | None]:
-        """What each answer's tokens are drawn by; None: nothing of its own."""
+        """The key of each answer's samples; None: nothing of its own."""
         if request.seed is None or not request.decoding(self._config).is_sampled:
             return [None] * len(answers)
         prompts = answers[:: request.n]
@@ -196,13 +196,13 @@ class Completions:
         # the end of a character that was never whole comes with no token
         text = answer.text[sent.characters :] if finished else "".join(pieces)
         choice = form.choice(answer.index, text, finished, stream=request.stream, first=sent == NOTHING)
-        if new and (request.rivals is not None or request.sources):
+        if new and (request.alternatives is not None or request.sources):
             before = [*answer.before, *answer.ids[:begin]]
             positions = POSITIONS if request.sources else 0
-            facts = await self._facts.of(before, new, candidates=max(request.rivals or 0, 1), positions=positions)
-            if request.rivals is not None:
+            facts = await self._facts.of(before, new, candidates=max(request.alternatives or 0, 1), positions=positions)
+            if request.alternatives is not None:
                 shown = shown_tokens(self._names, new, pieces, facts, sent.characters)
-                choice["logprobs"] = form.log_probs(shown, request.rivals)
+                choice["logprobs"] = form.log_probs(shown, request.alternatives)
             if request.sources:
                 choice["nextword"] = {"tokens": sources_of(new, pieces, facts, len(before))}
         if finished and self._remember is not None:  # not before: the answer did not have itself to retrieve from
@@ -244,8 +244,8 @@ class WrittenAnswer:
         before: Tokens that are not shown: those of the prompt, or none.
         ids: Tokens that are shown.
         pieces: What each adds to the text; empty where a character is not whole yet.
-        finished: Why it ended; None while it goes on.
-        drafted: Drafted words that were accepted and refused; None: none were asked for, or it goes on.
+        finished: Why it ended; None while it continues.
+        drafted: Draft tokens that were accepted and rejected; None: none were asked for, or it continues.
     """
 
     def __init__(
@@ -339,7 +339,8 @@ def _overlap(text: str, stop: str) -> int:
     return next((count for count in range(longest, 0, -1) if text.endswith(stop[:count])), 0)
 
 
-# -- The tokens of an answer as a client is told of them: their names, log-probabilities, rivals, sources and positions.
+# -- The tokens of an answer as a client gets them: their names, log-probabilities, alternatives, sources and
+# positions.
 
 
 class TokenNames:
@@ -365,16 +366,16 @@ class TokenNames:
 def shown_tokens(
     names: TokenNames, ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, offset: int
 ) -> list[ShownToken]:
-    """Tokens with their rivals; ``facts`` are about all of them, or all but the first of a text."""
+    """Tokens with their alternatives; ``facts`` are about all of them, or all but the first of a text."""
     best, shown = facts.candidates, []
     offsets = accumulate(map(len, pieces), initial=offset)
     for token, at, row in zip(ids, offsets, _rows(ids, facts), strict=False):
         if row is None:
             shown.append(ShownToken(names.named(token, None), (), at))
             continue
-        rivals = zip(best.ids[row].tolist(), best.log_prob[row].tolist(), strict=True)
+        alternatives = zip(best.ids[row].tolist(), best.log_prob[row].tolist(), strict=True)
         token_itself = names.named(token, float(facts.log_prob[row]))
-        shown.append(ShownToken(token_itself, [names.named(*rival) for rival in rivals], at))
+        shown.append(ShownToken(token_itself, [names.named(*rival) for rival in alternatives], at))
     return shown
 
 
@@ -393,7 +394,7 @@ def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, fir
 
 
 def _told(facts: TokenFacts, row: int) -> dict[str, Any]:
-    sources = SourceColumns.of(facts, slice(row, row + 1), 4)
+    sources = SourceColumns.of(facts[row : row + 1], 4)
     return {
         "log_prob": json_number(float(facts.log_prob[row])),
         "rank": int(facts.rank[row]),

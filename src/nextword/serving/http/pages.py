@@ -16,8 +16,8 @@ import torch
 from nextword.inference.datastore import grow_by_tokens
 from nextword.inference.inspection.trace_example import pieces_of_ids, traced
 from nextword.inference.scoring.example_encoding import EncodedExample, Example
+from nextword.inference.scoring.likelihood import TokenPair, distribution_at_targets
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import TokenPair, distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.model.training_modes import inference_mode_of
@@ -27,7 +27,7 @@ _KEPT = 20
 
 
 class InspectedPages:
-    """Makes pages of ``nextword inspect`` and keeps the newest, each under a name that cannot be guessed."""
+    """Makes pages of ``nextword inspect`` and keeps the newest, each under a name that cannot be foreseen."""
 
     def __init__(self, facts: AnswerFacts) -> None:
         self._facts = facts
@@ -65,14 +65,14 @@ class InspectedPages:
             return traced(opened, encoded, pieces, {})
 
 
-# -- What the model says of the tokens of an answer: log-probabilities, rivals, sources, positions.
+# -- What the model says of the tokens of an answer: log-probabilities, alternatives, sources, positions.
 
 POSITIONS = 5
 """Positions named of each token."""
 
 
 class AnswerFacts:
-    """Asks a model about tokens while its batches go on.
+    """Asks a model about tokens while its batches continue.
 
     One pass over prompt and answer tells all. It is made by a twin of the model: other modules with the same weights,
     so that neither sees what the other is doing. Passes wait for one another.

@@ -20,10 +20,10 @@ R = TypeVar("R", bound="RequestPart")
 TokenIds = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=LARGEST)]], Field(min_length=1)]
 """Tokens of a text."""
 RIVALS = 20
-"""Most rivals of a token that are named."""
+"""Most alternatives of a token that are named."""
 
 _COLDEST = 1e-5
-"""Below this temperature the likeliest token is taken: scores over a smaller one are no numbers any more."""
+"""Below this temperature the likeliest token is taken: scores over a smaller one are NaN."""
 _SAYS_WHO_ASKS = ("user", "metadata", "safety_identifier", "prompt_cache_key")
 """Fields of OpenAI that do not say what is asked for."""
 _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
@@ -91,15 +91,16 @@ class AnswerRequest(RequestPart):
     n: int = Field(default=1, ge=1, le=128)
     """Answers to each prompt."""
     seed: int | None = None
-    """Makes what is drawn the same again: the texts of ``nextword generate`` with this seed."""
+    """Makes sampling repeatable: the texts of ``nextword generate`` with this seed."""
     stream: bool = False
     """Whether tokens are sent as they are written."""
     stream_options: StreamOptions = StreamOptions()
-    """Of a stream."""
+    """Options of a stream."""
     sources: bool = False
     """Whether each token says which parts of the distribution its probability came from, and which positions."""
     draft: Literal["head", "prompt"] | None = None
-    """Who guesses words, of which one pass judges several. Such a request is written apart from the shared batches."""
+    """Source of draft tokens, of which one pass verifies several. Such a request is written apart from the shared
+    batches."""
 
     @model_validator(mode="before")
     @classmethod
@@ -133,8 +134,8 @@ class AnswerRequest(RequestPart):
         raise NotImplementedError
 
     @property
-    def rivals(self) -> int | None:
-        """How many rivals of each token are named, with log-probabilities; None: no log-probabilities."""
+    def alternatives(self) -> int | None:
+        """How many alternatives of each token are named, with log-probabilities; None: no log-probabilities."""
         raise NotImplementedError
 
     @property
@@ -159,7 +160,7 @@ class AnswerRequest(RequestPart):
 # -- What a request to ``/v1/chat/completions`` may hold, and the text that the tokenizer's chat template makes of it.
 
 _LONGEST = 1024
-"""Tokens of an answer where nothing is said; transformers' number."""
+"""Tokens of an answer by default; transformers' number."""
 
 
 class TextPart(RequestPart):
@@ -191,7 +192,7 @@ class ChatMessage(RequestPart):
 
 
 class ChatRequest(AnswerRequest):
-    """A conversation to go on with."""
+    """A conversation to continue."""
 
     form: ClassVar[AnswerForm] = CHAT
 
@@ -204,7 +205,7 @@ class ChatRequest(AnswerRequest):
     logprobs: bool = False
     """Whether each token has its log-probability."""
     top_logprobs: int = Field(default=0, ge=0, le=RIVALS)
-    """How many rivals of each token are named with theirs."""
+    """How many alternatives of each token are named with theirs."""
     chat_template_kwargs: dict[str, Any] = Field(default={})
     """Variables of the template."""
 
@@ -216,16 +217,16 @@ class ChatRequest(AnswerRequest):
 
     @property
     def most(self) -> int:
-        """As in the contract."""
+        """See ``AnswerRequest.most``."""
         return self.max_completion_tokens or self.max_tokens
 
     @property
-    def rivals(self) -> int | None:
-        """As in the contract."""
+    def alternatives(self) -> int | None:
+        """See ``AnswerRequest.alternatives``."""
         return self.top_logprobs if self.logprobs else None
 
     def rows(self, tokenizer: Any) -> list[list[int]]:
-        """As in the contract: the template makes one prompt.
+        """See ``AnswerRequest.rows``: the template makes one prompt.
 
         Raises:
             ValueError: There is no template, or it does not take these messages.
@@ -252,7 +253,7 @@ class ChatRequest(AnswerRequest):
 
 
 class CompletionRequest(AnswerRequest):
-    """Texts to go on with."""
+    """Texts to continue."""
 
     form: ClassVar[AnswerForm] = TEXT
 
@@ -261,9 +262,9 @@ class CompletionRequest(AnswerRequest):
     max_tokens: int = Field(default=256, ge=0)
     """Tokens of the answer at most; 0 with ``echo``: the prompt alone."""
     logprobs: int | None = Field(default=None, ge=0, le=RIVALS)
-    """How many rivals of each token are named, with log-probabilities."""
+    """How many alternatives of each token are named, with log-probabilities."""
     echo: bool = False
-    """Whether the answer begins with the prompt, of whose tokens log-probabilities are told too."""
+    """Whether the answer begins with the prompt, of whose tokens log-probabilities are given too."""
     best_of: int | None = None
     """Must be ``n``: the answers are not ranked."""
 
@@ -271,6 +272,8 @@ class CompletionRequest(AnswerRequest):
     @classmethod
     def _one_prompt_or_several(cls, prompt: Any) -> Any:
         is_one = isinstance(prompt, str) or (isinstance(prompt, list) and prompt and isinstance(prompt[0], int))
+        if prompt == "" or (isinstance(prompt, list) and "" in prompt):
+            raise ValueError("must have text or token ids ('' given); write something to continue")
         return [prompt] if is_one else prompt
 
     @model_validator(mode="after")
@@ -283,21 +286,21 @@ class CompletionRequest(AnswerRequest):
 
     @property
     def most(self) -> int:
-        """As in the contract."""
+        """See ``AnswerRequest.most``."""
         return self.max_tokens
 
     @property
-    def rivals(self) -> int | None:
-        """As in the contract."""
+    def alternatives(self) -> int | None:
+        """See ``AnswerRequest.alternatives``."""
         return self.logprobs
 
     @property
     def echoes(self) -> bool:
-        """As in the contract."""
+        """See ``AnswerRequest.echoes``."""
         return self.echo
 
     def rows(self, tokenizer: Any) -> list[list[int]]:
-        """As in the contract."""
+        """See ``AnswerRequest.rows``."""
         rows = [tokenizer(one)["input_ids"] if isinstance(one, str) else one for one in self.prompt]
         if not all(rows):
             raise ValueError("prompt: must have a token (none in this text); write a word")

@@ -1,7 +1,7 @@
-"""Texts with drafts, and drawn ones with a seed: written one after the other, beside the shared batches.
+"""Texts with drafts, and sampled ones with a seed: written one after the other, beside the shared batches.
 
 The batches draw the tokens of all requests from one stream of random numbers, so that no request has a seed of its own
-there, and they write one word a pass.
+there, and they write one token per pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nextword.inference.generation.generation_passes import effective_config
 from nextword.inference.generation.generator import Generator
 from nextword.inference.generation.row_sampling import RowwiseLoop, rowwise_loop, uniform_numbers
 from nextword.inference.generation.strategies import Decoding
-from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.likelihood import TokenPair
 from nextword.model.speculative_decoding.speculative_decoding import SpeculativeDecoding
 from nextword.model.speculative_decoding.speculative_loop import SpeculativeLoop
 from nextword.model.training_modes import inference_mode_of
@@ -31,11 +31,11 @@ class WrittenSoFar:
     """What has been written of a request, as the manager of the batches tells it.
 
     Attributes:
-        generated_tokens: All words so far.
+        generated_tokens: All tokens so far.
         error: What went wrong; None: nothing.
         finished: Whether that is all.
-        accepted: Drafted words that the model wrote itself.
-        refused: Drafted words that it did not.
+        accepted: Draft tokens that were accepted. refused: Draft
+        tokens that were rejected.
     """
 
     generated_tokens: list[int] = field(default_factory=list)
@@ -50,9 +50,9 @@ class WrittenSoFar:
 
 
 class SingleTexts:
-    """Writes text after text, on a twin of the served model: the batches go on meanwhile.
+    """Writes text after text, on a twin of the served model: the batches continue meanwhile.
 
-    What was learned of how many words to draft is kept from request to request. Not for a server whose head remembers
+    What was learned of how many tokens to draft is kept from request to request. Not for a server whose head remembers
     texts (``--remember``): the twin's would not see what the others do.
     """
 
@@ -73,7 +73,7 @@ class SingleTexts:
     ) -> Callable[[], None]:
         """Begins to write at most so many tokens, after the requests before it.
 
-        Tokens are drawn by ``key``, as ``nextword.inference.generation.row_sampling`` has it, without by torch's
+        Tokens are sampled by ``key``, as ``nextword.inference.generation.row_sampling`` has it, without by torch's
         generator. ``tell`` is called in the running loop with what is written, whenever it has grown.
 
         Returns:
@@ -122,7 +122,7 @@ class SingleTexts:
             )
         except _GivenUpError:
             pass
-        except Exception as problem:  # whoever asked is told
+        except Exception as problem:  # the client gets the error
             request.fail(problem)
 
 
@@ -131,7 +131,7 @@ class _GivenUpError(Exception):
 
 
 class _Request:
-    """What ``generate`` hands its words to; ``tell`` is told of them in the loop of those who wait."""
+    """What ``generate`` passes its tokens to; ``tell`` receives them in the loop of those who wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[WrittenSoFar], None]) -> None:
         self._loop, self._tell = loop, tell

@@ -30,8 +30,8 @@ class CopyHeadProposer:
         """What may come next in each request.
 
         Args:
-            sampled_token_ids: New words of each request, of one whose prompt is not read yet none.
-            num_tokens_no_spec: Words of each, the new ones included.
+            sampled_token_ids: New tokens of each request, of one whose prompt is not read yet none.
+            num_tokens_no_spec: Tokens of each, the new ones included.
             token_ids_cpu: These words.
             slot_mappings: Not looked at.
         """

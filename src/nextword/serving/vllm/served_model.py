@@ -23,7 +23,7 @@ _BACKBONE, _HEAD = "backbone", "next_word_head"
 
 @dataclass(frozen=True)
 class DecidedWords:
-    """What the words of a pass were chosen from: a row for each that logits were asked for, and whose it is."""
+    """What the tokens of a pass were chosen from: a row for each that logits were asked for, and whose it is."""
 
     distribution: NextToken
     requests: list[int]
@@ -74,7 +74,7 @@ class ServedModel(nn.Module):
         self._drafts = vllm_config.speculative_config is not None
         self._requests: Tensor | None = None
         self.decided: DecidedWords | None = None
-        """What the words of the last pass were chosen from; None where nobody drafts."""
+        """What the tokens of the last pass were chosen from; None where nobody drafts."""
 
     def embed_input_ids(self, input_ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Input embeddings."""
@@ -194,7 +194,7 @@ class LowerLayers:
 
     def _keeper(self, number: int) -> Any:
         def keep(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-            """A layer's input, its residual added where it is handed on apart."""
+            """A layer's input, its residual added where it is passed on apart."""
             tensors = [value for value in (*given, *named.values()) if isinstance(value, Tensor) and value.dim() == 2]
             self._seen[number] = sum(tensors[1:], tensors[0])
 
@@ -263,7 +263,7 @@ class KVCacheLayer:
         return int(self._cache.num_gpu_blocks * self._cache.block_size)
 
     def current(self) -> SlotMapping | None:
-        """Of the pass that is under way; None while vLLM only measures its memory."""
+        """State of the pass that is under way; None while vLLM only measures its memory."""
         from vllm.forward_context import get_forward_context
 
         metadata = get_forward_context().attn_metadata

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nextword.experiments.reproduction.planning.experiment_plan import Findings, judge_models
-from nextword.inference.generation.strategies import Texts
+from nextword.experiments.tasks.writing import Texts
 
 
 def found(*metrics):

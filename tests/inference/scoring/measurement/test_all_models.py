@@ -284,7 +284,7 @@ def test_what_cannot_be_scored_is_said(texts, settings, message: str) -> None:
     ("name", "message"),
     [
         ("transformer.h.1.mlp.c_fc.weight", r"token 1 of text 1 is nan: the weights .*h\.1\.mlp\.c_fc\.weight are no"),
-        ("transformer.wte.weight", r"GPT2LMHeadModel: the weights transformer\.wte\.weight are no finite numbers"),
+        ("transformer.wte.weight", r"GPT2LMHeadModel: the weights transformer\.wte\.weight are not finite numbers"),
     ],
 )
 def test_weights_that_are_no_numbers_are_named(name: str, message: str) -> None:

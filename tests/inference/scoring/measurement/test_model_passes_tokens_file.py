@@ -91,7 +91,7 @@ def test_a_fault_leaves_an_earlier_file_as_it_was(tmp_path: Path) -> None:
     path.write_text("before")
     model = word_model()
     model.transformer.h[0].mlp.c_fc.weight.data.fill_(float("nan"))
-    with pytest.raises(ValueError, match="no finite numbers"):
+    with pytest.raises(ValueError, match="not finite numbers"):
         nw.score({"one": word_model(), "two": model}, TOKENIZER, TEXT, tokens=path)
     assert path.read_text() == "before"
     assert [file.name for file in tmp_path.iterdir()] == ["tokens.jsonl"]

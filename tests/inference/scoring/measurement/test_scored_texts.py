@@ -4,10 +4,10 @@ import pytest
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.likelihood import text_spans
 from nextword.inference.scoring.long_text import ScoringWindow
 from nextword.inference.scoring.measurement.scored_texts import scored_text
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.target_likelihood import text_spans
 from tests.helpers.word_models import TEXT, word_model, word_tokenizer
 
 TOKENIZER = word_tokenizer()

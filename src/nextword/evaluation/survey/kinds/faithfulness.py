@@ -142,7 +142,7 @@ class Faithfulness(Kind):
         ]  # fmt: skip
 
     def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
-        """Those of the qualification test."""
+        """Items of the qualification test."""
         path = self.config.qualification
         return [] if path is None else _known_items(path, self.questions())
 
@@ -162,7 +162,7 @@ class Faithfulness(Kind):
 
 
 def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:
-    """Items with their right answers, one a line; questions that a line leaves out may be answered in any way."""
+    """Items with their right answers, one per line; questions that a line leaves out may be answered in any way."""
     choices = {question.name: [choice.value for choice in question.choices] for question in questions}
     found = []
     for line in json_lines(path, "qualification"):

@@ -73,7 +73,7 @@ class Kind(ABC):
         Args:
             prompts: By id, what each system wrote.
             encode: Gives sentence vectors; loads a model when first called.
-            rng: Of all draws.
+            rng: Source of all random choices.
 
         Raises:
             ValueError: A field is missing, or there are too few prompts.

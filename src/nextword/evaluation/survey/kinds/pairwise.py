@@ -27,12 +27,12 @@ from nextword.results.records.survey_files import Choice, Passage, Question
 SIDES = ("a", "b")
 
 INSTRUCTIONS = """\
-Below a text that a person began, you see two ways to go on, A and B. Say which of them is better in each respect, or \
+Below a text that a person began, you see two continuations, A and B. Say which of them is better in each respect, or \
 that they are the same.
 
 Fluency: it reads as if a person had written it, without mistakes of grammar, and is easy to understand.
 
-Coherence: it goes on from the beginning in meaning and in facts, and does not contradict it or itself.
+Coherence: it follows from the beginning in meaning and in facts, and does not contradict it or itself.
 
 Overall: which of the two you would rather have read.
 
@@ -41,7 +41,7 @@ looked up. Texts may stop in the middle of a sentence; that does not count."""
 
 ASKED = {
     "fluency": "Fluency: which is better written?",
-    "coherence": "Coherence: which goes on better from the beginning?",
+    "coherence": "Coherence: which continues the beginning better?",
     "overall": "Overall: which is better?",
 }
 
@@ -60,7 +60,7 @@ class Pairwise(Kind):
 
     Config = PairwiseConfig
     instructions = INSTRUCTIONS
-    difference = "win less lose, as a share of answers"
+    difference = "net win rate, as a share of answers"
 
     def check_systems(self, names: Sequence[str]) -> None:
         """Two."""

@@ -27,7 +27,7 @@ from nextword.results.records import Measure
 from nextword.results.records.survey_files import Choice, Passage, Question
 
 REFERENCE = "reference"
-"""Name of what people wrote."""
+"""Name of the human references."""
 
 INSTRUCTIONS = """\
 You see several texts that were written about the same topic. Rate each of them from 1 to 5, by itself.
@@ -54,7 +54,7 @@ class RatingConfig(SurveyConfig):
     checks: int = Field(default=1, ge=0, le=50)
     """Attention checks in each form."""
     reference: bool = True
-    """Whether what people wrote is rated too."""
+    """Whether the human references are rated too."""
     show_prompt: bool = True
     """Whether judges see what the texts are to be about."""
 

@@ -50,7 +50,7 @@ class Engine(ABC):
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
         """Carries out each run once and yields it as soon as it is done, well or badly.
 
-        Until then ``setting.stages.progress`` is told of its stages. When the generator is closed, no run is at work
+        Until then ``setting.stages.progress`` receives its stages. When the generator is closed, no run is at work
         any more.
 
         Raises:
@@ -97,7 +97,7 @@ def attempted(run: Run, setting: Setting) -> Outcome:
         return failed(run, setting, problem)
 
 
-# -- What becomes of a run that fails: a record that says why, while the others go on.
+# -- What becomes of a run that fails: a record that says why, while the others continue.
 
 LONGEST_REASON = 300
 """Characters of an error that a record shows; the file with the traceback has all of it."""
@@ -106,8 +106,8 @@ LONGEST_REASON = 300
 def failed(run: Run, setting: Setting, problem: Exception) -> FailedRun:
     """The record of a run that ended with ``problem``, with what its search has chosen.
 
-    What diverged is deleted, so that the next attempt does not go on from weights that are as good as lost. Any other
-    training keeps its checkpoints.
+    What diverged is deleted, so that the next attempt does not continue from weights that are as good as lost. Any
+    other training keeps its checkpoints.
 
     Raises:
         OSError: ``problem`` is one, or a full disk: it would meet every other run too.
@@ -151,7 +151,7 @@ def _release(problem: BaseException) -> None:
 # -- Which runs may be at work at the same time: those that do not need the same training while it is made.
 #
 # Methods may share a training: ``cache (trained as softmax)`` is measured on the model of ``softmax``, and a second
-# stage goes on from a first. All seeds of a method share its search.
+# stage resumes from a first. All seeds of a method share its search.
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from nextword.settings import plugins
 from nextword.settings.setting_names import named
 
 _LOOKS_EVERY = 0.5
-"""Seconds after which the watcher is told what is new, and runs that waited for a training are looked at again."""
+"""Seconds after which the watcher gets what is new, and runs that waited for a training are looked at again."""
 
 _PATIENCE = 60.0
 """Seconds that tasks have to end in when they are cancelled."""
@@ -46,7 +46,7 @@ class RayEngine(Engine):
 
     ``ray.init()`` is called where nobody has called it: it joins the cluster that Ray finds (``RAY_ADDRESS``), or
     starts Ray on this machine, until this process ends. A task is not repeated: a machine that is only out of sight
-    might still be writing. What ended is a failed run, and the next call goes on with it.
+    might still be writing. What ended is a failed run, and the next call continues with it.
     """
 
     def expect(self, config: CompareConfig) -> None:
@@ -155,7 +155,7 @@ _PREDECESSOR = 60.0
 
 @dataclass(frozen=True)
 class Message:
-    """What a watcher is told of a run: a method of it, and its arguments."""
+    """A call for the watcher of a run: a method of it, and its arguments."""
 
     run: str
     event: str

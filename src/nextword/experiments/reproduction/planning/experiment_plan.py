@@ -48,8 +48,8 @@ class ExperimentPlan:
     """One experiment. Numbers are over all its trainings and seeds; ``None`` is not known.
 
     Attributes:
-        name: Of the experiment.
-        tables: That it helps to fill, of those asked for.
+        name: Name of the experiment.
+        tables: Tables, of those asked for, that it helps to fill.
         data: What it reads, as experiments name it: a data set, or a file in it.
         problems: What is wrong, a line each.
         notes: What must be known, a line each.
@@ -59,10 +59,10 @@ class ExperimentPlan:
         row: Tokens of a training row.
         steps: Optimiser steps.
         tokens: Read in training.
-        parameters: Of the largest method.
+        parameters: Parameters of the largest method.
         disk: Bytes of models and checkpoints.
         work: The trainings themselves; None: something is wrong, or no model could be built.
-        costs: Of a step of each training, in the order of ``work.all_trainings``; none before ``timed``.
+        costs: Cost of a step of each training, in the order of ``work.all_trainings``; none before ``timed``.
     """
 
     name: str
@@ -83,7 +83,7 @@ class ExperimentPlan:
 
     @property
     def seconds(self) -> float | None:
-        """Of all trainings, that of the start too; writing and measuring are not in it."""
+        """Seconds of all trainings, that of the start too; writing and measuring are not in it."""
         trainings = [] if self.work is None else self.work.all_trainings
         each = [seconds_of(one, cost) for one, cost in zip(trainings, self.costs, strict=False)]
         return _total(each) if each else None
@@ -104,7 +104,7 @@ class Findings:
 
 
 def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
-    """Of a training with all its seeds; None: not known."""
+    """Hours of a training with all its seeds; None: not known."""
     steps = cost.steps if training.steps is None else training.steps
     return None if cost.seconds is None or steps is None else cost.seconds * steps * training.runs
 
@@ -281,11 +281,11 @@ def plan(request: Request, clock: Clock) -> Plan:
 # -- Text in place of data sets that are missing, so that trainings on them can be planned and models built.
 
 LINES = 1000
-"""Of each made-up text."""
+"""Tokens of each made-up text."""
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with made-up texts; ``None``: its data is no plain text, or it wants more than these say."""
+    """The task with made-up texts; ``None``: its data is not plain text, or it wants more than these say."""
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
         return None

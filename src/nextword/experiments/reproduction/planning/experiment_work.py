@@ -146,11 +146,11 @@ class ExperimentWork:
         config: The comparison.
         task: Its task; None: its data is missing and cannot be made up.
         origin: The comparison that makes its start, with the task: itself, but where it shares another's.
-        length: Of a training row; None: not known.
+        length: Tokens of a training row; None: not known.
         trainings: All of them, but for the start's.
         beginning: The training of the task's own start; None: there is none, or another comparison has it.
         backbone: Configuration of the start.
-        sizes: Of every method's model, those of searches and the start too, by title.
+        sizes: Sizes of every method's model, those of searches and the start too, by title.
         lacks: What is not here, so that no step can be tried; nothing where all is.
     """
 
@@ -179,7 +179,7 @@ def experiment_work(
         config: The comparison.
         task: Its task, with made-up data perhaps.
         origin: The comparison that makes its start, and its task; None: itself.
-        lacks: As in ``ExperimentWork``.
+        lacks: What is missing, see ``ExperimentWork``.
 
     Raises:
         ValueError: A wrong setting, a start of which nothing is known, or a method that does not fit it, named.
@@ -243,7 +243,7 @@ class PlannedTraining:
 
     @property
     def tokens(self) -> int | None:
-        """Of all its steps, with one seed; ``None``: not known."""
+        """Tokens of all its steps, with one seed; ``None``: not known."""
         if self.steps is None or self.row is None:
             return None
         return self.steps * self.settings.batch_size * self.settings.gradient_accumulation_steps * self.row.tokens

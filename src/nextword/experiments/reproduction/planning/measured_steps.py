@@ -70,7 +70,7 @@ class StepsHere:
         """Whether Ctrl-C ended it; what was measured before stands."""
 
     def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
-        """Of one step; where it cannot be tried, why."""
+        """Seconds of one step; where it cannot be tried, why."""
         if work.lacks:
             return StepCost(reason=f"not measured: {work.lacks}")
         if self.interrupted:

@@ -32,10 +32,10 @@ class StepCost:
     """What one training step takes.
 
     Attributes:
-        seconds: Of a step; None: not known.
+        seconds: Seconds of a step; None: not known.
         memory: Bytes at its peak; None: not known.
         reason: Why something is not known, in a few words.
-        steps: Of the whole training, where only its rows say it.
+        steps: Steps of the whole training, where only its rows say it.
     """
 
     seconds: float | None = None
@@ -50,7 +50,7 @@ class Speed:
 
     Attributes:
         told: In words, with what is assumed.
-        single: Floating-point operations a second in float32.
+        single: Floating-point operations per second in float32.
         half: The same in bfloat16.
         memory: Bytes of the device.
     """
@@ -76,7 +76,7 @@ class Speed:
 
 
 def gpu_speed(text: str) -> Speed:
-    """That of a GPU: its published peak times the share of it that trainings reach.
+    """Speed of a GPU: its published peak times the share of it that trainings reach.
 
     >>> gpu_speed("A100 40GB:0.5").told
     'A100 40GB at 50% of its published peak, as given'

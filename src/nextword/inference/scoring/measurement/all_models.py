@@ -41,6 +41,7 @@ from nextword.results.records.score_results import (
 )
 from nextword.runtime.files import replacing
 from nextword.runtime.workers import Workers, workers
+from nextword.settings.call_forms import CallForms
 from nextword.settings.config import validated
 
 if TYPE_CHECKING:
@@ -54,19 +55,26 @@ LONGEST_PATH = 255
 """Characters of a text that may be the name of a file."""
 
 
-def score(
+@CallForms(renamed={"places": "positions"})
+def score(  # noqa: PLR0913  (its options)
     model: AnyModel | Mapping[str, AnyModel],
     tokenizer: PreTrainedTokenizerBase | Mapping[str, PreTrainedTokenizerBase] | None = None,
     texts: str | Example | Sequence[str | Example] = (),
     *,
+    window: int | None = None,
+    stride: int | None = None,
+    batch_size: int = 8,
+    limit: int | None = None,
+    counts: str | Path | None = None,
+    span: int = 3,
+    positions: int = 5,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
     tokens: str | Path | None = None,
     out: str | Path | None = None,
     processes: int | None = None,
     progress: Watch | None = None,
-    **settings: Any,
 ) -> ScoreResults:
-    """How likely texts are to a model: perplexity, nats per token, bits per byte, and by group of tokens.
+    """Measures how likely texts are to a model: perplexity, nats per token, bits per byte, also by group of tokens.
 
     Every token is scored once. A text longer than the model's window is scored in windows that overlap, so that all but
     its first tokens have at least ``window - stride`` tokens before them.
@@ -76,25 +84,48 @@ def score(
             compared on the same texts.
         tokenizer: Its tokenizer, or that of all models, or one for each by name; None for folders, which have their
             own.
-        texts: A text or several, each scored by itself. An ``Example`` has a
-            prompt, a source or an auxiliary text too.
+        texts: A text or several, each scored by itself. An ``Example`` has a prompt, a source or an auxiliary text too.
+        window: Tokens that a model sees at once; None: its positions, at most 4,096, and 1,024 where it has no limit.
+        stride: New tokens that each window after the first scores; None: half of the window.
+        batch_size: Windows per forward pass.
+        limit: Score only the beginning of the texts, about this many tokens of the first model; every model scores the
+            same text. None: all of it.
+        counts: File of ``nextword count`` that says how frequent tokens are; None: they are counted in the scored
+            texts.
+        span: Smallest length of a copied span, in tokens.
+        positions: In the file of ``tokens``: positions listed per token, strongest first, where a head points at
+            positions.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
-        tokens: File for what the models say of every token, one JSON object a line.
-        out: Folder for score.json. In it the sums so far are kept every half minute, and a score that was killed goes
-            on from there, to the same numbers. Not beside ``tokens``, a file that is written as a whole.
-        processes: So many processes, each with the model in its memory and one thread; None: this one, with threads.
-        progress: Told how far it is.
-        settings: Of ``ScoreSettings``: ``window``, ``stride``,
-            ``batch_size``, ``limit``, ``counts``, ``span``, ``positions``.
+        tokens: File for the scores of every token, one JSON object per line.
+        out: Folder for score.json. The sums so far are kept in it every half minute, and a score that was killed
+            resumes from there, with the same result. It does not resume with ``tokens``, a file written as a whole.
+        processes: Number of processes, each with the model in its memory and one thread; None: this one, with threads.
+        progress: Called with a model's name and the share of the texts that is done, from 0 to 1.
+
+    Returns:
+        The scores of each model with 95 % intervals, overall and by group of tokens, and the differences between
+        models with paired tests. ``nll`` and ``perplexity`` are those of the only model; ``print`` shows a table.
 
     Raises:
-        ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are no
-            numbers, processes for a model in memory, or an unfinished score of something else.
+        ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are NaN,
+            processes for a model in memory, or an unfinished score of something else.
         DiskFullError: There is no room for what is written.
 
     Examples:
-        >>> result = nw.score(model, tokenizer, ["The king sat.", "The queen stood."])  # doctest: +SKIP
-        >>> result.perplexity, result.models[0].breakdowns["repetition"][0].nll  # doctest: +SKIP
+        >>> import nextword as nw
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<eos>": 0, "the": 1, "king": 2, "sat": 3, "and": 4}))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")
+        >>> config = GPT2Config(vocab_size=5, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+        >>> gpt2 = GPT2LMHeadModel(config)
+        >>> both = {"plain": gpt2, "cache": nw.attach(gpt2, "cache")}
+        >>> result = nw.score(both, tokenizer, ["the king sat and the king sat", "the king and the king"])
+        >>> [(one.name, one.tokens) for one in result.models]
+        [('plain', 12), ('cache', 12)]
+        >>> result.models[0].breakdowns["repetition"][0].tokens
+        7
     """
     name_of_one = Path(model).name if isinstance(model, str | Path) else type(model).__name__
     models = dict(model) if isinstance(model, Mapping) else {name_of_one: model}
@@ -110,9 +141,25 @@ def score(
             f"processes: must be left out for a model in memory ({in_memory} given); save it and give its folder"
         )
     opened = [partial(OpenedModel.of, one, tokenizers[name], auxiliary_tokenizer, name) for name, one in models.items()]
-    made = validated(ScoreSettings, settings)
+    settings = {
+        "window": window,
+        "stride": stride,
+        "batch_size": batch_size,
+        "limit": limit,
+        "counts": counts,
+        "span": span,
+        "positions": positions,
+    }
     texts_given = GivenTexts.of(given_examples(texts), ["texts"])
-    return score_models(opened, texts_given, made, tokens=tokens, progress=progress, out=out, processes=processes)
+    return score_models(
+        opened,
+        texts_given,
+        validated(ScoreSettings, settings),
+        tokens=tokens,
+        progress=progress,
+        out=out,
+        processes=processes,
+    )
 
 
 def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Example]:
@@ -253,7 +300,7 @@ LARGEST = math.log(np.finfo(np.float64).max)
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, and why one of them is no number."""
+    """Perplexity, nats per token and bits per byte with intervals, and why one of them is NaN."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:

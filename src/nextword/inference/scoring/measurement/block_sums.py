@@ -1,6 +1,6 @@
 """What a model said of texts, added up: for each unit that intervals draw, and by group of tokens.
 
-The sums of chunks add up to those of all texts, whoever computed them, so nothing is kept of single tokens.
+The sums of chunks add up to those of all texts, wherever they were computed, so nothing is kept of single tokens.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BlockSums:
 
     @classmethod
     def none(cls, units: int, breakdowns: Sequence[Breakdown]) -> BlockSums:
-        """Of so many units before anything is added."""
+        """Sums of so many units before anything is added."""
         sizes = {one.key: len(one.names) for one in breakdowns}
         return cls(
             first=0,
@@ -75,7 +75,7 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Of texts with N tokens together, ``unit`` being that of each token."""
+        """Sums of texts with N tokens together, ``unit`` being that of each token."""
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])

@@ -55,7 +55,7 @@ class GivenTexts:
         texts: How many have something in them.
         empty: How many others there are.
         sizes: UTF-8 bytes of the first of them.
-        bytes: Of all together.
+        bytes: Bytes of all together.
         digest: Equal where the texts are.
     """
 
@@ -107,7 +107,7 @@ class GivenTexts:
 
     @property
     def examples(self) -> Iterator[Example]:
-        """Those that have something in them, one at a time.
+        """Texts that are not empty, one at a time.
 
         Raises:
             ChangedError: At the end, where they are not what they were before.
@@ -170,7 +170,11 @@ def _read(
         elif path.is_dir() and not is_published(path):
             files = part_files(path, split, where) or text_files(path)
             if not files:
-                raise ValueError(f"{where}: '{path}' must hold files of text or tables (none found); name the file")
+                found = "none found" if any(path.iterdir()) else "the folder is empty"
+                raise ValueError(
+                    f"{where}: '{path}' must hold files of text (.txt) or tables (.jsonl, .csv, .tsv, .parquet) "
+                    f"({found}); name the file"
+                )
             for file in files:
                 yield from _of_file(file, fields, sample_by, where)
         else:
@@ -227,6 +231,11 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
             raise ValueError(f"{place}: '{key}' must be text ({type(row[key]).__name__} given)")
         found[field] = row[key]
     return Example(**found, id=name)
+
+
+def text_column(field: str | None) -> dict[str, str]:
+    """The fields of a command whose ``--field`` is the column of the text: ``text=COLUMN`` or ``COLUMN`` alone."""
+    return {} if field is None else {"text": field.removeprefix("text=")}
 
 
 def _column(name: str) -> str | int:

@@ -1,4 +1,4 @@
-"""One model over all texts: how frequent tokens are, then how likely; each pass goes on where it was stopped."""
+"""One model over all texts: how frequent tokens are, then how likely; each pass continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from jaxtyping import Float, Int
 from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.inference.scoring.breakdowns import Breakdown, CopiedSpans, FrequencyBands, NewAndRepeated, TextPosition
 from nextword.inference.scoring.example_encoding import auxiliary_inputs
+from nextword.inference.scoring.likelihood import Question, expect_numbers, span_log_probs, text_answers
 from nextword.inference.scoring.measurement.block_sums import BlockSums, Units
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_checkpoint import Chunk, ModelState, chunks
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import ScoredText, scored_text, scoring_window_of
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
-from nextword.inference.scoring.target_likelihood import Question, expect_numbers, span_log_probs, text_answers
 from nextword.inference.scoring.token_facts import TextFacts, TopPositions, span_facts
 from nextword.model.training_modes import inference_mode_of
 from nextword.runtime.pretrained import token_label
@@ -116,7 +116,8 @@ class ModelPasses:
             tell()
 
 
-# -- What is asked of a model, by whoever has it open: what it is, how frequent tokens are, how likely texts are. A
+# -- What is asked of a model, by the process that has it open: what it is, how frequent tokens are, how likely texts
+# are. A
 # process that has it open is given a function of this module with all its arguments but the last, which is the model.
 
 

@@ -1,4 +1,4 @@
-"""A score that is not finished, as a file from which it goes on."""
+"""A score that is not finished, as a file from which it continues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ModelState:
     Attributes:
         model: What tells it from others.
         counted: Chunks whose tokens are counted.
-        counts: Of each token so far.
+        counts: Count of each token so far.
         scored: Chunks that are scored.
         sums: What it said of them; None before the first.
     """
@@ -68,7 +68,7 @@ class ScoreCheckpoint(ArrayCheckpoint):
             self._states.append(ModelState(identity))
         if self._states[place].model != identity:
             raise ValueError(
-                f"{self.path}: must go on with the same models ('{name}', number {place + 1}, is another one now, or "
+                f"{self.path}: must resume with the same models ('{name}', number {place + 1}, is another one now, or "
                 "its weights were changed); give that one, or delete the file to begin again"
             )
         return self._states[place]
@@ -80,7 +80,7 @@ class ScoreCheckpoint(ArrayCheckpoint):
             self.save_all()
 
     def save_all(self) -> None:
-        """Writes all, where there is something to go on from."""
+        """Writes all, where there is something to resume from."""
         if not any(state.counted or state.scored for state in self._states):
             return
         models, arrays = [], {}
@@ -115,7 +115,7 @@ class Chunk:
     """Texts that follow one another.
 
     Attributes:
-        number: Of the chunk, from 0.
+        number: Number of the chunk, from 0.
         first: Number of the first text, from 0.
         bytes: UTF-8 bytes of the texts.
     """

@@ -57,7 +57,7 @@ def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
 
 def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
     """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
-    # Of what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
+    # For what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
     shown = {
         key: m
         for key, m in _of_group(methods, "Likelihood").items()

@@ -276,7 +276,7 @@ def _without_settings(head: str) -> str:
 
 
 def _quantities(results: Results, methods: Sequence[ReportedMethod]) -> tuple[str, list[Quantity]]:
-    """Of the texts of the first decoding that samples, else of the first; perplexity also where there are no texts."""
+    """Columns for the texts of the first decoding that samples, else of the first; perplexity even without texts."""
     decodings = in_order(results)
     decoding, texts = next(
         (one for one in decodings if not one[0].startswith(SEARCHES)), decodings[0] if decodings else ("", None)

@@ -42,14 +42,14 @@ INSIDE = "inspect.html"
 """Name of the page beside a report that looks at one of its prompts, as the quickstart writes it."""
 
 SHORT = 48
-"""Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
+"""Longest value that is shown in the opening facts; a checksum waits for the tables at the end."""
 
 INTERVALS = "Thin lines are 95 % intervals"
 
 STEERING = "The line is at zero: the auxiliary text is not heard."
 
 OPENING_DATA = ("train", "validation", "test", "leak")
-"""How the names of those data fields begin that are told in the opening facts; the tables at the end have all."""
+"""How the names of those data fields begin that are shown in the opening facts; the tables at the end have all."""
 
 
 @dataclass(frozen=True)

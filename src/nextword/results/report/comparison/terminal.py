@@ -72,7 +72,7 @@ def _texts_caption(written: list[Sheet]) -> Text:
 
 
 def _heading(column: Column) -> str:
-    # "Accuracy, cache only": the part behind the comma tells two columns apart. One word a line keeps them narrow.
+    # "Accuracy, cache only": the part behind the comma tells two columns apart. One word per line keeps them narrow.
     group, _, setting = column.group.partition(", ")
     above = setting or ("" if column.goal or column.group == "Cost" else group.partition(" ")[0].lower())
     return _stacked(f"{above} {column.title}", column.short_unit)

@@ -62,7 +62,7 @@ function start() {
       element("label", { class: "field" }, "Your name or number ", name),
       element("label", { class: "field" }, agreed, " I have read this and agree"),
       complaint,
-      element("button", { class: "main", type: "submit" }, Object.keys(state.items).length ? "Go on" : "Begin")));
+      element("button", { class: "main", type: "submit" }, Object.keys(state.items).length ? "Continue" : "Begin")));
 }
 
 function leave() {
@@ -95,7 +95,7 @@ function open(at) {
     element("progress", { max: form.pages.length, value: at, "aria-label": "Progress" }),
     kept ? null : element("p", { class: "complaint" }, "This browser does not keep your progress: do not close this page."),
     element("details", { open: at === 0 }, element("summary", {}, "How to judge"), ...paragraphs(survey.instructions),
-      element("p", { class: "soft" }, "Keys: 1, 2, 3 … answer a question and go to the next; Enter goes on.")),
+      element("p", { class: "soft" }, "Keys: 1, 2, 3 … answer a question and go to the next; Enter continues.")),
     view,
     complaint,
     element("div", { class: "row" },

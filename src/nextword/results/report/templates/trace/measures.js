@@ -12,14 +12,14 @@ const FACTORS = [1.25, 2, 10];
 
 const probability = {
   key: "probability", name: "Probability", hue: "m5",
-  note: "How much probability the model gave to the token that stands here. The stronger the colour, the more it was surprised.",
+  note: "The probability of this token. The stronger the colour, the higher its surprisal.",
   levels: levels(["50\u202f% or more", "10–50\u202f%", "1–10\u202f%", "0.1–1\u202f%", "0.01–\u200b0.1\u202f%", "below 0.01\u202f%"]),
   of: (trace, index) => `l${below(PROBABILITIES, Math.exp(trace.tokens.log_prob[index - first]))}`,
 };
 
 const rank = {
   key: "rank", name: "Rank", hue: "m5",
-  note: "The place of the token among all tokens of the vocabulary, by probability. Pale: the model would have written it itself.",
+  note: "The token's rank in the vocabulary by probability. Pale: the model's first choice.",
   levels: levels(["1st", "2nd–3rd", "4th–10th", "11th–100th", "101st–1,000th", "beyond"]),
   of: (trace, index) => `l${above(RANKS, trace.tokens.rank[index - first])}`,
 };
@@ -34,16 +34,16 @@ const uncertainty = {
 const shareOf = (component, place, pointed) => ({
   key: `share ${component}`, name: `From ${component}`, hue: sourceHue(place),
   note: `How much of the token's probability came from ${component}` +
-    (pointed ? `, which copies from places in the ${pointed}.` : ", one of the parts that the model adds up."),
+    (pointed ? `, which copies from positions in the ${pointed}.` : ", one of the components of the mixture."),
   levels: levels(["under 5\u202f%", "5–25\u202f%", "25–50\u202f%", "50–75\u202f%", "75–95\u202f%", "over 95\u202f%"]),
   of: (trace, index) => `l${above(SHARES, trace.tokens.shares[component]?.[index - first] ?? 0)}`,
 });
 
 const drafted = {
   key: "drafted", name: "Drafted", hue: "m2",
-  note: "What became of guesses. A guessed token that was accepted took no pass of the model of its own.",
+  note: "Speculative decoding. An accepted draft token needed no forward pass of its own.",
   levels: [
-    { name: "l0", label: "not guessed" }, { name: "l2", label: "another was guessed" }, { name: "l5", label: "guessed, accepted" },
+    { name: "l0", label: "not drafted" }, { name: "l2", label: "draft rejected" }, { name: "l5", label: "draft accepted" },
   ],
   of: (trace, index) => {
     const { accepted, refused } = draftAt(trace, index);
@@ -54,7 +54,7 @@ const drafted = {
 const SIDES = { false: "a", true: "b" };
 const difference = {
   key: "difference", name: "Difference", hue: "m0",
-  note: "Which model gave the token more probability, and how many times as much. Blue: A. Orange: B. No colour: alike.",
+  note: "Which model gave the token more probability, and how many times as much. Blue: A. Orange: B. No colour: equal.",
   levels: [
     { name: "a3", label: "A ×10+" }, { name: "a2", label: "A ×2–10" }, { name: "a1", label: "A ×1.25–2" },
     { name: "l0", label: "alike" },

@@ -56,7 +56,7 @@ class Panel {
     return [
       traces.length > 1 ? this.models(index) : element("p", { class: "verdict" },
         "The model gave it a probability of ", element("b", {}, percent(Math.exp(log_prob[at]))), ": its ",
-        element("b", {}, ranks[at] === 1 ? "first" : ordinal(ranks[at])), ` choice, ${digits(bits(-log_prob[at]))} bits of surprise.`),
+        element("b", {}, ranks[at] === 1 ? "first" : ordinal(ranks[at])), ` choice, ${digits(bits(-log_prob[at]))} bits of surprisal.`),
       element("p", { class: "soft" },
         `Before it, ${traces.length > 1 ? trace.model.name : "the model"} was as unsure as between ${digits(choices)} equally likely tokens (${digits(bits(entropy[at]))} bits).`),
       this.guess(trace, index),
@@ -73,14 +73,14 @@ class Panel {
 
   guess(trace, index) {
     const { accepted, refused } = draftAt(trace, index);
-    if (accepted) return element("p", { class: "soft" }, accepted === 1 ? "It was guessed, and accepted." : `It was guessed, as one of ${accepted} tokens, and accepted.`);
+    if (accepted) return element("p", { class: "soft" }, accepted === 1 ? "Its draft was accepted." : `Its draft of ${accepted} tokens was accepted.`);
     const words = refused.flatMap(id => [tokenName(labelOf(trace, id)), " "]);
-    return words.length ? element("p", { class: "soft" }, "Guessed in its place, and refused: ", element("s", {}, ...words)) : null;
+    return words.length ? element("p", { class: "soft" }, "Draft tokens rejected here: ", element("s", {}, ...words)) : null;
   }
 
   rest(share) {
     return share < 0.005 ? null
-      : element("p", { class: "soft" }, `The other ${percent(share)} came from no place in the text, or from weaker ones.`);
+      : element("p", { class: "soft" }, `The other ${percent(share)} came from no position in the text, or from weaker ones.`);
   }
 
   models(index) {
@@ -101,8 +101,8 @@ class Panel {
   place(role, isToken, helped) {
     const title = element("h3", {}, helped.length ? "Tokens whose probability came from here" : "Nothing came from here");
     const read = isToken ? null : element("p", { class: "soft" },
-      role === "text" ? "The model only read this token; it predicted nothing here." : `The model read this token in the ${role}.`);
-    if (!helped.length) return [read, element("p", { class: "soft" }, "No token has it among its strongest places.")];
+      role === "text" ? "This token is context; nothing was predicted here." : `The model read this token in the ${role}.`);
+    if (!helped.length) return [read, element("p", { class: "soft" }, "No token has it among its strongest positions.")];
     return [read, title, this.list(helped, "token", false)];
   }
 

@@ -1,0 +1,20 @@
+"""Which sequence each position belongs to, and when that is looked at."""
+
+from __future__ import annotations
+
+import torch
+
+from nextword.heads.context import Layout
+
+
+def test_making_a_layout_looks_at_no_value() -> None:
+    """Tensors without values stand for those of a GPU, which every look would stop."""
+    layout = Layout(torch.zeros(5, dtype=torch.long, device="meta"), 2)
+    assert layout.row.shape == (5,)
+
+
+def test_width_and_slots_follow_from_the_rows() -> None:
+    layout = Layout(torch.tensor([0, 0, 2, 2, 2]), 3)
+    assert layout.width == 3
+    assert layout.slot.tolist() == [0, 1, 0, 1, 2]
+    assert layout.pack(torch.ones(5, 1))[..., 0].tolist() == [[1, 1, 0], [0, 0, 0], [1, 1, 1]]
