@@ -43,7 +43,7 @@ class StatesSettings:
     """How a store of states is built; all but the last two decide what is in it.
 
     Attributes:
-        precision: Of the states; None: that of the model's weights, but float16 for float32.
+        precision: Precision of the states on disk; None: that of the model's weights, but float16 for float32.
         layers: Hidden states that are kept at each token; a head ``+mi:KxL`` reads K of them.
         shard_tokens: Tokens of a shard; what a killed build loses at most of each process.
         batch_size: Rows that go through the model together.
@@ -69,7 +69,7 @@ def build_states(
 ) -> StatesManifest:
     """Stores what a model's output layer reads at every token of some rows, and that layer.
 
-    A build that was killed goes on with the shards that are not there yet, when it is called again.
+    A build that was killed resumes with the shards that are not there yet, when it is called again.
 
     Args:
         model: A model of transformers or ours; with several processes its folder or hub name.

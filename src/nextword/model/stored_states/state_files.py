@@ -74,7 +74,7 @@ class StatesOrigin(Record):
     model: str
     """Folder, file or hub name of the model."""
     model_fingerprint: str | None
-    """Of its weights; None where they were in half precision, or not all in memory."""
+    """Fingerprint of its weights; None where they were in half precision, or not all in memory."""
     tokenizer: str
     """Fingerprint of its tokenizer."""
     task: dict[str, JsonValue]
@@ -120,7 +120,7 @@ class StatesManifest(Record):
 
     @property
     def tokens(self) -> int:
-        """Of all rows."""
+        """Tokens of all rows."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
@@ -289,6 +289,6 @@ def manifest_of(folder: Path) -> StatesManifest:
 
 
 def checksum(rows: Iterable[Row]) -> str:
-    """Of rows in order."""
+    """Checksum of rows in order."""
     hashes = np.array([row.hash for row in rows], np.int64)
     return f"{len(hashes)} rows, {hashlib.blake2b(hashes.tobytes(), digest_size=8).hexdigest()}"
