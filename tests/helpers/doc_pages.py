@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 from nextword.evaluation.survey.kinds import registry as surveys
 
@@ -54,3 +56,13 @@ def survey_faults(line: str, kind: str, given: str) -> Iterator[str]:
     name = given.partition("=")[0].partition(".")[0]
     if kind not in surveys.names() or name not in surveys.get(kind).Config.model_fields:
         yield f"{line}: a survey '{kind}' has no setting {name}"
+
+
+def website_module(name: str) -> ModuleType:
+    """A script of the folder website."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "website" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded

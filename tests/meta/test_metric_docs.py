@@ -12,8 +12,7 @@ import pytest
 
 import nextword as nw
 import nextword.evaluation.judges
-from tests.helpers.doc_pages import ROOT, blocks, name_of
-from tests.meta.test_site import module
+from tests.helpers.doc_pages import ROOT, blocks, name_of, website_module
 
 pytestmark = pytest.mark.docs
 
@@ -54,7 +53,7 @@ def test_every_setting_of_metrics_is_explained(name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_tables_of_metrics_are_of_today(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert text == module("metric_tables").filled(text), "run python website/metric_tables.py"
+    assert text == website_module("metric_tables").filled(text), "run python website/metric_tables.py"
 
 
 @pytest.mark.parametrize(
