@@ -32,6 +32,8 @@ class TrainOptions(Settings):
     """Text, pairs or tables, required here or in the recipe: a file, a folder or a name on the hub."""
     model: str | None = None
     """Model, required here or in the recipe: a folder or hub name; 'small' or 'small-t5' makes a small one."""
+    states: str | None = None
+    """Folder of stored states ('nextword states build'), in place of data and model: trains the head alone."""
     report_to: list[str] | None = None
     """Tracker: tensorboard, wandb or trackio. May be repeated."""
     fsdp: Annotated[bool, typer.Option("--fsdp")] = False
@@ -54,7 +56,7 @@ class TrainOptions(Settings):
     """Seed of new parameters, batches and dropout."""
 
 
-OF_RECIPE = {"model", "method", "head", "objective", "conditioner", "encoder", "seed"}
+OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "encoder", "seed"}
 """Options that stand for a key of a recipe."""
 
 

@@ -27,8 +27,9 @@ from nextword.heads import HeadConfig, head_spec, parse_head
 from nextword.heads.context import Context
 from nextword.heads.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
-from nextword.model.forward.output_layer import validate_output_layer
+from nextword.model.forward.output_layer import probe_inputs, validate_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
+from nextword.model.stored_states.state_files import Row
 from nextword.model.training_modes import inference_mode_of, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.runtime.devices import device_of
@@ -229,16 +230,30 @@ def _warn_if_worse(model: NextWordModel) -> None:
         )
 
 
+def probed_rows(model: NextWordModel) -> list[Row]:
+    """What ``attach`` lets a backbone read to put any head on it."""
+    asked = probe_inputs(model.backbone)
+    decoder = model.config.is_encoder_decoder
+    texts = asked["decoder_input_ids" if decoder else "input_ids"].tolist()
+    rows = [Row(tuple(text), tuple(asked["input_ids"][0].tolist()) if decoder else ()) for text in texts]
+    probed = _probe_rows(model, probe_tokens(model.next_word_head.dimensions.vocab_size)).tolist()
+    return [*rows, *(Row(tuple(text), tuple(text) if decoder else ()) for text in probed)]
+
+
+def _probe_rows(model: NextWordModel, ids: Int[Tensor, "M"]) -> Int[Tensor, "R T"]:
+    limit = getattr(model.config, "max_position_embeddings", None) or _PROBE_LENGTH
+    length = min(_PROBE_LENGTH, limit, len(ids))
+    if model._wordless:  # pictures without pixels
+        ids = ids.masked_fill(torch.isin(ids, torch.tensor(model._wordless)), _WORD)
+    return ids[: len(ids) // length * length].view(-1, length)
+
+
 @contextmanager
 def _probed(model: NextWordModel) -> Iterator[Callable[[Int[Tensor, "M"]], Context]]:
     """Within this block the head may run the model, as in evaluation, on tokens of its own."""
 
     def context_of(ids: Int[Tensor, "M"]) -> Context:
-        limit = getattr(model.config, "max_position_embeddings", None) or _PROBE_LENGTH
-        length = min(_PROBE_LENGTH, limit, len(ids))
-        if model._wordless:  # pictures without pixels
-            ids = ids.masked_fill(torch.isin(ids, torch.tensor(model._wordless)), _WORD)
-        rows = ids[: len(ids) // length * length].view(-1, length).to(device_of(model.get_input_embeddings()))
+        rows = _probe_rows(model, ids).to(device_of(model.get_input_embeddings()))
         inputs = {"input_ids": rows, "use_cache": False, **model.blank_auxiliary(len(rows))}
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
 

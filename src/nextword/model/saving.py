@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ def save_model_folder(
     path: str | os.PathLike[str],
     facts: CardFacts,
     auxiliary_tokenizer: PreTrainedTokenizerBase | None = None,
+    write: Callable[[Path], object] | None = None,
 ) -> None:
     """Writes a model with all that is needed to use it, as the Hub understands it.
 
@@ -48,6 +50,7 @@ def save_model_folder(
         path: Made where missing.
         facts: What the model card says.
         auxiliary_tokenizer: Tokenizer of auxiliary texts; goes into the folder ``encoder_tokenizer``.
+        write: Writes the model itself to a folder; None: its own ``save_pretrained``.
 
     Raises:
         DiskFullError: There is no room for it.
@@ -57,7 +60,7 @@ def save_model_folder(
     shutil.rmtree(new, ignore_errors=True)  # of a save that was killed
     with disk_full_explained(folder):
         try:
-            model.save_pretrained(new)
+            (write or model.save_pretrained)(new)
             tokenizer.save_pretrained(new)
             if auxiliary_tokenizer is not None:
                 auxiliary_tokenizer.save_pretrained(new / ENCODER_TOKENIZER)

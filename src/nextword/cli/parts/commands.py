@@ -33,6 +33,7 @@ VERBS = {
     "reproduce": ("nextword.cli.reproduce:reproduce", "Measure a paper's table and test its claims"),
     "report": ("nextword.cli.report:report", "Write the report of results again, and print the table"),
     "datastore": ("nextword.cli.groups.datastore:app", "Build and index datastores for the head knn"),
+    "states": ("nextword.cli.groups.states:app", "Store a model's hidden states, to train heads without the model"),
     "survey": ("nextword.cli.groups.survey:app", "Human evaluation: make a survey, read the answers"),
     "ngram": ("nextword.cli.groups.ngram:app", "Index the n-grams of a corpus for the head ngram"),
     "list": ("nextword.cli.list:app", "List heads, objectives, conditioners, metrics, tasks, recipes"),

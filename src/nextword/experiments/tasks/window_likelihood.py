@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,14 @@ class WindowLikelihood(Measures):
                 f"Give more text or a smaller task.window."
             )
         return stream
+
+    def read_windows(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[list[int]]:
+        """What a model reads of the test text, and of the validation text to tune a cache, window by window."""
+        tuning = self._validation(tokenizer, self._config.tuning_tokens)
+        size, stride = self._config.window, self._config.stride
+        for stream, step in ((self.test_stream(tokenizer), stride), (tuning, size)):
+            for window in ScoringWindow(size, step).windows(1, len(stream.ids)):
+                yield stream.ids[window.begin : window.begin + window.size].tolist()
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation tokens."""

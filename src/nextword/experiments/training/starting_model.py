@@ -85,11 +85,13 @@ def starting_model(
     task: Task,
     tokenizer: PreTrainedTokenizerBase,
     folder: RunFolder,
+    stored: Any = None,
 ) -> Any:
     """The model with its head, as training begins; what is new in it depends on the seed only.
 
-    A model of ours continues with the head that it has, where the same is asked for. What is to be sharded over
-    processes lies in files until it is.
+    A model of ours continues with the head that it has, where the same is asked for. With ``stored``, a backbone with
+    stored states, no weights are loaded and the head is a new one. What is to be sharded over processes lies in files
+    until it is.
 
     Raises:
         ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
@@ -104,8 +106,8 @@ def starting_model(
         else:
             location, saved = saved_model(config.model, "model", INSTEAD)
             task.check(text_configuration(saved), tokenizer)
-            plain = _loaded(location, settings, folder)
-            if keeps_its_head(config):
+            plain = _loaded(location, settings, folder) if stored is None else stored
+            if stored is None and keeps_its_head(config):
                 plain.set_objective(config.objective)
                 return plain
         head: HeadSpec = config.head

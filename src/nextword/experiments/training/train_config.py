@@ -35,6 +35,8 @@ class TrainConfig(MethodSettings):
     """The task that reads the data: ``data``, a file, a folder or a hub name; the ``kind`` of it where that cannot be
     seen (``text``, ``pairs``, ``auxiliary``); and the settings of that kind, such as the ``encoder`` that reads
     auxiliary texts. ``data`` and ``encoder`` may stand beside it."""
+    states: str | None = None
+    """Folder of stored states of the model (``nextword states build``), to train the head without the model."""
     seed: Seed = 0
     """Seed of new parameters, the order of the batches and dropout."""
     keep_checkpoints: bool = False
@@ -48,7 +50,8 @@ class TrainConfig(MethodSettings):
         if isinstance(given.get("method"), str):
             rest = {key: value for key, value in given.items() if key != "method"}
             given = {**MethodSettings.model_validate(given["method"]).model_dump(exclude_unset=True), **rest}
-        return with_task_table(given)
+        given = with_task_table(given)
+        return given if given.get("states") is None else _with_stored(given)
 
     @model_validator(mode="after")
     def _has_data(self) -> TrainConfig:
@@ -60,6 +63,19 @@ class TrainConfig(MethodSettings):
     def is_small(self) -> bool:
         """Whether the model is made here."""
         return self.model in (SMALL, SMALL_T5)
+
+
+def _with_stored(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings, with model and task of the stored states; the head alone is trained."""
+    from nextword.model.stored_states.state_files import manifest_of
+
+    origin = manifest_of(Path(given["states"]).expanduser()).origin
+    own: dict[str, Any] = {"model": origin.model, "task": origin.task}
+    given = own | given
+    return given | {
+        "task": {**origin.task, **given["task"]},
+        "training": {"trains": "head", **given.get("training", {})},
+    }
 
 
 def _no_data() -> str:
@@ -96,7 +112,7 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainCo
     except SettingsError as fault:
         # pydantic asks for the data only where nothing else is wrong; all that is missing is to be said at once
         task = asked.get("task")
-        if "data" in asked or (isinstance(task, dict) and "data" in task) or _no_data() in str(fault):
+        if asked.keys() & {"data", "states"} or (isinstance(task, dict) and "data" in task) or _no_data() in str(fault):
             raise
         raise SettingsError(f"{fault}\n{_no_data()}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
 from nextword.experiments.training.collator import TaskRows
 from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
-from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
+from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome, rises_steadily, warning
 from nextword.experiments.training.one_training import curve_of
 from nextword.experiments.training.run_folder import RunFolder
 from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
@@ -31,6 +31,7 @@ from nextword.experiments.training.starting_model import (
     starting_model,
     starting_tokenizer,
 )
+from nextword.experiments.training.stored_training import measured, stored_backbone, writer_of
 from nextword.experiments.training.train_config import TrainConfig, configured, read
 from nextword.experiments.training.trainable import (
     trainable,
@@ -44,7 +45,7 @@ from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name
 from nextword.model.forward.output_layer import weights_at_fault
 from nextword.model.saving import save_model_folder
-from nextword.results.records import CurvePoint, Environment, disk_full_explained, locked, measures_of
+from nextword.results.records import Environment, disk_full_explained, locked, measures_of
 from nextword.results.records.comparison_results import PropertySummary, TrainingResults
 from nextword.runtime import processes
 from nextword.runtime.devices import best_device
@@ -87,6 +88,7 @@ def train(  # noqa: PLR0913  (its options)
     encoder: str | Path | None = None,
     task: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
+    states: str | Path | None = None,
     seed: int = 0,
     keep_checkpoints: bool = False,
     recipe: Mapping[str, Any] | str | Path | None = None,
@@ -115,6 +117,7 @@ def train(  # noqa: PLR0913  (its options)
             ``"pairs"``, ``"auxiliary"``) where the data do not show it.
         training: Training settings that differ from the defaults, such as ``{"steps": 500, "lora": {"rank": 8}}``;
             ``docs/train.md`` lists them.
+        states: Folder of stored states, in place of ``model`` and ``data``: trains the head alone, without the model.
         seed: Random seed of new parameters, of the order of the batches and of dropout.
         keep_checkpoints: Whether the checkpoints stay in the folder when the model is finished.
         recipe: A TOML file, or its content: settings by the names of these arguments. Those given beside it replace
@@ -158,6 +161,7 @@ def train(  # noqa: PLR0913  (its options)
         "encoder": encoder,
         "task": task,
         "training": training,
+        "states": None if states is None else str(states),
     }
     settings = {
         **(recipe if isinstance(recipe, Mapping) else {}),  # keys that are not arguments
@@ -203,7 +207,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
         folder.begin(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with watcher("model"):
-        model = starting_model(config, settings, task, tokenizer, folder)
+        model = starting_model(config, settings, task, tokenizer, folder, stored_backbone(config, settings))
         with trainable(model, settings, config.seed):
             asked: Any = config.training.get("learning_rates", {})
             expect_trained(asked, model)
@@ -221,12 +225,14 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
     outcome.save(folder.training / "outcome.json")
     model = whole_model(model, folder.training).to(best_device())
     with watcher("measuring") as advanced:
-        evaluation = measured_on_test_part(model, tokenizer, task, advanced)
+        evaluation = measured_on_test_part(measured(model, task, config.model), tokenizer, task, advanced)
     with watcher("checking and saving"):
         results = results_of(config, task, settings, model, outcome, evaluation, command)
         encoder = task.data.encoder() if model.conditioner is not None else None
         auxiliary = None if encoder is None else load_tokenizer(encoder, "encoder")
-        save_model_folder(model.cpu(), tokenizer, folder.path, _card(config, results), auxiliary)
+        save_model_folder(
+            model.cpu(), tokenizer, folder.path, _card(config, results), auxiliary, writer_of(model, config.model)
+        )
         results.save(folder.record)
     if not config.keep_checkpoints:
         folder.drop_checkpoints()
@@ -327,9 +333,9 @@ def results_of(
     command: str,
 ) -> TrainingResults:
     """The record of a finished training, with what the checker says of each property."""
+    rows = [] if config.states is not None else check(model, lengths=CHECKED_LENGTHS).rows  # of random texts
     checks = [
-        {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
-        for row in check(model, lengths=CHECKED_LENGTHS).rows
+        {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()} for row in rows
     ]
     return TrainingResults(
         command=command,
@@ -351,13 +357,16 @@ def results_of(
     )
 
 
+NOT_CHECKED = "not checked: it was trained on stored states; 'nextword check FOLDER' checks it"
+
+
 def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
     path = str(config.task["data"])
     data = CardData(name=str(results.data.get("source", Path(path).name)), hub_name=hub_name(path))
     numbers = results.evaluation.metrics
     failed = [one for one in results.checks if one.verdict == "FAILED"]
     passed = sum(one.verdict == "passed" for one in results.checks)
-    verdict = f"{passed} properties hold on random texts, {len(failed)} do not"
+    said = f"{passed} properties hold on random texts, {len(failed)} do not"
     return CardFacts(
         base_model=None if config.is_small else config.model,
         data=(data,),
@@ -367,7 +376,7 @@ def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
             CardResult(metric=name, data=data, measured=value, title=results.measures[name].title)
             for name, value in numbers.items()
         ),
-        checks=(verdict, *(str(one.explanation) for one in failed)),
+        checks=((said if results.checks else NOT_CHECKED), *(str(one.explanation) for one in failed)),
     )
 
 
@@ -461,49 +470,3 @@ class StepTeller(TrainerCallback):
         if not self._has_warned and state.global_step < state.max_steps and rises_steadily(curve):
             self._has_warned = True
             self._progress.warned(warning(curve, self._keep_best, finished=False))
-
-
-# -- Whether validation losses rise again: the model learns its training data by heart.
-
-RISE = 0.01
-"""Nats per token; a smaller rise does not count."""
-IN_A_ROW = 3
-"""Validation losses above the lowest before it is said during a training: fewer may be chance."""
-
-
-def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """The lowest point of validation losses, where the last one is higher; None where it is not.
-
-    >>> points = [CurvePoint(step=step, loss=loss) for step, loss in ((10, 5.0), (20, 4.0), (30, 4.5))]
-    >>> risen(points).step, risen(points[:2])
-    (20, None)
-    """
-    if not curve:
-        return None
-    lowest = min(curve, key=lambda point: point.loss)
-    return lowest if curve[-1].loss > lowest.loss + RISE else None
-
-
-def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
-    """Whether the last few losses all lie above the lowest one."""
-    lowest = risen(curve)
-    return lowest is not None and sum(point.step > lowest.step for point in curve) >= IN_A_ROW
-
-
-def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str:
-    """What is said where validation losses have risen: since when, and what to do. Empty where they have not.
-
-    ``keep_best`` says whether the weights of the lowest one are kept, ``finished`` whether the training is over.
-    """
-    lowest = risen(curve)
-    if lowest is None:
-        return ""
-    last = curve[-1]
-    found = (
-        f"validation loss was lowest at step {lowest.step} ({lowest.loss:.3f}) and is {last.loss:.3f} at step "
-        f"{last.step}: the model learns the training data by heart"
-    )
-    if not keep_best:
-        return f"{found}. Give training.keep_best=true, training.steps={lowest.step}, or more text."
-    kept = f"This is the model of step {lowest.step}" if finished else f"The weights of step {lowest.step} are kept"
-    return f"{found}. {kept}; training.patience={IN_A_ROW} would stop soon after it."

@@ -224,7 +224,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
         return fed[0]
 
     with as_in_evaluation(backbone):
-        outputs, states = run_with_output_tap(backbone, _probe_inputs(backbone), amplified)
+        outputs, states = run_with_output_tap(backbone, probe_inputs(backbone), amplified)
         expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
     same_shape = expected.shape == ours.shape
     # a score of -inf on both sides is not a difference
@@ -250,11 +250,16 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
     if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):
-        inputs = _probe_inputs(backbone)
+        inputs = probe_inputs(backbone)
         outputs = backbone(**inputs, return_dict=True)
     of_decoder = backbone.config.is_encoder_decoder
     positions = inputs["decoder_input_ids" if of_decoder else "input_ids"].shape
     hidden = outputs.decoder_hidden_states if of_decoder else outputs.hidden_states
+    if len(hidden) < count:
+        raise ValueError(
+            f"+mi: {type(backbone).__name__} has {len(hidden)} hidden states at each token, {count} are read; give "
+            f"fewer, or store more of them ('nextword states build --layers {count}')"
+        )
     strange = next(
         (layer for layer in hidden[-count:] if layer.shape[:-1] != positions or layer.shape != hidden[-1].shape), None
     )
@@ -286,7 +291,7 @@ def _expect_no_look_ahead(name: str, states: Float[Tensor, "2 T D"]) -> None:
         )
 
 
-def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
+def probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
     """Two texts that differ in their last token."""
     embeddings: Any = backbone.get_input_embeddings()
     ids = torch.arange(1, _PROBE_LENGTH + 1, device=device_of(embeddings)).expand(2, -1).clone()

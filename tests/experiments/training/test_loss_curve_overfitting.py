@@ -7,12 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nextword.experiments.training.train_model import (
-    StepTeller,
-    risen,
-    rises_steadily,
-    warning,
-)
+from nextword.experiments.training.loss_curve import risen, rises_steadily, warning
+from nextword.experiments.training.train_model import StepTeller
 from nextword.results.records import CurvePoint
 from nextword.runtime.progress import Watcher
 

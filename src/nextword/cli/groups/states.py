@@ -1,0 +1,75 @@
+"""``nextword states``: what a model's output layer reads, computed once, so that heads train without the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nextword.cli.parts.errors import plain_errors
+
+if TYPE_CHECKING:
+    from nextword.model.stored_states.state_files import StatesManifest
+
+app = typer.Typer(help="Compute a model's hidden states once, to train heads without the model.", no_args_is_help=True)
+
+
+@app.command()
+@plain_errors
+def build(
+    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a decoder-only model.")],
+    data: Annotated[str, typer.Argument(help="Text, pairs or tables: a file, a folder or a name on the hub.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[task.KEY=VALUE]...", help="Settings of the task: task.block=512, task.kind=text."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the store.")] = Path("states"),
+    precision: Annotated[
+        str | None, typer.Option(help="How states are kept: float16, bfloat16, float32 or float64; else that of the model.")
+    ] = None,
+    layers: Annotated[int, typer.Option(help="Hidden states kept at each token; a head +mi:KxL reads K.", min=0)] = 1,
+    batch_size: Annotated[int, typer.Option(help="Rows that go through the model together.", min=1)] = 8,
+    processes: Annotated[int | None, typer.Option(help="Processes, each with the model; else one.", min=1)] = None,
+) -> None:
+    """Store a model's states at every token of the data. After Ctrl-C or a kill the same command resumes.
+
+    nextword states build MODEL book.txt task.block=512 --out states
+
+    nextword train --states states --head mos:3 --out runs/mos
+    """
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
+    from nextword.cli.parts.watch import watching
+    from nextword.experiments.training.stored_training import store_task_states
+    from nextword.experiments.training.train_config import configured
+    from nextword.inference.states import StatesSettings
+    from nextword.model.stored_states.state_files import BEGUN, MANIFEST
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
+
+    quiet_libraries()
+    expect_inputs_kept({"--out": [out / MANIFEST, out / BEGUN]}, [model, data])
+    known = ("bfloat16", "float16", "float32", "float64")
+    if precision is not None and precision not in known:
+        raise ValueError(f"--precision: must be {', '.join(known[:-1])} or {known[-1]} ('{precision}' given)")
+    settings = StatesSettings(precision=precision, layers=layers, batch_size=batch_size, processes=processes)  # type: ignore[arg-type]
+    recipe: dict[str, Any] = {"model": model, "task": {"data": data}, "head": "softmax"}
+    config = configured(recipe, changes or [])
+    with interruptible(f"finished shards are in {out}"), watching(Console(), "opening the model") as shown:
+
+        def told(done: int, total: int) -> None:
+            shown.now(f"{done:,} of {total:,} tokens", done / total)
+
+        made = store_task_states(config, out, settings, this_command(), told)
+    for line in _lines(made, out):
+        typer.echo(line)
+
+
+def _lines(made: StatesManifest, out: Path) -> list[str]:
+    rows = sum(shard.rows for shard in made.shards)
+    size = sum(file.stat().st_size for file in out.iterdir() if file.is_file())
+    return [
+        f"{made.tokens:,} tokens in {rows:,} rows, {size / 2**20:,.0f} MiB: {out.resolve()}",
+        f"Kept in {made.origin.precision}: rounding changed them by {made.rounding:.1e} of their norm.",
+    ]

@@ -1,0 +1,170 @@
+"""A backbone that computes nothing: it answers known rows with stored states, under the model's own output layer.
+
+To a head, an objective and a trainer it is a backbone like any other, so all of them work as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
+
+from nextword.functional.padding import stacked
+from nextword.model.forward.output_layer import adjustments_of
+from nextword.model.stored_states.state_files import Row, RowStates, StoredStates
+
+OUTPUT_LAYER = "output_layer.safetensors"
+"""Embeddings and output layer of the model, beside its states."""
+
+_INPUT, _OUTPUT, _BIAS, _LOGITS_BIAS = "input_embedding", "output_embedding", "output_bias", "final_logits_bias"
+
+
+class UnknownRowError(ValueError):
+    """A text whose states are not stored."""
+
+
+class StoredBackbone(PreTrainedModel):
+    """A language model with stored states in place of its layers.
+
+    It has the configuration, the input embedding and the output layer of the model, and for rows of tokens that the
+    store knows the same scores and hidden states.
+
+    Args:
+        config: The model's configuration.
+        store: The states.
+        weights: As ``output_weights`` gives them.
+    """
+
+    supports_gradient_checkpointing = False
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # whatever the configuration names: none is used
+
+    def __init__(self, config: Any, store: StoredStates, weights: Mapping[str, Tensor]) -> None:
+        super().__init__(config)
+        self.store = store
+        vocabulary, width = weights[_INPUT].shape
+        with torch.device("meta"):
+            self.input_embedding = nn.Embedding(vocabulary, width)
+            output = weights.get(_OUTPUT, weights[_INPUT])
+            self.output_layer = nn.Linear(output.shape[1], output.shape[0], bias=_BIAS in weights)
+        self.input_embedding.weight = nn.Parameter(weights[_INPUT])
+        self.output_layer.weight = nn.Parameter(weights[_OUTPUT]) if _OUTPUT in weights else self.input_embedding.weight
+        self._tied_weights_keys = {} if _OUTPUT in weights else {"output_layer.weight": "input_embedding.weight"}
+        if _BIAS in weights:
+            self.output_layer.bias = nn.Parameter(weights[_BIAS])
+        if _LOGITS_BIAS in weights:
+            self.register_buffer(_LOGITS_BIAS, weights[_LOGITS_BIAS])
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return True  # one that stays empty: what the head remembers of a pass rides in it
+
+    @classmethod
+    def open(cls, folder: str | Path, dtype: torch.dtype | None = None) -> StoredBackbone:
+        """The backbone of a store, with weights in a precision; None: in that of the model.
+
+        Raises:
+            ValueError: The folder is not a finished store.
+        """
+        store = StoredStates(folder)
+        weights = {
+            name: weight.to(dtype or weight.dtype) for name, weight in load_file(Path(folder) / OUTPUT_LAYER).items()
+        }
+        return cls(AutoConfig.from_pretrained(folder), store, weights)
+
+    def get_input_embeddings(self) -> Any:
+        """The model's."""
+        return self.input_embedding
+
+    def get_output_embeddings(self) -> Any:
+        """The model's."""
+        return self.output_layer
+
+    def forward(
+        self,
+        input_ids: Int[Tensor, "B T"] | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Int[Tensor, "B T"] | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool = True,
+    ) -> Any:
+        """Scores and hidden states of known rows, padded on the right.
+
+        Raises:
+            UnknownRowError: The states of a row are not stored.
+        """
+        if past_key_values is not None and past_key_values.get_seq_length():
+            raise UnknownRowError(
+                "states: must be asked for whole texts, without a KV cache; the model itself generates"
+            )
+        sources: list[tuple[int, ...]] = [()] * len(input_ids) if input_ids is not None else []
+        ids, mask = input_ids, attention_mask
+        if self.config.is_encoder_decoder:
+            sources, ids, mask = _texts(input_ids, attention_mask), decoder_input_ids, decoder_attention_mask
+        rows = [Row(text, source) for text, source in zip(_texts(ids, mask), sources, strict=True)]
+        found = [self._of(row) for row in rows]
+        weight = self.output_layer.weight
+        states = _padded([one.states for one in found], weight)
+        scores = self.output_layer(states)
+        for adjustment in adjustments_of(self):
+            scores = adjustment.change(scores, None)
+        layers = _padded([one.layers for one in found], weight).unbind(2)[::-1] or (
+            states / self.store.manifest.origin.state_scale,
+        )
+        if not self.config.is_encoder_decoder:
+            return CausalLMOutputWithPast(logits=scores, hidden_states=layers)
+        source_states = _padded([one.source for one in found], weight)
+        return Seq2SeqLMOutput(logits=scores, decoder_hidden_states=layers, encoder_last_hidden_state=source_states)
+
+    def _of(self, row: Row) -> RowStates:
+        found = self.store.of(row)
+        if found is None:
+            raise UnknownRowError(
+                f"states: must have the states of every text that is asked for ('{self.store.folder}' has none of "
+                f"{len(row.ids)} tokens that begin with {list(row.ids[:5])}); build a store of this data with these "
+                "task settings"
+            )
+        return found
+
+
+def _texts(ids: Tensor | None, mask: Tensor | None) -> list[tuple[int, ...]]:
+    # the tokens of each row, without its padding
+    if ids is None:
+        raise ValueError("states: must be asked for by token ids (embeddings, or an encoder's outputs, given)")
+    if mask is None:
+        return [tuple(row) for row in ids.tolist()]
+    return [tuple(row[kept].tolist()) for row, kept in zip(ids, mask.bool(), strict=True)]
+
+
+def _padded(rows: list[Float[Tensor, "_T ..."]], like: Tensor) -> Float[Tensor, "B T ..."]:
+    return stacked([row.to(like) for row in rows], 0)
+
+
+def output_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """What a ``StoredBackbone`` needs of a model's weights, by name; a weight that is tied stands once."""
+    inputs: Any = model.get_input_embeddings()
+    output: Any = model.get_output_embeddings()
+    weights = {_INPUT: inputs.weight}
+    if output.weight is not inputs.weight:
+        weights[_OUTPUT] = output.weight
+    if output.bias is not None:
+        weights[_BIAS] = output.bias
+    bias: Any = getattr(model, _LOGITS_BIAS, None)
+    if bias is not None:
+        weights[_LOGITS_BIAS] = bias
+    return {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+
+
+def save_output_layer(model: PreTrainedModel, folder: Path) -> None:
+    """Writes configuration, embeddings and output layer of a model, for ``StoredBackbone.open``."""
+    model.config.save_pretrained(folder)
+    save_file(output_weights(model), folder / OUTPUT_LAYER)
