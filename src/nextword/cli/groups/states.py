@@ -26,7 +26,8 @@ def build(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the store.")] = Path("states"),
     precision: Annotated[
-        str | None, typer.Option(help="How states are kept: float16, bfloat16, float32 or float64; else that of the model.")
+        str | None,
+        typer.Option(help="float16, bfloat16, float32 or float64; by default that of the model."),
     ] = None,
     layers: Annotated[int, typer.Option(help="Hidden states kept at each token; a head +mi:KxL reads K.", min=0)] = 1,
     batch_size: Annotated[int, typer.Option(help="Rows that go through the model together.", min=1)] = 8,
