@@ -143,7 +143,8 @@ def test_a_run_that_was_killed_between_two_files_writes_the_other(finished, tmp_
     with pytest.raises(ComparisonInterrupted, match="0 of 1 runs"):
         compare(configured(recipe), tmp_path, killed)
     folder = tmp_path / "runs" / "softmax-seed0"
-    assert sorted(path.name for path in folder.rglob("*.*")) == ["greedy.jsonl", "measured.json"]
+    begun = ["greedy.jsonl", "measured.json", "top-k-3.jsonl.partial"]
+    assert sorted(path.name for path in folder.rglob("*.*")) == begun
     written = (folder / "samples" / "greedy.jsonl").stat().st_mtime_ns
     heard = Heard()
     compare(configured(recipe), tmp_path, heard)

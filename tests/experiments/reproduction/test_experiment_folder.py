@@ -29,16 +29,16 @@ def refusing(message):
 
 def test_what_a_reader_says_while_it_runs_comes_with_where_the_data_is_from(data, tmp_path, monkeypatch):
     folders = ExperimentFolders(Request([], "small", DataFolder(data), tmp_path / "out"))
-    monkeypatch.setattr(experiment_folder, "compare", refusing(f"{data / 'wikitext-2' / 'train.txt'}: broken"))
+    monkeypatch.setattr(experiment_folder, "compare_methods", refusing(f"{data / 'wikitext-2' / 'train.txt'}: broken"))
     with pytest.raises(ValueError, match=r"train.txt:.*WikiText-2"):
         folders.run("f2-classes", Watcher())
-    monkeypatch.setattr(experiment_folder, "compare", refusing("training.steps: must be at least 1"))
+    monkeypatch.setattr(experiment_folder, "compare_methods", refusing("training.steps: must be at least 1"))
     with pytest.raises(ValueError, match=r"^training.steps: must be at least 1$"):
         folders.run("f2-classes", Watcher())
 
 
 def test_data_that_is_half_there_is_said_before_anything_is_trained(data, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(experiment_folder, "compare", refusing("begun"))
+    monkeypatch.setattr(experiment_folder, "compare_methods", refusing("begun"))
     with pytest.raises(ValueError, match="begun"):
         reproduce(Request(["f2-softmax/figure-3"], "small", DataFolder(data), tmp_path / "out"))
     said = [record.getMessage() for record in caplog.records if "is all of it there" in record.getMessage()]

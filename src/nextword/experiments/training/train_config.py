@@ -51,7 +51,7 @@ class TrainConfig(MethodSettings):
             rest = {key: value for key, value in given.items() if key != "method"}
             given = {**MethodSettings.model_validate(given["method"]).model_dump(exclude_unset=True), **rest}
         given = with_task_table(given)
-        return given if given.get("states") is None else _with_stored(given)
+        return _with_stored(given) if isinstance(given.get("states"), str) else given
 
     @model_validator(mode="after")
     def _has_data(self) -> TrainConfig:

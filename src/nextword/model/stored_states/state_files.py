@@ -15,6 +15,7 @@ A row of an encoder-decoder model is its source, and behind it what the decoder 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -278,8 +279,8 @@ class StoredStates:
 
 def manifest_of(folder: Path) -> StatesManifest:
     """The manifest of a finished store; ValueError where there is none says whether a build was begun."""
-    if not (folder / MANIFEST).is_file():
-        begun = (folder / BEGUN).is_file()
+    if not os.path.isfile(folder / MANIFEST):  # unlike Path.is_file, false for a name that no file can have
+        begun = os.path.isfile(folder / BEGUN)
         raise ValueError(
             f"states: must be a finished store of states ('{folder}' "
             + ("was begun and not finished); run the same 'nextword states build' again" if begun else "given); ")
