@@ -134,8 +134,9 @@ test-vllm: constraints.txt pyproject.toml  ## test the plug-in of vLLM on the CP
 GPU_OWN    := $(filter environment command,$(origin PYTHON))
 GPU_PYTHON  = $(if $(GPU_OWN),PYTHONPATH=src:$$PYTHONPATH $(PYTHON),$(BIN)/python)
 GPU_FLAGS  ?=
-test-gpu: $(if $(GPU_OWN),,$(INSTALLED_DEV))  ## test heads, losses, decoding and training on one CUDA card (under ten minutes)
-	$(GPU_PYTHON) -m pytest -m gpu -q -rs --durations=10 -p no:cacheprovider tests/gpu $(GPU_FLAGS)
+GPU_SHARED  = $(shell $(GPU_PYTHON) -c 'import xdist' 2>/dev/null && printf '%s' '-n 4')
+test-gpu: $(if $(GPU_OWN),,$(INSTALLED_DEV))  ## test heads, losses, decoding and training on one CUDA card (under three minutes)
+	$(GPU_PYTHON) -m pytest -m gpu -q -rs --durations=10 -p no:cacheprovider tests/gpu $(GPU_SHARED) $(GPU_FLAGS)
 
 bench-gpu: $(if $(GPU_OWN),,$(INSTALLED_DEV))  ## measure heads beside torch, Liger and cut-cross-entropy on one CUDA card (under ten minutes)
 	$(GPU_PYTHON) benchmarks/gpu.py $(GPU_FLAGS)

@@ -8,12 +8,15 @@ row to warm up and after every round, so what was ended early has what it had.
     python benchmarks/gpu.py
     python benchmarks/gpu.py --minutes 4 --rows layer liger   # rows whose name has one of these
     NEXTWORD_GPU_TESTS_ON=cpu python benchmarks/gpu.py --out runs/gpu.json   # toy shapes, to try the script itself
+
+What was measured is also the last line that is printed; ``--line FILE`` makes the record of it again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import statistics
@@ -415,13 +418,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--rows", nargs="+", metavar="NAME", help="rows whose name has one of these; others stay")
     options.add_argument("--out", type=Path, default=RECORDS / "gpu.json")
+    options.add_argument("--line", type=Path, help="file with the last line of an earlier run: write that, run nothing")
     given = options.parse_args(argv)
+    if given.line:
+        save(given.out, read_line(given.line.read_text(encoding="utf-8").splitlines()[-1]))
+        return
     if REAL and not torch.cuda.is_available():
         print("bench-gpu: no CUDA card in this machine; the record stays as it is")
         if not given.out.exists():
             save(given.out, record([], None))
         return
     torch.backends.cuda.matmul.allow_tf32 = False
+    logging.getLogger("nextword").setLevel(logging.ERROR)  # random weights: how a head begins on them says nothing
     clock, environment = Clock(given.minutes), Environment.collect().model_dump(mode="json")
     before = json.loads(given.out.read_text(encoding="utf-8"))["measured"] if given.out.exists() else []
     groups = [*(partial(layer_rows, *sizes) for sizes in LAYERS)]
@@ -441,6 +449,35 @@ def main(argv: Sequence[str] | None = None) -> None:
         if REAL:
             torch.cuda.empty_cache()
     print(page_of(json.loads(given.out.read_text(encoding="utf-8"))))
+    print(line_of(list(done.values()), environment))
+
+
+_FIELDS = (
+    "part", "setting", "name", "ms", "lowest", "highest", "rounds", "peak_mib", "tokens_per_second", "over_products",
+    "error",
+)  # fmt: skip
+
+
+def line_of(rows: Sequence[dict[str, Any]], environment: dict[str, Any]) -> str:
+    """What was measured in one short line, for machines of which only the end of the output comes back."""
+    short = [[_short(row.get(name)) for name in _FIELDS] for row in rows]
+    return json.dumps({"environment": environment, "rows": short}, separators=(",", ":"))
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def read_line(line: str) -> dict[str, Any]:
+    """The record that a line of ``line_of`` stands for."""
+    read = json.loads(line)
+    rows = [dict(zip(_FIELDS, row, strict=True)) for row in read["rows"]]
+    kept = [{name: value for name, value in row.items() if value is not None or _measured(row, name)} for row in rows]
+    return record(kept, read["environment"])
+
+
+def _measured(row: dict[str, Any], name: str) -> bool:
+    return row["ms"] is not None and name != "error"
 
 
 def _key(row: dict[str, Any]) -> str:

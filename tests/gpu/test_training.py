@@ -14,7 +14,7 @@ import torch
 import nextword as nw
 from tests.helpers.families import inputs, labels, tiny
 from tests.helpers.head_specs import specs, with_head
-from tests.helpers.on_card import BFLOAT16, DEVICE, FLOAT32, furthest, learned, moved, on_card
+from tests.helpers.on_card import BFLOAT16, DEVICE, FLOAT32, Choices, furthest, learned, moved, on_card
 
 pytestmark = pytest.mark.gpu
 
@@ -33,8 +33,10 @@ def built(head: str, dtype: torch.dtype = torch.float32) -> tuple[Any, dict[str,
 def test_autocast(head: str) -> None:
     """bfloat16 products of float32 weights: gradients in float32, off by no more than those products are rounded."""
     model, given = built(head)
-    right = learned(moved(model, torch.float64), given)
-    with torch.autocast(DEVICE.type, torch.bfloat16):
+    choices = Choices()
+    with choices.noted():
+        right = learned(moved(model, torch.float64), given)
+    with choices.repeated(), torch.autocast(DEVICE.type, torch.bfloat16):
         loss = model(**given, use_cache=False).loss
     model.zero_grad()
     loss.backward()
@@ -44,7 +46,7 @@ def test_autocast(head: str) -> None:
         name: one.to_dense().double().cpu() for name, one in gradients.items()
     }
     error, name = furthest(ours, right)
-    assert error < 2 * BFLOAT16, (error, name)
+    assert error < BFLOAT16, (error, name)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -79,18 +81,29 @@ def test_twenty_steps_in_bfloat16_lower_the_loss(head: str) -> None:
     assert sum(seen[-3:]) / 3 < 0.9 * sum(seen[:3]) / 3, seen
 
 
+LOOKS = {
+    "softmax": 1,
+    "mos:3": 1,
+    "cache:published": 2,  # how many positions each text has
+    "softmax+cpr:3,8+mi": 3,  # that, and how many words the texts have
+    "pg": 3,  # that, and how many positions each may point at
+    "f2": 3,  # how many targets each class has: for the chunks, and for the products
+}
+"""Looks of ours in a step, scores made in one chunk: at which positions have a label, and what a head asks."""
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_few_looks_at_values_in_a_step(head: str) -> None:
     """A look at a value (``.item()``, ``nonzero``) stops the card until it has done all that it was given.
 
-    Which positions have a label must be known: one look. What lays positions out in rows asks how many there are: one
-    more. Another two are room for a head's own question.
+    transformers looks at the mask, twice; that is not counted.
     """
     if DEVICE.type != "cuda":
         pytest.skip("only CUDA counts them")
     import warnings
 
     model, given = built(head)
+    model.train()
     learned(model, given)
     model.zero_grad()
     torch.cuda.set_sync_debug_mode("warn")
@@ -100,8 +113,12 @@ def test_few_looks_at_values_in_a_step(head: str) -> None:
             model(**given, use_cache=False).loss.backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    found = [f"{Path(one.filename).name}:{one.lineno}" for one in looks if "synchroniz" in str(one.message)]
-    assert len(found) <= 4, found
+    found = [
+        f"{Path(one.filename).name}:{one.lineno}"
+        for one in looks
+        if "synchroniz" in str(one.message) and "transformers" not in Path(one.filename).parts
+    ]
+    assert len(found) <= LOOKS[head], found
 
 
 # -- Devices: what was attached, saved or loaded in one place gives the same in another.
@@ -142,6 +159,6 @@ def test_sharded_over_one_process(way: str) -> None:
     run_alone(way, seconds=120)
 
 
-@pytest.mark.parametrize("head", ["softmax", "softmax+cpr:3,8+mi", "cache:published", "mos:3"])
+@pytest.mark.parametrize("head", ["cache:published", "softmax+cpr:3,8+mi"])
 def test_compiled_step(head: str) -> None:
     run_alone("compiled", head, seconds=180)

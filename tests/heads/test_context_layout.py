@@ -18,3 +18,12 @@ def test_width_and_slots_follow_from_the_rows() -> None:
     assert layout.width == 3
     assert layout.slot.tolist() == [0, 1, 0, 1, 2]
     assert layout.pack(torch.ones(5, 1))[..., 0].tolist() == [[1, 1, 0], [0, 0, 0], [1, 1, 1]]
+
+
+def test_the_sequences_that_have_positions() -> None:
+    layout = Layout(torch.tensor([1, 1, 3]), 5)
+    among, rows = layout.occupied()
+    assert (rows, among.batch_size, among.width) == (slice(1, 4), 3, 2)
+    assert among.row.tolist() == [0, 0, 2]
+    assert among.slot.tolist() == [0, 1, 0]
+    assert Layout(torch.tensor([], dtype=torch.long), 2).occupied()[1] == slice(0, 2)

@@ -20,17 +20,23 @@ def textbook(queries: torch.Tensor, keys: torch.Tensor, vector: torch.Tensor) ->
 
 
 @pytest.mark.few(1)
+@pytest.mark.parametrize("device", ["cuda", "cpu"], ids=["in the CPU's way", "in the card's way"])
 @pytest.mark.parametrize("chunk_bytes", [1, 8 * B * S * D * 2, 2**20])
-def test_value_and_gradient(chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_and_gradient(chunk_bytes: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(additive._CHUNK_BYTES, "cpu", chunk_bytes)
+    monkeypatch.setattr(additive, "_BY_TANH", {device})
     torch.testing.assert_close(additive_scores(*case()), textbook(*case()))
     assert torch.autograd.gradcheck(additive_scores, case())
 
 
+@pytest.mark.parametrize("device", ["cuda", "cpu"], ids=["in the CPU's way", "in the card's way"])
 @pytest.mark.parametrize("chunk_bytes", [1, 8 * B * S * D * 2, 2**20])
 @pytest.mark.parametrize("reach", [[0, 1, 2, 3, 4, 5], [3, 0, 0, 5, 2, 1], [0] * 6])
-def test_what_is_within_reach_is_there(reach: list[int], chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_within_reach_is_there(
+    reach: list[int], chunk_bytes: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(additive._CHUNK_BYTES, "cpu", chunk_bytes)
+    monkeypatch.setattr(additive, "_BY_TANH", {device})
     within = torch.arange(S) < torch.tensor(reach)[:, None]
     found = additive_scores(*case(), torch.tensor(reach))
     torch.testing.assert_close(found[:, within], textbook(*case())[:, within])

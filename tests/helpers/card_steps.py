@@ -15,7 +15,7 @@ from torch import Tensor, distributed
 from nextword.experiments.training.sharding import shard, share_vocabulary
 from tests.helpers.families import inputs, labels
 from tests.helpers.head_specs import specs, with_head
-from tests.helpers.on_card import BFLOAT16, DEVICE, furthest, learned, moved, on_card
+from tests.helpers.on_card import BFLOAT16, DEVICE, FLOAT32, furthest, learned, moved, on_card
 
 HEADS = ("softmax", "softmax+cpr:3,8+mi", "cache:published", "mos:3", "f2")
 
@@ -28,7 +28,7 @@ def built(head: str, dtype: torch.dtype) -> tuple[Any, dict[str, Tensor]]:
 
 def sharded(way: Any) -> None:
     """Loss and gradients of a model that one process shares with nobody are those of the model."""
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29531", "RANK": "0", "WORLD_SIZE": "1"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}  # any free port
     os.environ["LOCAL_RANK"] = "0"
     distributed.init_process_group("nccl" if DEVICE.type == "cuda" else "gloo")
     try:
@@ -53,8 +53,12 @@ def sharded(way: Any) -> None:
 
 
 def compiled(head: str) -> None:
-    """A compiled step in bfloat16, with the compiler's own kernels, is as near to float64 as the uncompiled one."""
-    model, given = built(head, torch.bfloat16)
+    """A compiled step, with the compiler's own kernels, is as near to float64 as the uncompiled one.
+
+    In bfloat16; a head with candidates in float32, since two programs that round otherwise take other candidates.
+    """
+    dtype, allowed = (torch.float32, FLOAT32) if "+cpr" in head else (torch.bfloat16, BFLOAT16)
+    model, given = built(head, dtype)
     right = learned(moved(model, torch.float64), given)
     eager, _ = furthest(learned(model, given), right)
     step = torch.compile(model)
@@ -66,7 +70,7 @@ def compiled(head: str) -> None:
         found = {name: one.to_dense().double().cpu() for name, one in gradients.items()}
         error, name = furthest({"loss": loss.detach().double().cpu(), **found}, right)
         print(head, eager, error)
-        assert error <= max(BFLOAT16, 2 * eager), (name, error, eager)
+        assert error <= max(allowed, 2 * eager), (name, error, eager)
 
 
 if __name__ == "__main__":

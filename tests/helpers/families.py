@@ -144,8 +144,9 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 
 @cache
 def _model(family: str) -> Any:
-    torch.manual_seed(0)
-    model = FAMILIES[family]()
+    with torch.random.fork_rng(devices=[]):  # a caller that has seeded goes on from its seed, in the first call too
+        torch.manual_seed(0)
+        model = FAMILIES[family]()
     generator = torch.Generator().manual_seed(1)
     # (sinusoidal positions are embeddings too, but no checkpoint has them: they are always the same)
     embeddings = {id(m.weight): type(m) for m in model.modules() if isinstance(m, nn.Embedding)}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -44,6 +47,43 @@ def learned(model: Any, given: dict[str, Tensor]) -> dict[str, Tensor]:
     loss.backward()
     gradients = {name: weight.grad.to_dense() for name, weight in model.named_parameters() if weight.grad is not None}
     return {name: found.detach().double().cpu() for name, found in {"loss": loss, **gradients}.items()}
+
+
+class Choices:
+    """Which entries a computation took as the largest, and the same ones again in another computation.
+
+    A reranker's candidates are the best by scores that are rounded: where two nearly tie, one rounding takes this and
+    another that, and the gradients are those of another formula. So they are compared with the same ones taken.
+    """
+
+    def __init__(self) -> None:
+        self._taken: list[Tensor] = []
+        self._topk = Tensor.topk
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Every ``topk`` within the block is written down."""
+
+        def topk(scores: Tensor, *arguments: Any, **more: Any) -> Any:
+            found = self._topk(scores, *arguments, **more)
+            self._taken.append(found.indices.cpu())
+            return found
+
+        with patch.object(Tensor, "topk", topk):
+            yield
+
+    @contextmanager
+    def repeated(self) -> Iterator[None]:
+        """Each ``topk`` within the block takes what the one of the same number took."""
+        in_order = iter(self._taken)
+
+        def topk(scores: Tensor, *_: Any, **__: Any) -> Any:
+            indices = next(in_order).to(scores.device)
+            return torch.return_types.topk((scores.gather(-1, indices), indices))
+
+        with patch.object(Tensor, "topk", topk):
+            yield
+        assert next(in_order, None) is None, "one computation chose more often than the other"
 
 
 def furthest(ours: dict[str, Tensor], right: dict[str, Tensor]) -> tuple[float, str]:

@@ -230,6 +230,5 @@ class LazyCopyScores:
         """Entries with the dot products of queries and keys, of the sequences alone that positions belong to."""
         if not len(self.row):
             return self.with_scores(self.queries.new_zeros(0, self.keys.shape[1]))
-        first, last = int(self.row[0]), int(self.row[-1])
-        layout = Layout(self.row - first, last - first + 1)
-        return self.with_scores(layout.similarities(self.queries, self.keys[first : last + 1]))
+        layout, rows = Layout(self.row, len(self.ids)).occupied()
+        return self.with_scores(layout.similarities(self.queries, self.keys[rows]))

@@ -79,7 +79,22 @@ class Layout:
     @cached_property
     def width(self) -> int:
         """Q, the most positions that a sequence has; asked by what lays positions out, since a GPU must stop for it."""
-        return int(self._counts.max()) if len(self.row) else 0
+        return max(self.counts) if len(self.row) else 0
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """How many positions each sequence has, looked at once."""
+        return self._counts.tolist()
+
+    def occupied(self) -> tuple[Layout, slice]:
+        """The layout among those sequences alone from the first to the last one with positions, and which these are."""
+        having = [number for number, count in enumerate(self.counts) if count]
+        if not having:
+            return self, slice(0, self.batch_size)
+        first, end = having[0], having[-1] + 1
+        among = Layout(self.row - first, end - first)
+        among.counts = self.counts[first:end]
+        return among, slice(first, end)
 
     @cached_property
     def slot(self) -> Int[Tensor, "N"]:
@@ -88,7 +103,8 @@ class Layout:
 
     @cached_property
     def _counts(self) -> Int[Tensor, "B"]:
-        return torch.bincount(self.row, minlength=self.batch_size)
+        # not ``bincount``: for it a GPU must stop twice, to look at the numbers
+        return self.row.new_zeros(self.batch_size).scatter_add_(0, self.row, torch.ones_like(self.row))
 
     @classmethod
     def full(cls, batch_size: int, width: int, device: torch.device) -> Layout:
@@ -160,14 +176,13 @@ class Context:
 
     def at(self, positions: Int[Tensor, "M"]) -> Context:
         """The context at some of the N positions, given so that rows ascend; it holds no sequences beyond theirs."""
-        row = self.row[positions]
-        rows = slice(int(row[0]), int(row[-1]) + 1)
+        layout, rows = Layout(self.row[positions], self.layout.batch_size).occupied()
         return replace(
             self,
             states=self.states[positions],
             inputs=self.inputs[positions],
             position=self.position[positions],
-            layout=Layout(row - rows.start, rows.stop - rows.start),
+            layout=layout,
             output_layer=self.output_layer.map(lambda of_sequences: of_sequences[rows]),
             memory=None if self.memory is None else self.memory.of(rows),
             source=None if self.source is None else self.source.of(rows),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
@@ -164,6 +164,11 @@ class ClassTable(nn.Module):
 
 class ClassEmbedding(nn.Linear):
     """Scores of the classes, without bias."""
+
+    def forward(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N C"]:
+        # terms of a fitted score nearly cancel: of products under autocast a tenth would be rounding
+        with torch.autocast(states.device.type, enabled=False):
+            return super().forward(states.to(self.weight.dtype))
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=_INITIAL_SPREAD)

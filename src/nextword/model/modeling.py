@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import transformers
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
@@ -157,11 +157,11 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
     @outside_graph(LOSS)
     def _loss(self, for_head: Any, targets: Tensor, logits: Tensor | None, total_items: Any, routers: Any) -> Tensor:
         # ``logits`` are those of all positions, where they are there
-        counted = targets != IGNORED_LABEL
+        counted = _numbers_of(targets != IGNORED_LABEL)
         head, context = self.next_word_head, for_head.at(counted)
         if logits is not None:
             head = with_known_logits(head, context, logits, for_head.among_all(counted))
-        return self._divided(self.objective(head, context, targets[counted]), total_items, routers)
+        return self._divided(self.objective(head, context, targets.flatten()[counted]), total_items, routers)
 
     @outside_graph(SEQUENCE_UPDATE)
     def _sequence_update(
@@ -175,7 +175,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
             continuations = write_greedily(self, prefixes)
             run, for_head = self._run(self._batch(continuations.arguments))
             assert isinstance(for_head, HeadInputs), "continuous batching trains nothing"
-            context, count = for_head.at(continuations.positions), int((targets != IGNORED_LABEL).sum())
+            context, count = for_head.at(_numbers_of(continuations.positions)), int((targets != IGNORED_LABEL).sum())
             loss = updates(self.next_word_head, context, continuations.written, count)
         return run, for_head, self._divided(loss, total_items, router_loss(self.backbone, run.outputs))
 
@@ -217,7 +217,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         if positions is not None:
             expect_chosen(positions, batch.ids.shape)
         _, for_head = self._run(batch)
-        context = for_head.last(0) if positions is None else for_head.at(positions)
+        context = for_head.last(0) if positions is None else for_head.at(_numbers_of(positions))
         distribution = self.next_word_head(context, mode=mode)
         if not isinstance(distribution, NextToken):
             head, given = head_spec(self.next_word_head.config), type(distribution).__name__
@@ -353,6 +353,11 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
     def extra_repr(self) -> str:
         """The head spec."""
         return f"head={head_spec(self.next_word_head.config)}"
+
+
+def _numbers_of(positions: Bool[Tensor, "B T"]) -> Int[Tensor, "N"]:
+    """Which of the B * T positions are given, row after row. A GPU must stop to know how many: once in a step."""
+    return positions.flatten().nonzero()[:, 0]
 
 
 class NextWordForCausalLM(NextWordModel, GenerationMixin):  # type: ignore[misc]  # bool or None, says transformers

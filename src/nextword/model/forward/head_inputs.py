@@ -59,21 +59,23 @@ class HeadInputs:
         """How many rows the answers have that ``last`` leads to."""
         return len(self.states if self.texts is None else self.texts.row)
 
-    def at(self, positions: Bool[Tensor, "B T"]) -> Context:
-        """The context at the given positions, row after row."""
-        if self.new_positions is not None:
-            if bool((positions & ~self.new_positions).any()):
-                raise ValueError("positions: must be among the new_positions (others given); ask for those alone")
-            positions = positions[self.new_positions][None]
-        if self.texts is not None:
-            positions = self.texts.laid_out(positions)
-        row, column = positions.nonzero(as_tuple=True)
-        return self._context(Layout(row, len(positions)), column, lambda of_all: of_all[row, column])
+    def at(self, positions: Int[Tensor, "N"]) -> Context:
+        """The context at the given ones of the B * T positions of the pass: numbers that ascend, row after row."""
+        if self.new_positions is not None and not bool(self.new_positions.flatten()[positions].all()):
+            raise ValueError("positions: must be among the new_positions (others given); ask for those alone")
+        kept = self.among_all(positions)
+        if self.texts is None:
+            length = self.states.shape[1]
+            row, column = kept // length, kept % length
+        else:
+            row, column = self.texts.row.flatten()[kept], self.texts.position.flatten()[kept]
+        return self._context(Layout(row, len(self.states)), column, lambda of_all: of_all[row, column])
 
-    def among_all(self, positions: Bool[Tensor, "B T"]) -> Int[Tensor, "N"]:
+    def among_all(self, positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
         """Which of all positions, in the order of ``last(0)``, the given ones are."""
-        asked = positions if self.new_positions is None else positions[self.new_positions]
-        return asked.flatten().nonzero()[:, 0]
+        if self.new_positions is None:
+            return positions
+        return (self.new_positions.flatten().cumsum(0) - 1)[positions]
 
     def last(self, keep: int | Tensor) -> Context:
         """The context at the last positions of every sequence (or which), as ``logits_to_keep`` has them; 0 for all."""
@@ -262,16 +264,13 @@ class PackedInputs:
         token for each request; for more of them ``at`` reads a text once.
         """
         if not isinstance(keep, Tensor):
-            asked = torch.zeros(self.states.shape[:2], dtype=torch.bool, device=self.states.device)
-            asked[:, -keep:] = True
-            return self.at(asked)
+            return self.at(torch.arange(self.states.shape[1], device=self.states.device)[-keep:])
         rows = keep.long()
         request = self.memory.slots.request[rows]
         return self._context(rows, Layout.full(len(rows), 1, rows.device), request)
 
-    def at(self, positions: Bool[Tensor, "1 N"]) -> Context:
-        """The context at the given tokens, in the order of the row."""
-        rows = positions[0].nonzero()[:, 0]
+    def at(self, rows: Int[Tensor, "M"]) -> Context:
+        """The context at the given tokens, numbers that ascend."""
         requests, row = self.memory.slots.request[rows].unique_consecutive(return_inverse=True)
         return self._context(rows, Layout(row, len(requests)), requests)
 
