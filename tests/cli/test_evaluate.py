@@ -136,3 +136,12 @@ def test_plain_text_is_measured_and_said_to_be(tmp_path: Path) -> None:
     assert "plain text, a text between blank lines: blocks.txt" in done.output
     files = [system.files[0] for system in EvaluationResults.load(tmp_path / "o" / "results.json").systems]
     assert [(file.plain_text, file.samples) for file in files] == [("lines", 2), ("blocks", 2)]
+
+
+def test_a_metric_with_a_setting_stands_alone() -> None:
+    from nextword.cli.evaluate import _with_settings
+
+    with pytest.raises(ValueError, match=r"a metric with a setting stands alone: --metrics rep --metrics distinct:1"):
+        _with_settings(["rep,distinct:1"], [])
+    assert len(_with_settings(["rep", "distinct:1,2"], [])) == 2
+    assert len(_with_settings(["rep,distinct"], [])) == 2

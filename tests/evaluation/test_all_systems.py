@@ -111,6 +111,18 @@ def test_different_prompts_or_counts_are_refused_unless_unpaired(tmp_path: Path,
         nw.evaluate({"systems": {**two, "three": [written(tmp_path, "three", moved)]}, "metrics": ["distinct"]})
 
 
+def test_files_of_other_counts_say_how_they_were_cut(tmp_path: Path) -> None:
+    long, gap = tmp_path / "xl.txt", tmp_path / "gap.txt"
+    long.write_text("a b c\n" * 60 + "\n\n", encoding="utf-8")
+    gap.write_text("a b c\n" * 30 + "\n" + "a b c\n" * 29, encoding="utf-8")
+    blocks = r"gap.txt has 2 texts \(split at blank lines; plain_text='lines': one per line\), \S*xl.txt has 60 texts\."
+    with pytest.raises(ValueError, match=blocks):
+        nw.evaluate({"xl": long, "gap": gap}, metrics="distinct")
+    assert (
+        len(nw.evaluate({"xl": long, "gap": gap}, metrics="distinct", plain_text="lines", resamples=100).systems) == 2
+    )
+
+
 def test_undefined_values_are_told_not_dropped(tmp_path: Path) -> None:
     file = written(tmp_path, "single", rows("one", 1))
     found = nw.evaluate({"systems": {"one": [file]}, "metrics": ["self-bleu", "distinct"]})
@@ -268,6 +280,22 @@ def test_no_human_row_where_systems_have_different_references(tmp_path: Path) ->
     assert found.human is None
     assert found.left_out["human"] == "the systems have different references"
     assert found.wins is None  # nothing has a goal, so nothing votes
+
+
+def test_texts_in_place_of_files_are_refused_with_what_to_do(two: dict[str, list[str]]) -> None:
+    for texts in (["a b c", "d e f."], [{"text": "a b c"}]):
+        with pytest.raises(ValueError, match=r"'xl' must name samples files, not texts .*write the texts to a file"):
+            nw.evaluate({"xl": texts}, metrics="distinct")  # type: ignore[dict-item]
+    found = nw.evaluate(two, metrics="distinct", resamples=100)
+    assert found["two"] is found.systems[1]
+    with pytest.raises(KeyError):
+        found["three"]
+
+
+def test_without_references_the_human_row_asks_for_them(tmp_path: Path) -> None:
+    files = {name: [written(tmp_path, name, [{"prompt": name, "text": "a b"}])] for name in ("a", "b")}
+    found = nw.evaluate(files, metrics="distinct:1", paired=False, resamples=100)
+    assert found.left_out["human"] == "no references were given (references=FILE)"
 
 
 def test_a_reference_on_some_lines_only_is_an_error(tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     [
         ("a b\nc\n", None, ["a b", "c"]),
         ("a b\r\nc", None, ["a b", "c"]),
-        ("\na b\n\n", None, ["", "a b", ""]),  # no blank line between two texts: lines, none of them dropped
+        ("\na b\n\n", None, ["a b"]),  # blank lines at both ends are no texts
+        (" \n\na b\nc\n\n\n", None, ["a b", "c"]),
         ("a b\nc\n\n \nd\n\n", None, ["a b\nc", "d"]),
         ("a b\nc\n\nd\n", "lines", ["a b", "c", "", "d"]),
         ("a b\nc\n", "blocks", ["a b\nc"]),
@@ -156,11 +157,17 @@ def test_references_of_another_number_are_refused(tmp_path: Path) -> None:
     texts, people = tmp_path / "a.txt", tmp_path / "people.txt"
     texts.write_text("a\nb\n", encoding="utf-8")
     people.write_text("c\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"people.txt: must have a text for each of .*a.txt"):
+    with pytest.raises(ValueError, match=r"people.txt has 1 text, .*a.txt 2; "):
         list(read_samples(texts, Words(), references=people))
     people.write_text("c\nd\ne\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"a.txt: must have a text for each of .*people.txt"):
+    with pytest.raises(ValueError, match=r"people.txt has 3 texts, .*a.txt 2; "):
         list(read_samples(texts, Words(), references=people))
+    people.write_text("c\nd\n\ne\nf\ng\n\nh\n", encoding="utf-8")
+    cut = r"people.txt has 3 texts \(split at blank lines; plain_text='lines': one per line\), .*a.txt 2"
+    with pytest.raises(ValueError, match=cut):
+        list(read_samples(texts, Words(), references=people))
+    with pytest.raises(ValueError, match=r"people.txt has 8 texts, .*a.txt 2"):
+        list(read_samples(texts, Words(), references=people, plain_text="lines"))
     own = tmp_path / "own.jsonl"
     own.write_text('{"text": "a", "reference": "b"}\n', encoding="utf-8")
     with pytest.raises(ValueError, match="has references of its own"):

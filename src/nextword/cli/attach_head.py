@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @plain_errors
 def attach(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a model; it stays as it is.")
+        str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or hub name of a model, which is not modified.")
     ],
     head: Annotated[
         str,
@@ -29,16 +29,20 @@ def attach(
             autocompletion=complete_head,
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the model with that head.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model with the new head.")],
     held: Annotated[
         list[str] | None,
-        typer.Option(help="Held-out text, on which the settings of cache, knn or ngram are chosen, in one pass."),
+        typer.Option(
+            help="Held-out text; one pass over it chooses the settings of cache, knn or ngram. May be repeated."
+        ),
     ] = None,
-    field: Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")] = None,
-    split: Annotated[str, typer.Option(help="Part that is read of a folder or data set.")] = "validation",
-    tokens: Annotated[int, typer.Option(min=1, help="How many tokens of the held-out text are read.")] = 10_000,
+    field: Annotated[
+        str | None, typer.Option(help="Column of a table that contains the text; by default text or target.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split to read from a folder or data set.")] = "validation",
+    tokens: Annotated[int, typer.Option(min=1, help="Maximum number of held-out tokens to read.")] = 10_000,
 ) -> None:
-    """Put another head on a finished model without training it.
+    """Attach another head to a finished model without training it.
 
     nextword attach runs/model --head knn:store=store --held valid.txt --out runs/retrieving
     """

@@ -24,22 +24,28 @@ def check(
             help="Folder of a model or an adapter, a GGUF file, or a name on the hub; required without --lm-eval.",
         ),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what every property means.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Explain each property that is tested.")] = False,
     thorough: Annotated[
-        bool, typer.Option("--thorough/--quick", help="Longer texts, and a copy in float64 of a large model.")
+        bool, typer.Option("--thorough/--quick", help="Test longer texts, and test large models in float64 too.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for check.json and check.html.")] = None,
     lm_eval: Annotated[
         str | None,
-        typer.Option(metavar="MODEL_ARGS", help="In place of a model: what lm-eval would score with these arguments."),
+        typer.Option(
+            metavar="MODEL_ARGS",
+            help="Instead of MODEL: arguments of lm-eval; the model that lm-eval loads with them is checked.",
+        ),
     ] = None,
 ) -> None:
-    """Check any language model: sums to one, does not look ahead, same with and without cache, alone and in a batch.
+    """Check that a language model's probabilities are consistent.
 
-    Ends with code 1 where a fault is found, and with 2 where something could not be asked.
+    They must sum to one, not depend on later tokens, and be the same with and without the KV cache, alone and in a
+    batch. Any transformers model can be checked.
+
+    Exit code 1: a fault was found; 2: something could not be tested.
     """
     if (path is None) == (lm_eval is None):
-        raise ValueError("check: must be given a model or --lm-eval, and not both")
+        raise ValueError("check: must be given either MODEL or --lm-eval")
     if path is not None:
         from nextword.runtime.pretrained import model_location
 

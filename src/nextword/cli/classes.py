@@ -24,15 +24,26 @@ LONGEST_CURVE = 40
 @plain_errors
 def classes(
     counts: Annotated[
-        Path, typer.Argument(metavar="COUNTS", help="File that 'nextword count' wrote, or a .npy file of counts.")
+        Path, typer.Argument(metavar="COUNTS", help="File written by 'nextword count', or a .npy file of counts.")
     ],
-    number: Annotated[int | None, typer.Option("--classes", help="Number of classes; else MefMax finds it.")] = None,
-    division: Annotated[
-        str | None, typer.Option(help="mefmax, eq-freq or eq-token; eq-freq where a number is given.")
+    number: Annotated[
+        int | None, typer.Option("--classes", help="Number of classes; by default MefMax chooses it.")
     ] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="Folder, GGUF file or name on the hub, to show tokens.")] = None,
+    division: Annotated[
+        str | None,
+        typer.Option(
+            help="How to divide tokens into classes: mefmax (the default), eq-freq (the default with --classes) "
+            "or eq-token."
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder, GGUF file or hub name of the tokenizer; shows the most frequent tokens of each class."
+        ),
+    ] = None,
 ) -> None:
-    """Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number."""
+    """Show the token classes that --head f2 would use, and MefMax's objective for each number of classes."""
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import print_line

@@ -21,28 +21,28 @@ class CompareOptions(Settings):
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...", autocompletion=complete_recipe)
     ] = None
-    """A TOML file or a built-in recipe ('nextword list recipes'), then changes to it."""
+    """A TOML file or a built-in recipe ('nextword list recipes'), followed by settings that override it."""
     task: Annotated[str | None, typer.Option(autocompletion=complete_task)] = None
     """Name of a task ('nextword list tasks')."""
     data: str | None = None
     """Data of the task: a file, a folder or a name on the hub."""
     head: Annotated[list[str] | None, typer.Option(autocompletion=complete_method)] = None
-    """A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or
+    """Method to compare: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or
     softmax/mle/bergpt:2. May be repeated."""
     seed: list[int] | None = None
-    """A seed. May be repeated."""
+    """Training seed; each method is trained once per seed. May be repeated."""
     out: Path | None = None
-    """Folder for everything that is written."""
+    """Folder for all results."""
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False
-    """Try a few steps of each kind of training here, and print what all would take."""
+    """Run a few steps of each kind of training, then print the expected time and memory of the whole comparison."""
 
 
 @plain_errors
 @option_groups
 def compare(asked: CompareOptions, computing: EngineOptions) -> None:
-    """Train and measure several configurations on the same data, from the same start, with the same batches.
+    """Train and evaluate several configurations on the same data, from the same checkpoint, with the same batches.
 
-    Writes results.json and report.html. The same command again does what is missing.
+    Writes results.json and report.html. Running the command again resumes and does only the unfinished runs.
 
     nextword compare wikitext2 --out runs/wikitext2 training.steps=500
 

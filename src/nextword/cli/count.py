@@ -13,22 +13,27 @@ from nextword.cli.parts.errors import plain_errors
 @plain_errors
 def count(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")
+        str, typer.Argument(metavar="DATA", help="Text file, table, folder of such files, or NAME[:CONFIG] on the hub.")
     ],
-    tokenizer: Annotated[str, typer.Option(help="Folder, GGUF file or name on the hub of the tokenizer.")],
+    tokenizer: Annotated[str, typer.Option(help="Folder, GGUF file or hub name of the tokenizer.")],
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("counts.npz"),
     text_column: Annotated[
-        str, typer.Option(help="Column with the text of a table; a number from 0 where it has no header.")
+        str,
+        typer.Option(
+            help="Column of a table that contains the text; if the table has no header, its number, starting at 0."
+        ),
     ] = "text",
     split: Annotated[
         str | None,
-        typer.Option(help="Part that is counted of a folder or of a data set of the hub; else the training part."),
+        typer.Option(help="Split of a folder or of a data set on the hub to count; by default train."),
     ] = None,
-    processes: Annotated[int | None, typer.Option(help="Processes; else one, whose tokenizer has threads.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Number of processes; by default one, with a multithreaded tokenizer.")
+    ] = None,
 ) -> None:
     """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command resumes.
 
-    The file is for --head f2, for 'nextword classes' and for the metric frequency-groups.
+    The file is used by --head f2, by 'nextword classes' and by the metric frequency-groups.
     """
     from rich.console import Console
 

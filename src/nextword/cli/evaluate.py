@@ -62,8 +62,8 @@ def evaluate(
 ) -> None:
     """Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.
 
-    Reads samples files, never a model. Writes results.json and report.html, with intervals, the human row, paired
-    tests and a ranking.
+    Reads samples files; a large model runs only for a metric that names one. Writes results.json and report.html,
+    with intervals, the human row, paired tests and a ranking.
 
     nextword evaluate samples.jsonl --metrics distinct --metrics self-bleu:2,3
 
@@ -119,6 +119,12 @@ def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str
 
     named: dict[str, dict[str, Any]] = {}
     # several names may stand in one option, as in distinct,rep; behind a colon a comma separates settings
+    for spec in specs:
+        before = spec.partition(":")[0]
+        if ":" in spec and "," in before:  # rep,distinct:1
+            alone = [*before.split(",")[:-1], before.rpartition(",")[2] + spec[len(before) :]]
+            written = " ".join(f"--metrics {name}" for name in alone)
+            raise ValueError(f"--metrics {spec}: a metric with a setting stands alone: {written}")
     specs = [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
     for spec in specs:
         if spec != "all":

@@ -30,13 +30,13 @@ class PromptOptions(Settings):
     """A text file, one prompt per line; JSON lines with the fields prompt, source, auxiliary, references, id (.jsonl),
     such as a samples file of an earlier run; or - for standard input."""
     prompt: list[str] | None = None
-    """A prompt. May be repeated."""
+    """Prompt text. May be repeated."""
     whole: Annotated[bool, typer.Option("--whole")] = False
-    """A text file is one prompt, not one per line."""
+    """Read a text file as one prompt instead of one per line."""
     field: Annotated[list[str] | None, typer.Option(metavar="FIELD=KEY")] = None
-    """The file calls a field otherwise, for instance prompt=question."""
+    """Map a field to its name in the file, for instance prompt=question."""
     chat: Annotated[bool, typer.Option("--chat")] = False
-    """Put prompts into the tokenizer's chat template."""
+    """Apply the tokenizer's chat template to each prompt."""
 
 
 class WritingOptions(Settings):
@@ -44,40 +44,39 @@ class WritingOptions(Settings):
 
     decoding: list[str] | None = None
     """greedy, sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS. May be repeated.
-    Without it, as the model's own generation_config says."""
+    By default the model's generation_config decides."""
     arguments: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
     """Any other argument of transformers' generate or of the head, for instance repetition_penalty=1.2,
     no_repeat_ngram_size=3, decoupled=false, assistant_model=FOLDER."""
     max_new_tokens: int | None = None
-    """Most tokens of a text; by default as the model says, else 100."""
+    """Maximum number of generated tokens per text; by default the model's own setting, else 100."""
     min_new_tokens: int | None = None
-    """Least tokens of a text."""
+    """Minimum number of generated tokens per text."""
     draft: str | None = None
-    """Speculative decoding, same texts: head (a copying head drafts tokens), prompt (lookup in what was
-    read), or the folder of a smaller model. Not with beams."""
+    """Speculative decoding, which gives the same texts faster. Source of the draft tokens: head (a copying head),
+    prompt (n-gram lookup in the text so far), or the folder of a smaller model. Not with beam search."""
     stop: list[str] | None = None
     """A string that ends a text. May be repeated."""
     seed: list[int] | None = None
-    """Seed of the sampling; 0 by default. May be repeated."""
+    """Sampling seed; 0 by default. May be repeated."""
     samples: int = 1
     """Samples per prompt."""
     batch_size: int = 16
-    """Texts generated at a time."""
+    """Number of texts generated at once."""
     remember: int = 0
-    """With the head knn: so many of the last tokens of the prompts and texts that are finished can be retrieved by
-    those that follow. Texts are then written one at a time, in the order of the prompts."""
+    """For the head knn: number of most recent tokens of finished prompts and texts from which later texts can retrieve.
+    Texts are then generated one at a time, in the order of the prompts."""
 
 
 class SampleOptions(Settings):
     """What is written down."""
 
     out: Path | None = None
-    """A folder, which gets a samples file for each decoding and seed, or one FILE.jsonl. Without it the texts are
-    printed."""
+    """Folder for one samples file per decoding and seed, or a single FILE.jsonl. By default the texts are printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """Add each token's contributions by component, and its best positions."""
+    """Add how much each component and the best positions contributed to each token."""
     positions: int = 3
-    """Number of positions of each token, with --sources."""
+    """Number of positions listed per token with --sources."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False
     """Add the log-probabilities of each prompt's first reference."""
 
@@ -93,11 +92,11 @@ def generate(
     output: SampleOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Generate texts with a saved model: prompts in, texts or samples files out.
+    """Generate texts from prompts with a saved model.
 
-    Any model of transformers, with a head of ours or without; nextword evaluate reads the samples files. A single
-    prompt on a terminal appears token by token, in colours that say which component of the head each token came from.
-    Interrupted, the same command resumes.
+    Works for any transformers model, with or without a nextword head; 'nextword evaluate' reads the samples files. For
+    a single prompt, the terminal shows tokens as they are generated, coloured by the head's component they came from.
+    After an interruption, the same command with --out resumes.
 
     nextword generate runs/m --prompt "The king" --decoding top-p:0.9
 

@@ -30,13 +30,13 @@ class TextOptions(Settings):
     """What is read and predicted."""
 
     text: Annotated[Path | None, typer.Option("--text", "--target", metavar="FILE")] = None
-    """The text to predict; without it the model writes one."""
+    """Text to predict; by default the model generates one."""
     prompt: Annotated[str, typer.Option(metavar="TEXT")] = ""
-    """Text before the text to predict; it is read and not predicted."""
+    """Text that precedes the text to predict; the model reads it, but the page does not score it."""
     source: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """Source of an encoder-decoder model."""
+    """Source text for an encoder-decoder model."""
     auxiliary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """Auxiliary text of a conditioned model."""
+    """Auxiliary text for a model with a conditioner."""
 
 
 class InspectedWritingOptions(Settings):
@@ -44,12 +44,14 @@ class InspectedWritingOptions(Settings):
 
     length: Annotated[
         int | None,
-        typer.Option("--continue", metavar="N", min=SHORTEST, help=f"Tokens it writes; {LONGEST} by default."),
+        typer.Option(
+            "--continue", metavar="N", min=SHORTEST, help=f"Number of tokens to generate; {LONGEST} by default."
+        ),
     ] = None
     decoding: str | None = None
     """greedy (the default), sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS."""
     seed: int = 0
-    """Seed of the sampling."""
+    """Sampling seed."""
     draft: str | None = None
     """Speculative decoding as in generate: head or prompt. The page shows the draft tokens."""
 
@@ -60,11 +62,11 @@ class PageOptions(Settings):
     out: Annotated[Path, typer.Option(metavar="FILE")] = Path("inspection.html")
     """The page."""
     traces: Annotated[list[Path] | None, typer.Option("--json", metavar="FILE")] = None
-    """The trace as JSON, which inspect reads again. One for each model."""
+    """File for the trace as JSON, which inspect can read instead of a model. Give one per model."""
     candidates: Annotated[int, typer.Option(min=1)] = 10
-    """Most probable tokens named at each position."""
+    """Number of most probable tokens shown at each position."""
     positions: Annotated[int, typer.Option(min=0)] = 8
-    """Positions named that a token's probability came from."""
+    """Number of context positions shown per token: those that contributed most to its probability."""
 
 
 @plain_errors
@@ -74,8 +76,9 @@ def inspect(
         list[str],
         typer.Argument(
             metavar="[NAME=]MODEL [[NAME=]MODEL]",
-            help="Folder of a saved model, a GGUF file or a name on the hub, or a trace that --json wrote. Two are "
-            "compared on the same tokens. The page calls a model NAME, else as its folder.",
+            help="Folder of a saved model, a GGUF file, a name on the hub, or a trace written by --json. Two "
+            "models are "
+            "compared on the same tokens. NAME is the model's name on the page; by default its folder.",
         ),
     ],
     reading: TextOptions,
@@ -83,10 +86,10 @@ def inspect(
     page: PageOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Show what a model says about every token of a text, and where it came from, as one HTML page.
+    """Show every token's probability, its alternatives and where the probability came from, as one HTML page.
 
-    Any model of transformers, with a head of ours or without. With two models the page begins with where they differ;
-    where no text is given, the first one writes it.
+    Works for any transformers model, with or without a nextword head. With two models the page starts with the tokens
+    on which they differ. Without a text, the first model generates it.
 
     nextword inspect runs/m --text story.txt --out story.html
 

@@ -12,14 +12,14 @@ from nextword.cli.parts.catalogue import Catalogue, CatalogueEntry
 from nextword.cli.parts.errors import plain_errors
 
 app = typer.Typer(
-    help="Show the heads, objectives, conditioners, metrics, tasks or recipes there are.", no_args_is_help=True
+    help="List the available heads, objectives, conditioners, metrics, tasks or recipes.", no_args_is_help=True
 )
 
 
 @app.command()
 @plain_errors
 def heads() -> None:
-    """Heads, and the modifiers that may follow a + of theirs: what --head takes."""
+    """List the heads that --head accepts, and the modifiers that can be added to them with +."""
     found = Catalogue("nextword.heads")
     _show("head", found, "heads", "cache:temperature=0.5")
     _show_modifiers(found, "heads")
@@ -28,7 +28,7 @@ def heads() -> None:
 @app.command()
 @plain_errors
 def objectives() -> None:
-    """Objectives, and the modifiers that may follow a + of theirs: what may stand after the / of --head."""
+    """List the objectives (after the first / in --head), and the modifiers that can be added to them with +."""
     found = Catalogue("nextword.objectives")
     _show("objective", found, "objectives", "histalign:paper,alpha=0.5")
     _show_modifiers(found, "objectives")
@@ -37,14 +37,14 @@ def objectives() -> None:
 @app.command()
 @plain_errors
 def conditioners() -> None:
-    """Conditioners, which bring an auxiliary text in: what may stand after a second / of --head."""
+    """List the conditioners (after the second / in --head), with which a model uses an auxiliary text."""
     _show("conditioner", Catalogue("nextword.conditioning"), "conditioners", "bergpt:2,tied=true")
 
 
 @app.command()
 @plain_errors
 def metrics() -> None:
-    """Metrics: what --metrics of 'nextword evaluate' takes."""
+    """List the metrics that --metrics of 'nextword evaluate' accepts."""
     _show(
         "metric",
         Catalogue("nextword.evaluation.metrics", "nextword.evaluation.judges"),
@@ -57,14 +57,14 @@ def metrics() -> None:
 @app.command()
 @plain_errors
 def tasks() -> None:
-    """Tasks: what --task takes."""
+    """List the tasks that --task accepts."""
     _show("task", Catalogue("nextword.experiments.tasks"), "tasks")
 
 
 @app.command()
 @plain_errors
 def recipes() -> None:
-    """Built-in recipes: what 'nextword compare' takes."""
+    """List the built-in recipes that 'nextword compare' accepts."""
     from nextword.experiments.comparison.comparison_settings import built_in
 
     _print("recipe", [ListedRow(name, line, name, "compare.md") for name, line in built_in().items()], "docs")

@@ -16,12 +16,17 @@ def report(
         Path,
         typer.Argument(
             metavar="FOLDER",
-            help="Folder of a comparison or an evaluation, or its results.json; or the JSON of a reproduced table.",
+            help="Folder of a comparison or an evaluation, its results.json, or the JSON record of a reproduced table.",
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write; a page beside the record by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; by default an HTML page in the folder of the results.")
+    ] = None,
 ) -> None:
-    """Write report.html from results.json and print the table; of a reproduced table, the page beside its record."""
+    """Write report.html from results.json and print the table.
+
+    For a reproduced table, write its page from its JSON record.
+    """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import print_line

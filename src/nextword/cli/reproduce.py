@@ -25,9 +25,10 @@ class PlanOptions(Settings):
     """Whether there is only a plan, and for which machine."""
 
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False
-    """Check everything, try a few steps of each kind of training here, and print the plan."""
+    """Check all inputs, run a few steps of each kind of training, and print the plan with expected time and memory."""
     gpu: str | None = None
-    """Estimate hours of a GPU, "H100 80GB", with --dry-run; with a share of its peak, "H100 80GB:0.45"."""
+    """With --dry-run: estimate the hours on this GPU, for instance "H100 80GB", or on it at a fraction of its peak
+    speed, "H100 80GB:0.45"."""
 
 
 class ReproduceOptions(Settings):
@@ -37,27 +38,28 @@ class ReproduceOptions(Settings):
         list[str] | None,
         typer.Argument(metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...", autocompletion=complete_table),
     ] = None
-    """Tables, or papers for all of theirs; none: lists them. Then changes to every experiment."""
+    """Tables to reproduce, or papers for all their tables (none: list them), followed by settings that override those
+    of every experiment."""
     scale: Literal["small", "paper"] = "small"
-    """small: models trained here in minutes. paper: the paper's models and data; wants a GPU."""
+    """small: models trained here in minutes. paper: the paper's models and data; needs a GPU."""
     data: list[str] | None = None
-    """Folder with a folder for each data set; or NAME=PATH for one of them. May be repeated."""
+    """Folder with one subfolder per data set, or NAME=PATH for one data set. May be repeated."""
     judge: list[str] | None = None
-    """A metric that asks a model you have, as METRIC:model=FOLDER, for instance factcc:model=FOLDER. It is measured
-    where the paper does. May be repeated."""
+    """Model-based metric with your local model, for instance factcc:model=FOLDER. It is measured in the experiments in
+    which the paper measured it. May be repeated."""
     everything: Annotated[bool, typer.Option("--all")] = False
-    """All tables of all papers."""
+    """Reproduce all tables of all papers."""
     out: Path = Path("runs/reproduce")
-    """Folder for everything that is written."""
+    """Folder for all results."""
 
 
 @plain_errors
 @option_groups
 def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanOptions) -> None:
-    """Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.
+    """Measure the numbers of a paper's table, show them beside the published ones, and test the paper's claims.
 
-    Trains what is needed, once, measures it and writes the table as a record and a page. The same command again does
-    what is missing.
+    Trains each model needed once, evaluates it, and writes the table as JSON and HTML. Running the command again does
+    only the unfinished runs.
 
     nextword reproduce histalign/table-1 --data DATA
 

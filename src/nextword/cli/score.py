@@ -21,20 +21,20 @@ class ScoreOptions(ScoreSettings):
     """What can be set of a score on the command line."""
 
     split: str = "test"
-    """Part that is read of a folder or of a data set of the hub."""
+    """Split to read from a folder or from a data set on the hub."""
     sample_by: Literal["line", "paragraph"] | None = None
-    """Unit of a plain-text file that is scored by itself; by default the whole file."""
+    """Unit of a plain-text file that is scored independently; by default the whole file."""
     set: list[str] | None = None
-    """KEY=VALUE, a setting of the models' heads that may change after training: long=12288, temperature=2. Models whose
-    heads lack it stay as they are. May be repeated."""
+    """KEY=VALUE, a head setting that may change after training: long=12288, temperature=2. Models whose heads do not
+    have the setting are unchanged. May be repeated."""
 
 
 class ProcessOptions(ComputingOptions):
     """Where, in which precision and by how many processes texts are scored, and what is printed of it."""
 
     processes: int | None = None
-    """Processes, each with the model in its memory, one thread, and a GPU of its own where there are as many; by
-    default one, with threads."""
+    """Number of processes. Each loads the model, uses one thread, and has its own GPU if there are enough. By default
+    one process with several threads."""
     verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False
     """Explain the groups of the tables."""
 
@@ -47,39 +47,43 @@ def score(
         typer.Argument(
             metavar="[NAME=]MODEL... DATA...",
             help="Models and data in any order. A folder with config.json, or a name that is not a file here, is a "
-            "model (folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of "
-            "plain text is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
+            "model (folder or hub name; NAME= sets its name in the tables). Any other file or folder is data: a "
+            "plain-text file is one text, and so is each row of a .jsonl, .csv, .tsv or .parquet file.",
         ),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(metavar="[NAME=]MODEL", help="A model, whatever its name looks like.")
+        list[str] | None, typer.Option(metavar="[NAME=]MODEL", help="Model, if its name could be taken for data.")
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="Data, whatever its name looks like: for instance NAME[:CONFIG] of a data set of the hub."),
+        typer.Option(
+            help="Data, if its name could be taken for a model, such as NAME[:CONFIG] of a data set on the hub."
+        ),
     ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FIELD=COLUMN",
-            help="Column of tables for the text (else text or target), the prompt, the source (for encoder-decoder "
-            "models) or the auxiliary text (for conditioned ones).",
+            help="Column with the text (default: text or target), the prompt, the source (for encoder-decoder "
+            "models) or "
+            "the auxiliary text (for conditioned models).",
         ),
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option(help="File for what the models say of every token: .jsonl, one object per token.")
+        Path | None, typer.Option(help="File for per-token results: .jsonl, one object per token.")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for score.json and score.csv; with it, and without --tokens, a stopped score resumes."
+            help="Folder for score.json and score.csv. With --out and without --tokens, an interrupted run can "
+            "be resumed."
         ),
     ] = None,
     *,
     settings: ScoreOptions,
     computing: ProcessOptions,
 ) -> None:
-    """Measure how likely texts are to saved models: perplexity, nats per token, bits per byte.
+    """Measure the perplexity of texts under saved models, also as nats per token and bits per byte.
 
     Works for any model of transformers. Several models are compared on the same texts, with paired tests.
 

@@ -23,9 +23,9 @@ def serve(
     ],
     settings: ServeSettings,
 ) -> None:
-    """Serve a model: completions of many requests at once, and a page to play with.
+    """Serve a model over an OpenAI-compatible HTTP API, with continuous batching and a playground page.
 
-    Any decoder-only model of transformers, with a head of ours or without. Ctrl-C stops it.
+    Works for any decoder-only transformers model, with or without a nextword head. Ctrl-C stops the server.
 
     nextword serve runs/book
 

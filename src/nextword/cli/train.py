@@ -26,34 +26,36 @@ class TrainOptions(Settings):
     """What is trained, on what, and where it is written."""
 
     words: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...")] = None
-    """A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, training.bf16=true,
+    """A TOML file, followed by settings that override it: training.steps=500, training.learning_rate=1e-4,
+    training.bf16=true,
     training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
     data: str | None = None
-    """Text, pairs or tables, required here or in the recipe: a file, a folder or a name on the hub."""
+    """Training data (running text, source-target pairs or tables), required here or in the recipe: a file, a folder or
+    a name on the hub."""
     model: str | None = None
-    """Model, required here or in the recipe: a folder or hub name; 'small' or 'small-t5' makes a small one."""
+    """Model, required here or in the recipe: a folder or hub name; 'small' or 'small-t5' creates a small new one."""
     states: str | None = None
-    """Folder of stored states ('nextword states build'), in place of data and model: trains the head alone."""
+    """Folder of stored states ('nextword states build'), used instead of data and model to train only the head."""
     report_to: list[str] | None = None
-    """Tracker: tensorboard, wandb or trackio. May be repeated."""
+    """Experiment tracker: tensorboard, wandb or trackio. May be repeated."""
     fsdp: Annotated[bool, typer.Option("--fsdp")] = False
     """Shard the model over the processes that torchrun has started (FSDP2). Takes no value."""
     shard_vocabulary: Annotated[bool, typer.Option("--shard-vocabulary")] = False
     """Shard the output embedding over the processes that torchrun has started (vocab-parallel). Takes no value."""
     out: Path | None = None
-    """Folder of the trained model."""
+    """Folder for the trained model."""
     method: Annotated[str | None, typer.Option(autocompletion=complete_method)] = None
-    """Short for the next three: HEAD/OBJECTIVE/CONDITIONER."""
+    """Short form of --head, --objective and --conditioner: HEAD/OBJECTIVE/CONDITIONER."""
     head: Annotated[str | None, typer.Option(autocompletion=complete_head)] = None
     """Head, such as cache or mos:3 ('nextword list heads'); required unless the recipe or the model has one."""
     objective: Annotated[str | None, typer.Option(autocompletion=complete_objective)] = None
     """Training objective ('nextword list objectives')."""
     conditioner: Annotated[str | None, typer.Option(autocompletion=complete_conditioner)] = None
-    """Conditioner, through which the model follows an auxiliary text ('nextword list conditioners')."""
+    """Conditioner, with which the model uses an auxiliary text ('nextword list conditioners')."""
     encoder: str | None = None
     """Encoder that reads auxiliary texts, such as minilm."""
     seed: int | None = None
-    """Seed of new parameters, batches and dropout."""
+    """Seed for new parameters, batch order and dropout."""
 
 
 OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "encoder", "seed"}
@@ -63,9 +65,9 @@ OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "e
 @plain_errors
 @option_groups
 def train(asked: TrainOptions) -> None:
-    """Train one model, measure it, check it, and save it as a folder that loads.
+    """Train one model, evaluate it, check its probabilities, and save it in a folder that 'nw.load' reads.
 
-    The same command resumes after an interruption, and does nothing if all is finished.
+    After an interruption, the same command resumes; if training has finished, it does nothing.
 
     nextword train --data book.txt --model small --head cache --objective histalign --out runs/book
 

@@ -70,8 +70,8 @@ class AuxiliaryTokenizer:
         for one in (encoder, tokenizer) if tokenizer is not None else ():
             if one is not None and not one.is_fast:
                 raise ValueError(
-                    f"auxiliary texts: tokenizer '{one.name_or_path}' is a slow one, which knows no characters of its "
-                    "tokens; take its fast version, or a head that does not copy"
+                    f"auxiliary texts: tokenizer '{one.name_or_path}' is a slow tokenizer, which gives no character "
+                    f"offsets; use its fast version, or a head that does not copy"
                 )
         limit = encoder.model_max_length if encoder.model_max_length < _UNLIMITED else None
         if max_length is not None and max_length < 1 + encoder.num_special_tokens_to_add():

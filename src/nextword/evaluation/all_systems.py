@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from nextword.evaluation.metrics.metric import Setup
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import GivenIds, Unit, Words, as_ids
 from nextword.evaluation.sample_passes import ASKED, Pass, ReadSamples, Watch, chosen, read_files, told
-from nextword.evaluation.samples import PlainText, read_samples
+from nextword.evaluation.samples import PlainText, counted_texts, read_samples
 from nextword.evaluation.system_statistics import recorded
 from nextword.functional.frequency.counts import TokenCounts
 from nextword.results.records import EvaluationResults
 from nextword.runtime.pretrained import load_tokenizer
 from nextword.settings.call_forms import RECIPE, CallForms
 from nextword.settings.config import validated
-from nextword.settings.setting_names import either
+from nextword.settings.setting_names import either, named
 
 HUMAN = "human"
 
@@ -71,7 +72,7 @@ def evaluate(  # noqa: PLR0913  (its options)
         systems: Samples files of each system by its name, one file per seed; a path is one system with the name of its
             file.
         metrics: Specs such as ``"self-bleu:2,3"``, or settings in full with the name under ``"metric"``; ``"all"``
-            stands for every metric that the samples have fields for and that needs no model.
+            stands for every metric that the samples have fields for and that needs no large model.
         draws: Consecutive files that one trained model generated, with different sampling seeds. The interval of a
             system is over its models, each with the mean of its files; over the files, where they are all of one model.
         tokenizer: Path or hub name of the tokenizer whose tokens are counted; None: the samples' own token ids, else
@@ -79,7 +80,8 @@ def evaluate(  # noqa: PLR0913  (its options)
         special: Token ids of the samples that are not text (padding, start and end), where no tokenizer says which.
         fields: Names that the files use for fields of a sample, for instance ``{"text": "prediction"}``.
         plain_text: How files of plain text are cut: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
-            lines); None: blocks where a blank line stands between two texts, else lines.
+            lines); None: blocks where a blank line stands between two texts, else lines. Blank lines at both ends are
+            left out.
         references: File of human references in place of the texts: as many, in the same order, for all systems; None:
             those of the samples, if any.
         features: Folder in which features of models are kept; None: beside each samples file.
@@ -120,6 +122,7 @@ def evaluate(  # noqa: PLR0913  (its options)
             "evaluate: systems must name the files of each system, such as {'a': ['a.jsonl'], 'b': ['b.jsonl']} "
             f"({type(systems).__name__} given)"
         )
+    _expect_files(systems)
     settings = {
         "systems": systems,
         "metrics": metrics,
@@ -179,10 +182,25 @@ def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, comm
         raise ValueError(f"nothing to measure in {', '.join(str(one.path) for one in every)}: {'; '.join(reasons)}")
     human = None
     if difference is not None:
-        left_out["human"] = "the systems have different references"
+        given = bool(every[0].human.samples) or not config.human
+        without = f"no references were given ({named('references', 'FILE')})"
+        left_out["human"] = "the systems have different references" if given else without
     elif every[0].human.samples:
         human = Pass(every[0], every[0].human.result(told(watch, HUMAN)))
     return recorded(config, passes, human, left_out, unit.name, metrics, command)
+
+
+def _expect_files(systems: Mapping[str, Any]) -> None:
+    """Raises ValueError where texts are given in place of the files that hold them."""
+    for name, files in systems.items():
+        for file in files if isinstance(files, list | tuple) else ():
+            # a file has an ending without white space, and names of files rarely have several words without one
+            is_text = isinstance(file, str) and " " in file and not re.search(r"\.\w+$", file)
+            if isinstance(file, Mapping) or (is_text and not (len(file) < 200 and Path(file).exists())):
+                raise ValueError(
+                    f"systems: '{name}' must name samples files, not texts ({str(file)[:40]!r} given); write the "
+                    "texts to a file, one per line, or samples as JSON lines (.jsonl)"
+                )
 
 
 def _unwatched(stage: str, done: int, total: int) -> None: ...
@@ -212,7 +230,8 @@ def _different_prompts(readings: Sequence[ReadSamples]) -> str | None:
     first = readings[0]
     for other in readings[1:]:
         if len(other.prompts) != len(first.prompts):
-            return f"{other.path} has {len(other.prompts)} samples, {first.path} has {len(first.prompts)}"
+            counts = [counted_texts(one.path, len(one.prompts), one.plain_text) for one in (other, first)]
+            return ", ".join(counts)
         for line, (a, b) in enumerate(zip(first.prompts, other.prompts, strict=True), 1):
             if a != b:
                 fields = ", ".join(field for field, x, y in zip(ASKED, a, b, strict=True) if x != y)

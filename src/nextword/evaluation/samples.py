@@ -16,7 +16,7 @@ from nextword.evaluation.metrics.tokens import Unit
 from nextword.runtime.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
 from nextword.settings.config import must_be, said, wanted
 from nextword.settings.registry import did_you_mean
-from nextword.settings.setting_names import named
+from nextword.settings.setting_names import either, named
 
 PlainText = Literal["lines", "blocks"]
 """How plain text is cut into texts: one per line, or one between blank lines."""
@@ -49,7 +49,7 @@ def read_samples(
             raise ValueError(f"unknown field '{field}'.{near} Known: {', '.join(Sample.model_fields)}.")
     samples = _placed(path, renamed, plain_text_of(path, plain_text), digest)
     if references is not None:
-        samples = _beside(samples, references, path)
+        samples = _beside(samples, references, path, plain_text)
     seen: dict[str | int, str] = {}
     place = ""
     for place, sample in samples:
@@ -86,15 +86,28 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
     return "blocks" if re.search(r"\S[^\n]*\n\s*\n\s*\S", "".join(lines)) else "lines"
 
 
-def _beside(samples: Iterator[tuple[str, Sample]], references: Path, path: Path) -> Iterator[tuple[str, Sample]]:
+def counted_texts(path: Path, count: int, cut: PlainText | None) -> str:
+    """How many texts a file has, for a message, with the other way to cut it where that may be the mistake."""
+    other = either("--set plain_text=lines", "plain_text='lines'")
+    how = f" (split at blank lines; {other}: one per line)" if cut == "blocks" else ""
+    return f"{path} has {count} {'text' if count == 1 else 'texts'}{how}"
+
+
+def _beside(
+    samples: Iterator[tuple[str, Sample]], references: Path, path: Path, wanted: PlainText | None
+) -> Iterator[tuple[str, Sample]]:
     """Each sample with the text of the same place in another file as its reference."""
-    people = _placed(references, {}, plain_text_of(references), None)
-    for pair in zip_longest(samples, people):
+    cut = plain_text_of(references, wanted)
+    people = _placed(references, {}, cut, None)
+    for number, pair in enumerate(zip_longest(samples, people)):
         if pair[0] is None or pair[1] is None:
-            longer, shorter = (references, path) if pair[0] is None else (path, references)
+            texts, human = (
+                number + sum(1 for _ in rest) + (one is not None)
+                for rest, one in zip((samples, people), pair, strict=True)
+            )
             raise ValueError(
-                f"{shorter}: must have a text for each of {longer}, in the same order (it ends first); "
-                "references are taken by their place"
+                f"{counted_texts(references, human, cut)}, {path} {texts}; references are taken by their place, "
+                "one for each text"
             )
         (place, sample), (of_people, person) = pair
         if sample.references or sample.reference_token_ids:
@@ -110,7 +123,10 @@ def _beside(samples: Iterator[tuple[str, Sample]], references: Path, path: Path)
 def _placed(
     path: Path, renamed: Mapping[str, str], cut: PlainText | None, digest: Digest | None
 ) -> Iterator[tuple[str, Sample]]:
-    """The samples with their places: of JSON lines (no ``cut``), or texts without the line end of their last line."""
+    """The samples with their places: of JSON lines (no ``cut``), or texts without the line end of their last line.
+
+    Blank lines at both ends of plain text are not texts.
+    """
     if cut is None:
         for line in json_lines(path, digest=digest):
             yield line.place, _sample(line.content, line.place, renamed)
@@ -120,13 +136,28 @@ def _placed(
         raise ValueError(f"{path} is plain text, which has no fields: leave out {options}")
     lines = numbered_lines(path, digest=digest)
     blocks = (
-        groupby(lines, lambda line: bool(line[1].strip())) if cut == "blocks" else ((True, [line]) for line in lines)
+        groupby(lines, lambda line: bool(line[1].strip()))
+        if cut == "blocks"
+        else ((True, [line]) for line in _without_blank_ends(lines))
     )
     for written, block in blocks:
         if written:
             numbers, parts = zip(*block, strict=True)
             text = "".join(parts).removesuffix("\n").removesuffix("\r")
             yield f"{path}, line {numbers[0]}", Sample(text=text)
+
+
+def _without_blank_ends(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Blank lines between others are empty texts; those before the first and after the last come of an editor."""
+    begun, blank = False, list[tuple[int, str]]()
+    for line in lines:
+        if not line[1].strip():
+            blank.append(line)
+            continue
+        if begun:
+            yield from blank
+        begun, blank = True, []
+        yield line
 
 
 def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> Sample:

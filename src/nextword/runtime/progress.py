@@ -32,7 +32,7 @@ class Watcher:
         self.ended(name, stage, time.perf_counter() - began)
 
     def now(self, what: str, share: float | None = None) -> None:
-        """What is done now, and which share of all is done, 0 to 1; None where nobody can say."""
+        """Report the current activity; ``share`` is the fraction of the whole work that is done, None if unknown."""
 
     def began(self, name: str, stage: str) -> None:
         """A stage (training, tuning, evaluation) begins; "" where the piece of work has only one."""

@@ -67,8 +67,8 @@ class SettingsError(ValueError):
 def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
     """``model`` filled with ``values`` from Python, TOML or JSON.
 
-    They pass through JSON, so that what TOML and JSON cannot write (tuples, paths) is accepted in the form they can.
-    Messages put ``where``, the part of the settings that these values stand in, before each key.
+    The values are converted to JSON first, so Python-only types are accepted: a tuple becomes a list, a path a string.
+    Error messages prefix each key with ``where``, the section that holds these values.
 
     Raises:
         SettingsError: Something does not fit, for example ``head.componets: unknown key. Did you mean 'components'?``;

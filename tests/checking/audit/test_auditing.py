@@ -108,7 +108,7 @@ def test_learning_from_the_scored_text_has_its_own_name() -> None:
 @pytest.mark.parametrize(
     ("scorer", "said"),
     [
-        (lambda prefixes: bigram(prefixes)[:, :-1], "must answer in shapes"),
+        (lambda prefixes: bigram(prefixes)[:, :-1], "must return arrays of shape"),
         (lambda prefixes: 1 / 0, "ZeroDivisionError"),
     ],
 )

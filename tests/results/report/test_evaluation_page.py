@@ -127,6 +127,14 @@ def test_best(goal: Goal | None, human: float | None, expected: set[str]) -> Non
     assert best_of(goal, {"a": 1.0}, human) == set()
 
 
+def test_page_says_of_votes_and_tests_what_the_terminal_says(evaluation: EvaluationResults) -> None:
+    page = render_evaluation(evaluation)
+    assert "<td>2 of 2</td></tr>" in page
+    assert "<td>0 of 2</td></tr>" in page
+    assert "however small the difference: chance may be the reason." in page
+    assert "a test says that the systems differ, not which is nearer" in page
+
+
 def test_page_escapes_names_and_shows_everything(evaluation: EvaluationResults, tmp_path: Path) -> None:
     write_report(evaluation, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -42,21 +42,27 @@ Next:
 def quickstart(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Changes to the recipe, for instance training.steps=50."),
+        typer.Argument(
+            metavar="[KEY.PATH=VALUE]...", help="Settings that override the recipe, for instance training.steps=50."
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How often each method is trained; 3 give means.")] = 1,
+    seeds: Annotated[
+        int,
+        typer.Option(min=1, help="Number of seeds: each method is trained once per seed, and the table shows means."),
+    ] = 1,
     model: Annotated[
         str | None,
         typer.Option(
-            help="Folder or name of a decoder-only model to look at afterwards; models/smollm2-135m where it is there."
+            help="Folder or hub name of a decoder-only model to try at the end; by default models/smollm2-135m if that "
+            "folder exists."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("quickstart"),
+    out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("quickstart"),
 ) -> None:
-    """Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.
+    """Compare softmax with other heads on generated data. Takes about a minute on two cores.
 
-    The recipe is built in; 'nextword compare quickstart' runs the same. Afterwards a real model, where there is one,
-    continues with a text, with a cache and without.
+    'nextword compare quickstart' runs the same built-in recipe. At the end, if a pretrained model is found, it
+    continues a text with and without a cache.
     """
     from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
     from nextword.cli.parts.run_and_show import run_comparison

@@ -19,16 +19,22 @@ def build(
         str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a decoder-only model.")
     ],
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")
+        str, typer.Argument(metavar="DATA", help="Text file, table, folder of such files, or NAME[:CONFIG] on the hub.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the store.")] = Path("store"),
+    out: Annotated[Path, typer.Option(help="Folder for the datastore.")] = Path("store"),
     precision: Annotated[str, typer.Option(help="Precision of the keys: float16 or int8.")] = "float16",
-    text_column: Annotated[str, typer.Option(help="Column with the text of a table.")] = "text",
-    split: Annotated[str | None, typer.Option(help="Part of a folder or data set; else the training part.")] = None,
-    window: Annotated[int | None, typer.Option(help="Tokens that the model sees at once.")] = None,
-    processes: Annotated[int | None, typer.Option(help="Processes, each with the model; else one.")] = None,
+    text_column: Annotated[str, typer.Option(help="Column of a table that contains the text.")] = "text",
+    split: Annotated[
+        str | None, typer.Option(help="Split to read from a folder or data set; by default train.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Number of tokens that the model reads at once (context length).")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.")
+    ] = None,
 ) -> None:
-    """Store the state before every token of a corpus. After Ctrl-C or a kill the same command resumes."""
+    """Store the hidden state that precedes every token of a corpus. After an interruption the same command resumes."""
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
@@ -59,10 +65,17 @@ def build(
 @plain_errors
 def index(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder that 'nextword datastore build' wrote.")],
-    factory: Annotated[str, typer.Option(help="FAISS index: IVF1024,SQ8, IVF1024,PQ32, HNSW32 and the like.")],
-    dot: Annotated[bool, typer.Option("--dot", help="By dot products; else by Euclidean distance.")] = False,
+    factory: Annotated[
+        str, typer.Option(help="FAISS factory string, for instance 'IVF1024,SQ8', 'IVF1024,PQ32' or 'HNSW32'.")
+    ],
+    dot: Annotated[
+        bool,
+        typer.Option(
+            "--dot", help="Rank keys by dot product (needed for mix=joint); by default, by Euclidean distance."
+        ),
+    ] = False,
 ) -> None:
-    """Make a FAISS index of a store, for searches that are faster and approximate."""
+    """Build a FAISS index of a datastore: search becomes faster and approximate."""
     from nextword.retrieval import StoredKeys
     from nextword.retrieval.datastore.search import build_index
 

@@ -16,50 +16,52 @@ if TYPE_CHECKING:
     from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 app = typer.Typer(
-    help="Index a corpus by its n-grams, and mix what came next there with any model.", no_args_is_help=True
+    help="Index the n-grams of a corpus, and interpolate any model with the tokens that followed them.",
+    no_args_is_help=True,
 )
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or name on the hub of a model.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or hub name of a model.")]
 Memory = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder that 'nextword ngram build' wrote.")]
 Data = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA",
-        help="Files, folders or data sets. A file of plain text is one document; each row of a .jsonl, .csv, .tsv or "
-        ".parquet file is one.",
+        help="Files, folders or data sets. A plain-text file is one document, and so is each row of a .jsonl, "
+        ".csv, .tsv "
+        "or .parquet file.",
     ),
 ]
-Field = Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")]
+Field = Annotated[str | None, typer.Option(help="Column of a table that contains the text; by default text or target.")]
 
 
 class NgramScoreOptions(ScoreSettings):
     """What can be set of a score on the command line."""
 
     split: str = "test"
-    """Part that is read of a folder or of a data set of the hub."""
+    """Split to read from a folder or from a data set on the hub."""
     field: str | None = None
-    """Column of tables with the text; else text or target."""
+    """Column of a table that contains the text; by default text or target."""
     stored_text: bool = False
-    """Take texts although they are in the index."""
+    """Score texts even if they are in the index."""
 
 
 class FitOptions(NgramScoreOptions):
     """What can be set of fitting on the command line."""
 
     split: str = "valid"
-    """Part that is read of a folder or of a data set of the hub."""
+    """Split to read from a folder or from a data set on the hub."""
 
 
 @app.command()
 @plain_errors
 def build(
-    tokenizer: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or name of a model or its tokenizer.")],
+    tokenizer: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or hub name of a model or tokenizer.")],
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder to write.")],
     field: Field = None,
-    split: Annotated[str, typer.Option(help="Part that is read of a folder or of a data set of the hub.")] = "train",
+    split: Annotated[str, typer.Option(help="Split to read from a folder or from a data set on the hub.")] = "train",
 ) -> None:
-    """Index texts: their positions, sorted by the tokens before them (a suffix array).
+    """Index texts as a suffix array, so that the tokens after any n-gram are found quickly.
 
     nextword ngram build runs/softmax train.txt --out memory
     """
@@ -95,7 +97,7 @@ def fit(
     settings: FitOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Fit how much matches of each length count, to text that is neither stored nor to be scored.
+    """Fit the weight of matches of each length on held-out text: neither in the index nor used for scoring.
 
     nextword ngram fit runs/softmax memory valid.txt --out weights.json
     """
@@ -137,12 +139,12 @@ def score(
     memory: Memory,
     data: Data,
     weights: Annotated[Path, typer.Option(help="File that 'nextword ngram fit' wrote.")],
-    out: Annotated[Path | None, typer.Option(help="File for the results: .json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file for the results.")] = None,
     *,
     settings: NgramScoreOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Measure how likely texts are to a model, with the n-gram index and without.
+    """Measure the perplexity of texts under a model, with and without the n-gram index.
 
     nextword ngram score runs/softmax memory test.txt --weights weights.json
     """

@@ -19,21 +19,31 @@ app = typer.Typer(help="Compute a model's hidden states once, to train heads wit
 @plain_errors
 def build(
     model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a decoder-only model.")],
-    data: Annotated[str, typer.Argument(help="Text, pairs or tables: a file, a folder or a name on the hub.")],
+    data: Annotated[
+        str, typer.Argument(help="Running text, source-target pairs or tables: a file, a folder or a name on the hub.")
+    ],
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[task.KEY=VALUE]...", help="Settings of the task: task.block=512, task.kind=text."),
+        typer.Argument(
+            metavar="[task.KEY=VALUE]...", help="Task settings, for instance task.block=512 or task.kind=text."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the store.")] = Path("states"),
+    out: Annotated[Path, typer.Option(help="Folder for the stored states.")] = Path("states"),
     precision: Annotated[
         str | None,
-        typer.Option(help="float16, bfloat16, float32 or float64; by default that of the model."),
+        typer.Option(
+            help="Precision of the states: float16, bfloat16, float32 or float64; by default that of the model."
+        ),
     ] = None,
-    layers: Annotated[int, typer.Option(help="Hidden states kept at each token; a head +mi:KxL reads K.", min=0)] = 1,
-    batch_size: Annotated[int, typer.Option(help="Rows that go through the model together.", min=1)] = 8,
-    processes: Annotated[int | None, typer.Option(help="Processes, each with the model; else one.", min=1)] = None,
+    layers: Annotated[
+        int, typer.Option(help="Number of layers whose hidden states are kept; a head with +mi:KxL needs K.", min=0)
+    ] = 1,
+    batch_size: Annotated[int, typer.Option(help="Number of rows per forward pass.", min=1)] = 8,
+    processes: Annotated[
+        int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.", min=1)
+    ] = None,
 ) -> None:
-    """Store a model's states at every token of the data. After Ctrl-C or a kill the same command resumes.
+    """Store a model's hidden states at every token of the data. After an interruption the same command resumes.
 
     nextword states build MODEL book.txt task.block=512 --out states
 

@@ -11,22 +11,22 @@ from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import fields_of, option_groups, systems_of
 from nextword.settings.config import Settings
 
-app = typer.Typer(help="Human evaluation of texts: make a survey, and read its answers.", no_args_is_help=True)
+app = typer.Typer(help="Human evaluation of texts: make a survey, and analyse its answers.", no_args_is_help=True)
 
 
 class RecipeOptions(Settings):
     """What the survey is to be."""
 
     items: int | None = None
-    """Prompts that are judged."""
+    """Number of prompts whose texts are judged."""
     judges: int | None = None
-    """Judges of each item."""
+    """Number of judges per item."""
     seed: int | None = None
     """Seed of all random choices."""
     recipe: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """TOML with consent, instructions, checks and everything else."""
+    """TOML file with the survey's settings: consent text, instructions, checks and all others."""
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None
-    """A field of the recipe, for instance checks=3."""
+    """Setting that overrides the recipe, for instance checks=3."""
 
     def content(self) -> dict[str, object]:
         """The recipe's fields, with those of the command line."""
@@ -42,20 +42,20 @@ class RecipeOptions(Settings):
 @plain_errors
 @option_groups
 def make(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="pairwise, faithfulness or rating.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Type of survey: pairwise, faithfulness or rating.")],
     files: Annotated[
         list[str], typer.Argument(metavar="[NAME=]FILE...", help="Samples files of the systems, one per system.")
     ],
     asked: RecipeOptions,
     field: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=KEY", help="The files call a field otherwise, for instance text=prediction."),
+        typer.Option(metavar="FIELD=KEY", help="Map a field to its name in the files, for instance text=prediction."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the survey.")] = Path("survey"),
+    out: Annotated[Path, typer.Option(help="Folder for the survey.")] = Path("survey"),
 ) -> None:
     """Make forms for judges: a page that needs no network, and files for Mechanical Turk, Label Studio and Prolific.
 
-    What judges may receive lies in for-judges/. key.json says who wrote what: keep it to yourself.
+    Give judges only the files in for-judges/. Keep key.json secret: it tells which system wrote which text.
 
     nextword survey make pairwise trime.jsonl histalign.jsonl --items 100 --judges 3 --out survey
 
@@ -92,16 +92,19 @@ def results(
     answers: Annotated[
         list[Path],
         typer.Argument(
-            metavar="ANSWERS...", help="What came back: files of the page, MTurk's CSV, Label Studio's JSON."
+            metavar="ANSWERS...",
+            help="Answer files: JSON saved by the survey page, MTurk's CSV or Label Studio's JSON.",
         ),
     ],
     automatic: Annotated[
         Path | None, typer.Option(metavar="FILE", help="results.json of 'nextword evaluate' on the same systems.")
     ] = None,
-    resamples: Annotated[int, typer.Option(help="Draws of the bootstrap.")] = 2000,
-    out: Annotated[Path | None, typer.Option(help="Folder for results.json and report.html; FOLDER/results.")] = None,
+    resamples: Annotated[int, typer.Option(help="Number of bootstrap resamples.")] = 2000,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results.json and report.html; by default FOLDER/results.")
+    ] = None,
 ) -> None:
-    """Say what annotators said: values with intervals, tests, agreement, and what was left out.
+    """Analyse the answers: values with intervals, tests, agreement between judges, and which answers were excluded.
 
     nextword survey results survey answers/*.json --automatic evaluation/results.json
     """

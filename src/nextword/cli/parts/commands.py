@@ -26,15 +26,15 @@ VERBS = {
     "evaluate": ("nextword.cli.evaluate:evaluate", "Metrics of generated texts, with intervals and tests"),
     "generate": ("nextword.cli.generate:generate", "Generate texts after prompts"),
     "count": ("nextword.cli.count:count", "Count the tokens of a corpus"),
-    "classes": ("nextword.cli.classes:classes", "Show the classes of tokens that the head f2 would have"),
+    "classes": ("nextword.cli.classes:classes", "Show the token classes of the head f2"),
     "serve": ("nextword.cli.serve:serve", "Serve a model over HTTP, with a playground"),
     "check": ("nextword.cli.check:check", "Check that a model's probabilities are consistent"),
     "inspect": ("nextword.cli.inspect:inspect", "Show each token's probability and where it came from"),
     "reproduce": ("nextword.cli.reproduce:reproduce", "Measure a paper's table and test its claims"),
-    "report": ("nextword.cli.report:report", "Write the report of results again, and print the table"),
+    "report": ("nextword.cli.report:report", "Rewrite the report of results, and print the table"),
     "datastore": ("nextword.cli.groups.datastore:app", "Build and index datastores for the head knn"),
     "states": ("nextword.cli.groups.states:app", "Store a model's hidden states, to train heads without the model"),
-    "survey": ("nextword.cli.groups.survey:app", "Human evaluation: make a survey, read the answers"),
+    "survey": ("nextword.cli.groups.survey:app", "Human evaluation: make a survey, analyse the answers"),
     "ngram": ("nextword.cli.groups.ngram:app", "Index the n-grams of a corpus for the head ngram"),
     "list": ("nextword.cli.list:app", "List heads, objectives, conditioners, metrics, tasks, recipes"),
 }
@@ -110,7 +110,7 @@ Modules = Annotated[
     typer.Option(
         "--import",
         metavar="MODULE",
-        help="A Python module with heads, objectives, conditioners, metrics or tasks of your own. Stands before the "
+        help="A Python module with your own heads, objectives, conditioners, metrics or tasks. Put it before the "
         "command: nextword --import my.module list heads. May be repeated.",
     ),
 ]

@@ -67,20 +67,21 @@ class ComputingOptions(Settings):
     """Where and in which precision a saved model computes."""
 
     device: str = "auto"
-    """Where models compute: cpu, cuda, mps, ...; auto: an accelerator where there is one."""
+    """Device: cpu, cuda, mps, ...; auto: an accelerator if there is one."""
     dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = "auto"
-    """Precision of the weights; auto: as saved."""
+    """Precision of the weights, for instance bfloat16; auto: as saved."""
 
 
 class EngineOptions(Settings):
     """What carries out the runs, and what each of them takes."""
 
     engine: str = "sequential"
-    """sequential: one run after another. ray: side by side, as tasks of Ray on this machine or a cluster."""
+    """How to schedule the runs. sequential: one after another. ray: in parallel, as Ray tasks on this machine or a
+    cluster."""
     cpus: int | None = Field(default=None, ge=1)
-    """Cores that each run takes with --engine ray; by default the recipe's threads, else 1."""
+    """CPU cores per run with --engine ray; by default the recipe's number of threads, else 1."""
     gpus: float | None = Field(default=None, ge=0)
-    """GPUs that each run takes with --engine ray, for example 0.5; by default 1 where there are any."""
+    """GPUs per run with --engine ray, for example 0.5; by default 1 if the machine has any."""
 
     def asked_for(self) -> Engine:
         """The engine; ValueError where there is none of this name."""

@@ -73,7 +73,7 @@ class Zipf(Metric):
         measure = self.measure(
             "Zipf coefficient",
             f"slope (minus; log frequency on log rank, ranks up to {self.config.ranks})",
-            "Zipf coefficient: how steeply token frequencies fall with their rank; about 1 in human text, "
-            "higher where few tokens make up more of it.",
+            "Zipf coefficient: how steeply token frequencies fall with their rank; about 1 in long human texts, "
+            "less in few short ones, higher where few tokens make up more of it.",
         )
         return {"zipf": Score(measure, value, self._counts.total())}

@@ -75,7 +75,10 @@ class Method(MethodSettings):
     def _decodings_are_the_task_s(self) -> Self:
         taken = sorted(DECODING & self.generation.keys())
         if taken:
-            raise ValueError(f"generation.{taken[0]} is said by the task's decodings, the same for every method")
+            raise ValueError(
+                f"generation.{taken[0]} is set by the task's decodings, which are the same for every "
+                f"method; leave it out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -120,7 +120,7 @@ class AmbiguousConfig(Settings):
     pairs: int = Field(default=1, ge=1, le=14)
     """Pairs of words that a prompt names, each with a person; the question is about one of them."""
     distractors: int = Field(default=0, ge=0, le=100)
-    """Stories about other words that stand among them before the question."""
+    """Stories about other words, placed among the pairs before the question."""
     noise: float = Field(default=0.0, ge=0, lt=1)
     """Share of the training prompts whose right words are others, which the prompt does not hold."""
     probes: str | None = None

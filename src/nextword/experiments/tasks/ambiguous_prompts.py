@@ -178,13 +178,13 @@ class Haystack:
         words = sorted({word for pair in others for word in pair})
         if self.distractors and len(others) < 2:
             raise ValueError(
-                f"task.distractors: must be 0 where the smallest part of the data has too few other {prompt.group} for "
-                f"a story ({self.distractors} given); give 0, or a larger task.validation_share"
+                f"task.distractors: must be 0, because the smallest split has too few other {prompt.group} for a "
+                f"story ({self.distractors} given); give 0, or raise task.validation_share"
             )
         if len(words) < 2 * self.pairs:
             raise ValueError(
-                f"task.pairs: must be at most {max(1, len(words) // 2)} for the {prompt.group} of the smallest part "
-                f"of the data ({self.pairs} given); give fewer, or a larger task.validation_share"
+                f"task.pairs: must be at most {max(1, len(words) // 2)}, because the smallest split has only "
+                f"{len(words)} different {prompt.group} ({self.pairs} given); lower it, or raise task.validation_share"
             )
         asked, *names = draw.sample(first_names(), self.pairs)
         statement, question = draw.choice(QUESTIONS[prompt.group])

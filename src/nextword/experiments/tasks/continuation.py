@@ -53,7 +53,7 @@ class StoryWritingConfig(WritingConfig):
     continuation: int = Field(default=256, ge=1)
     """Tokens of a text at most, of people's and of each method's; either may end before."""
     decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
-    """Ways to write, a samples file each."""
+    """Decodings; each gives a samples file."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the texts, as for nextword evaluate; may change later."""
 
@@ -73,9 +73,9 @@ class StoriesConfig(WindowConfig):
     split_field: str | None = None
     """Field of a JSON line that says train, validation or test; None: one file is split by a hash of the story."""
     validation_share: float = Field(default=0.05, gt=0, lt=0.5)
-    """Share of the stories that validates, where nothing says which do."""
+    """Fraction of the stories used for validation if the data names no split."""
     test_share: float = Field(default=0.05, gt=0, lt=0.5)
-    """Share that tests, where nothing says which do; the rest trains."""
+    """Fraction used for testing if the data names no split; the rest is training data."""
     seed: Seed = 0
     """Seed of the split by hash."""
     tokenizer: str | None = None

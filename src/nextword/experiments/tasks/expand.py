@@ -101,7 +101,7 @@ class ExpandConfig(Settings):
     validation_share: float = Field(default=0.05, gt=0, lt=1)
     """Share of the pairs of one .jsonl file, or of a folder of stories, that validates."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Share that tests; the rest trains."""
+    """Fraction used for testing; the rest is training data."""
     seed: Seed = 0
     """Seed of the split by hash, of the samples and slices below, and of the shuffled summaries."""
     train_pairs: int | None = Field(default=None, ge=1)

@@ -39,9 +39,9 @@ class PairsConfig(Settings):
     split_field: str | None = None
     """Field of one .jsonl file that says train, validation or test; None: it is split by a hash of the source."""
     validation_share: float = Field(default=0.05, gt=0, lt=1)
-    """Share of one .jsonl file that validates."""
+    """Fraction of a single file used for validation."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Share that tests; the rest trains."""
+    """Fraction used for testing; the rest is training data."""
     seed: Seed = 0
     """Seed of the split by hash, of the samples below and of random gaps."""
     train_pairs: int | None = Field(default=None, ge=1)
@@ -174,7 +174,7 @@ class PairTaskConfig(PairsConfig):
     vocabulary: int = Field(default=8000, ge=259)
     """Tokens of the trained BPE."""
     frequent_words: int = Field(default=1000, ge=0)
-    """Rare words are all but so many most frequent words of the training targets."""
+    """Words outside this many most frequent words of the training targets count as rare."""
     start: T5StartConfig = T5StartConfig()
     """The start model where no pretrained one is given."""
 

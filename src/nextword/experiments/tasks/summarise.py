@@ -53,7 +53,7 @@ class SummaryGenerationConfig(WritingConfig):
     """What is written from the test documents, and how it is measured."""
 
     summaries: int = Field(default=200, ge=0)
-    """Test documents, from the first, of which summaries are written; 0: none."""
+    """Number of test documents, from the first, that each model summarises; 0: none."""
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
     """Ways to write: "beam:B", "greedy", "top-p:P" and the like."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -65,7 +65,7 @@ class SummaryGenerationConfig(WritingConfig):
     no_repeat_ngram: int = Field(default=0, ge=0)
     """No n-gram of this length comes twice in a summary; 0: any may."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the texts, as for nextword evaluate; may change later. Judges are models, which may be named by
+    """Metrics of the texts, as for nextword evaluate; may change later. Model-based metrics may be named by
     folder: {metric = "factcc", model = "FOLDER"}."""
 
     def texts(self) -> Texts | None:

@@ -54,7 +54,7 @@ class TableTextsConfig(WritingConfig):
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
     """Ways to write; PLOG's is a search with four beams."""
     metrics: list[str | dict[str, Any]] = Field(default=["bleu-logicnlg"], min_length=1)
-    """Metrics of the texts, as for nextword evaluate; may change later. Judges want a model or parser each:
+    """Metrics of the texts, as for nextword evaluate; may change later. Model-based metrics need a model or parser:
     {metric = "tapex", model = "FOLDER"}, and so tapas and nli; {metric = "sp", parser = "module:function"}."""
 
     def texts(self) -> Texts | None:

@@ -48,7 +48,7 @@ class WindowConfig(Settings):
     tuning_tokens: int = Field(default=4096, ge=2)
     """Tokens of the validation text on which a cache's temperature and weight are chosen."""
     batch_size: int = Field(default=8, ge=1)
-    """Windows at a time in measurements."""
+    """Windows scored in one batch."""
 
 
 class WindowLikelihood(Measures):

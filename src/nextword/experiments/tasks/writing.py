@@ -88,8 +88,8 @@ class WritingConfig(Settings):
     """Ways to write: "greedy", "top-k:K", "top-p:P", "sample" (these three also with a temperature: "top-k:3,0.7"),
     "beam:B", or settings in full: {top_k = 3, temperature = 0.7}."""
     draws: list[Seed] | None = Field(default=None, min_length=1)
-    """Seeds with which every trained model draws its tokens, a samples file each, for instance [0, 1, 42]; None: once,
-    with the seed that it was trained with. What draws nothing ("greedy", "beam:B") is written once."""
+    """Sampling seeds. Each trained model generates once per seed, into a samples file of its own, for instance
+    [0, 1, 42]. None: once, with its training seed. Greedy and beam search run once."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the texts, as for nextword evaluate; may change later."""
     wins: list[str] | None = None

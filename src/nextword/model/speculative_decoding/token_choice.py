@@ -17,11 +17,11 @@ from nextword.heads.head import Draw, Head
 
 
 class RandomNumbers:
-    """A number in [0, 1) for each text and each of its new tokens, so that samples do not depend on drafts.
+    """One uniform number in [0, 1) per text and new token, so that samples are the same with and without drafting.
 
     Args:
-        texts: How many texts.
-        given: Numbers that are known beforehand (B, T); None: drawn from torch's generator as they are needed.
+        texts: Number of texts.
+        given: Use these numbers (B, T); None: draw them from torch's generator when needed.
     """
 
     def __init__(self, texts: int, given: Float[Tensor, "B T"] | None = None) -> None:

@@ -136,6 +136,13 @@ class EvaluationResults(VersionedRecord):
     environment: Environment
     """Where and when."""
 
+    def __getitem__(self, name: str) -> SystemRecord:
+        """The system of that name."""
+        for system in self.systems:
+            if system.name == name:
+                return system
+        raise KeyError(name)
+
     @model_validator(mode="after")
     def _all_finite(self) -> Self:
         files = {f"{system.name}, {file.file}": file for system in self.systems for file in system.files}

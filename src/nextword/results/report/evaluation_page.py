@@ -42,6 +42,7 @@ def render_evaluation(results: EvaluationResults) -> str:
         tests_note=note_on_tests(results),
         undefined=undefined(results),
         notes=notes(results),
+        votes={place.name: votes(results.wins, place.name) for place in results.wins.ranking} if results.wins else {},
         titles={key: measure.title for key, measure in results.measures.items()},
         environment=formats.pairs(results.environment.model_dump(exclude_defaults=True)),
         settings=json.dumps(results.settings, ensure_ascii=False, indent=2),
@@ -64,9 +65,9 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     clear = sorted((test for test in paired_rows(results) if test.significant), key=lambda test: not test.better)
     if clear:
         tables.append(_differences(clear[:MOST_DIFFERENCES]))
-    votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
+    ranked = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
     lacking = [f"{name}: no {key}: {why}" for name, _, found in undefined(results) for key, why in found.items()]
-    told = [*_plain_text(results), *votes, *lacking, *notes(results), *_left_out(results)]
+    told = [*_plain_text(results), *ranked, *lacking, *notes(results), *_left_out(results)]
     told.append("intervals: see the report")
     if results.tests:
         shown = f", {MOST_DIFFERENCES} of them are shown, the report has all" if len(clear) > MOST_DIFFERENCES else ""
@@ -122,13 +123,17 @@ def _differences(tests: list[Test]) -> Table:
 def _ranking(wins: Wins) -> Table:
     rows = []
     for place in wins.ranking:
-        fought = [duel for duel in wins.duels if place.name in (duel.first, duel.second)]
-        won = sum(duel.won if duel.first == place.name else duel.lost for duel in fought)
-        votes = f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"
-        rows.append((str(place.rank), Text(place.name), str(place.wins), str(place.losses), votes))
+        rows.append((str(place.rank), Text(place.name), str(place.wins), str(place.losses), votes(wins, place.name)))
     headers = [*terminal.right("rank"), "system", *terminal.right("wins", "losses", "votes")]
     caption = "a vote for each measure, also where chance may be the reason"
     return terminal.framed("Ranking by majority", headers, rows, caption)
+
+
+def votes(wins: Wins, name: str) -> str:
+    """The votes that a system has in all its duels, of how many: "8 of 15"."""
+    fought = [duel for duel in wins.duels if name in (duel.first, duel.second)]
+    won = sum(duel.won if duel.first == name else duel.lost for duel in fought)
+    return f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"
 
 
 def _plain_text(results: EvaluationResults) -> Iterator[str]:
@@ -141,9 +146,11 @@ def _plain_text(results: EvaluationResults) -> Iterator[str]:
 
 def _left_out(results: EvaluationResults) -> Iterator[str]:
     """What was not measured: those that lack fields in one line, as the report has the reasons; the others in full."""
-    lacking = [name for name, reason in results.left_out.items() if reason.startswith("no ")]
+    lacking = [name for name, why in results.left_out.items() if name != HUMAN and why.startswith("no ")]
     if lacking:
         yield f"not measured, the samples lack what they need: {', '.join(lacking)}"
     for name, reason in results.left_out.items():
-        if name not in lacking:
+        if name == HUMAN and reason.startswith("no "):
+            yield f"{name}: {reason}"
+        elif name not in lacking:
             yield f"{name}: not measured, {reason.removeprefix(f'{name}: ')}"

@@ -155,6 +155,7 @@ def note_on_tests(results: EvaluationResults) -> str:
     expected = SIGNIFICANT * count
     return (
         f"{count} tests: of so many, about {expected:.2g} would fall below {SIGNIFICANT} by chance alone, so read the "
-        f"column p (Holm), which is corrected for their number. They ask whether other prompts like these would show "
+        f"column p (Holm), the p of the permutation test corrected for their number. "
+        "They ask whether other prompts like these would show "
         "the difference, not whether training again would: for that, compare seeds."
     )

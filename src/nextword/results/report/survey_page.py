@@ -44,7 +44,7 @@ def render_survey(results: SurveyResults) -> str:
 
 
 def write_survey_report(results: SurveyResults, path: str | os.PathLike[str]) -> None:
-    """Writes the page: one file without a script, a font or a picture from elsewhere."""
+    """Write the report as one self-contained HTML file without scripts; it loads nothing from the network."""
     write_atomically(path, render_survey(results))
 
 

@@ -25,7 +25,7 @@ from nextword.runtime.corpora.part_names import PARTS
 TABLES = "all_csv"
 """Folder of the tables."""
 
-FROM = "get it from wenhuchen/LogicNLG (data/, and all_csv.zip unpacked)"
+FROM = "download it from github.com/wenhuchen/LogicNLG (data/, and all_csv.zip unpacked)"
 """Where all of it is to be had, for messages."""
 
 ENTRY = "[sentence, [numbers of columns], title, template]"
