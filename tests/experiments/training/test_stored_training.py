@@ -84,7 +84,8 @@ def test_what_would_change_the_states_is_refused(tmp_path: Path, saved: dict[str
     for changes, said in (
         ({"training": {**TRAINING, "trains": "all"}}, "trains"),
         ({"training": {**TRAINING, "lora": {"rank": 2}}}, "lora"),
-        ({"task": {"block": 12}}, "begin with"),
+        ({"task": {"block": 12}}, "block: 16 there, 12"),
+        ({"task": {"test_tokens": 37}}, "test_tokens"),
     ):
         recipe = {"states": str(tmp_path / "states"), "head": "mos:2", "training": TRAINING} | changes
         with pytest.raises(ValueError, match=said):

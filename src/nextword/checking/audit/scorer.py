@@ -206,7 +206,7 @@ class ScorerReader(Reader):
 
     def _expect(self, wanted: Sequence[tuple[int, ...]], given: Sequence[tuple[int, ...]]) -> None:
         if wanted != given:
-            raise WrongAnswerError(f"{self.mode}: must return arrays of shape {wanted} (got {given})")
+            raise WrongAnswerError(f"{self.mode}: must return arrays of shape {wanted} ({given} given)")
 
 
 def ways_of(scorer: Any) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from nextword.model.stored_states.finished_model import copied_backbone
 from nextword.model.stored_states.state_files import Row, StatesManifest
 from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.runtime.pretrained import load_tokenizer
+from nextword.runtime.resumable import differences
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -118,6 +119,22 @@ def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBa
     model = StoredBackbone.open(config.states, getattr(torch, settings.weights))
     expect_trainable(config, settings, model)
     return model
+
+
+def expect_stored_rows(
+    model: NextWordModel, task: Task, tokenizer: PreTrainedTokenizerBase, config: TrainConfig
+) -> None:
+    """Raises ValueError where a model with stored states will read a row that is not stored: before it is trained."""
+    if not isinstance(model.backbone, StoredBackbone):
+        return
+    store = model.backbone.store
+    if all(store.of(row) is not None for row in read_rows(task, tokenizer)):
+        return
+    different = differences(store.manifest.origin.task, config.task)
+    raise ValueError(
+        f"states: must have all rows that the training reads ({'; '.join(different) or 'the data have changed'}); take "
+        "the settings and data of the store, or build another store"
+    )
 
 
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:

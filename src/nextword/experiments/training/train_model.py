@@ -31,7 +31,7 @@ from nextword.experiments.training.starting_model import (
     starting_model,
     starting_tokenizer,
 )
-from nextword.experiments.training.stored_training import measured, stored_backbone, writer_of
+from nextword.experiments.training.stored_training import expect_stored_rows, measured, stored_backbone, writer_of
 from nextword.experiments.training.train_config import TrainConfig, configured, read
 from nextword.experiments.training.trainable import (
     trainable,
@@ -218,6 +218,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
             watcher.warned(line)
     with watcher("rows"):
         rows = TaskRows(task.data, tokenizer)
+        expect_stored_rows(model, task, tokenizer, config)
         use = DataUse.of(len(rows.training), settings)
         settings = _validated(rows, settings, use.watched(settings, config.training))
     watcher.noted(use.sentence(rows.training, parameters, settings))

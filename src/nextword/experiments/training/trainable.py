@@ -45,7 +45,8 @@ def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.P
         if "head" not in groups:
             raise ValueError(
                 "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
-                'train "all", or choose another head'
+                "calibrate it ('nextword attach --held'), choose another head such as softmax+proj, or train all "
+                "through the model"
             )
         return [parameter for name, group in groups.items() if name != "head" for parameter in group]
     if settings.freeze_output_embeddings:

@@ -41,14 +41,18 @@ def verdict(one: ScoreDifference, units: int, unit: str) -> str:
 
     >>> shown = dict(first="a", second="b", measure="nll", difference=-0.1, low=-0.2, high=-0.05, p_permutation=0.01)
     >>> found = ScoreDifference(**shown, p_holm=0.01), ScoreDifference(**shown, p_holm=0.3)
-    >>> verdict(found[0], 90, "texts"), verdict(found[1], 90, "texts"), verdict(found[1], 4, "texts")
-    ('a is better (p = 0.01)', 'no difference shown (p = 0.3)', 'too few texts (4) to tell')
+    >>> verdict(found[0], 90, "texts"), verdict(found[0], 4, "texts")
+    ('a is better (p = 0.01)', 'too few texts (4) to tell')
+    >>> verdict(found[1], 90, "texts")
+    'no difference shown (p = 0.3; the interval excludes 0: score more text)'
     """
     if one.p_holm is None or smallest_p(units) >= SIGNIFICANT:
         return f"too few {unit} ({units}) to tell"
     p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.2g}"
     if not is_significant(one):
-        return f"no difference shown ({p})"
+        # with few units no difference can pass the correction for several tests, however large it is
+        apart = one.low is not None and one.high is not None and (one.low > 0 or one.high < 0)
+        return f"no difference shown ({p}{'; the interval excludes 0: score more text' if apart else ''})"
     return f"{one.first if one.difference < 0 else one.second} is better ({p})"
 
 

@@ -318,6 +318,7 @@ def _expect_column(column: str, names: Sequence[str], source: str, where: str) -
         raise ValueError(
             f"{where}: '{source}' has no column '{column}', only {', '.join(names)}. Name the one with the text: "
             f"{usual}."
+            + (" For pairs: task.source_field=COLUMN task.target_field=COLUMN." if where == "task.data" else "")
         )
 
 
