@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import nextword as nw
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.states import StatesSettings, build_states
-from nextword.model.stored_states.state_files import Row
+from nextword.model.stored_states.state_files import TokenRow
 from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.results.records import Environment
 
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     tokenizer = AutoTokenizer.from_pretrained(given.model)
     model: Any = AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
     ids = tokenizer(given.text.read_text(encoding="utf-8")[: 50 * LENGTH * ROWS])["input_ids"]
-    rows = [Row(tuple(ids[at * LENGTH : (at + 1) * LENGTH])) for at in range(ROWS)]
+    rows = [TokenRow(tuple(ids[at * LENGTH : (at + 1) * LENGTH])) for at in range(ROWS)]
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         manifest = build_states(OpenedModel.of(model, tokenizer), rows, folder, StatesSettings(layers=LAYERS))

@@ -11,7 +11,7 @@ import transformers as hf
 from nextword.functional.padding import IGNORED_LABEL, padded
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.states import StatesSettings, build_states
-from nextword.model.stored_states.state_files import Row
+from nextword.model.stored_states.state_files import TokenRow
 from nextword.model.stored_states.stored_backbone import StoredBackbone
 from tests.helpers import text_tokenizers
 
@@ -68,17 +68,17 @@ def backbone(family: str, vocabulary: int) -> Any:
     return made.double().eval()
 
 
-def rows(model: Any, vocabulary: int) -> list[Row]:
+def rows(model: Any, vocabulary: int) -> list[TokenRow]:
     """Random rows of different lengths."""
     chance = torch.Generator().manual_seed(1)
 
     def text(length: int) -> tuple[int, ...]:
         return tuple(torch.randint(3, vocabulary, (length,), generator=chance).tolist())
 
-    return [Row(text(size), text(size + 2) if model.config.is_encoder_decoder else ()) for size in LENGTHS]
+    return [TokenRow(text(size), text(size + 2) if model.config.is_encoder_decoder else ()) for size in LENGTHS]
 
 
-def stored(family: str, folder: Path, **settings: Any) -> tuple[Any, StoredBackbone, list[Row]]:
+def stored(family: str, folder: Path, **settings: Any) -> tuple[Any, StoredBackbone, list[TokenRow]]:
     """A model, the same with stored states, and the rows."""
     tokenizer = text_tokenizers.byte_level()
     model = backbone(family, len(tokenizer))
@@ -87,7 +87,7 @@ def stored(family: str, folder: Path, **settings: Any) -> tuple[Any, StoredBackb
     return model, StoredBackbone.open(folder), known
 
 
-def arguments(known: list[Row]) -> dict[str, Any]:
+def arguments(known: list[TokenRow]) -> dict[str, Any]:
     """Rows as arguments of a model's forward, padded on the right, with labels."""
     ids, mask = padded([row.ids for row in known])
     labels = ids.masked_fill(mask == 0, IGNORED_LABEL)

@@ -74,7 +74,7 @@ class SampleOptions(Settings):
     out: Path | None = None
     """Folder for one samples file per decoding and seed, or a single FILE.jsonl. By default the texts are printed."""
     sources: Annotated[bool, typer.Option("--sources")] = False
-    """Add how much each component and the best positions contributed to each token."""
+    """For each token, also write how much each component contributed, and the strongest positions."""
     positions: int = 3
     """Number of positions listed per token with --sources."""
     score_references: Annotated[bool, typer.Option("--score-references")] = False

@@ -81,7 +81,7 @@ class FrequencyConfig(HeadConfig):
         return [str(self.classes)] + ([self.division] if self.division != _BY_HAND else [])
 
     def to_fine_tune(self) -> FrequencyConfig:
-        """Class embeddings alone, which score the classes of the targets and no others."""
+        """Without the fitted prior: training scores all classes, but only the tokens of the targets' classes."""
         return self.model_copy(update={"prior": None}) if self.prior == FITTED else self
 
     def unbuilt(self) -> FrequencyConfig:

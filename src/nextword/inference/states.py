@@ -20,11 +20,11 @@ from nextword.model.stored_states.state_files import (
     BEGUN,
     MANIFEST,
     Precision,
-    Row,
     RowStates,
-    ShardFacts,
     StatesManifest,
     StatesOrigin,
+    StatesShard,
+    TokenRow,
     checksum,
     finished_shard,
     write_shard,
@@ -59,7 +59,7 @@ class StatesSettings:
 
 def build_states(
     model: AnyModel,
-    rows: Iterable[Row],
+    rows: Iterable[TokenRow],
     out: str | Path,
     settings: StatesSettings | None = None,
     *,
@@ -119,7 +119,7 @@ def build_states(
             asked = workers(partial(open_model, model), chosen.processes)
         total, done = sum(len(row.ids) for row in unique), 0
         tasks = (partial(_written_shard, folder, number, of, precision, chosen) for number, of in enumerate(shards))
-        written: list[ShardFacts] = []
+        written: list[StatesShard] = []
         for facts in asked.answers(tasks):
             written.append(facts)
             done += facts.tokens
@@ -138,8 +138,8 @@ _PRECISIONS: dict[torch.dtype, Precision] = {
 }
 
 
-def _in_shards(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
-    gathered: list[Row] = []
+def _in_shards(rows: Sequence[TokenRow], tokens: int) -> Iterator[list[TokenRow]]:
+    gathered: list[TokenRow] = []
     count = 0
     for row in rows:
         gathered.append(row)
@@ -152,8 +152,8 @@ def _in_shards(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:
 
 
 def _written_shard(
-    folder: Path, number: int, rows: list[Row], precision: Precision, settings: StatesSettings, opened: OpenedModel
-) -> ShardFacts:
+    folder: Path, number: int, rows: list[TokenRow], precision: Precision, settings: StatesSettings, opened: OpenedModel
+) -> StatesShard:
     there = finished_shard(folder, number)
     if there is not None:
         return there
@@ -161,7 +161,7 @@ def _written_shard(
     return write_shard(folder, number, rows, found, precision)
 
 
-def states_of_rows(opened: OpenedModel, rows: Sequence[Row], layers: int, batch_size: int) -> list[RowStates]:
+def states_of_rows(opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int) -> list[RowStates]:
     """What the output layer reads at each token of each row, and the last hidden states there."""
     model: Any = opened.model
     found: dict[int, RowStates] = {}
@@ -173,7 +173,7 @@ def states_of_rows(opened: OpenedModel, rows: Sequence[Row], layers: int, batch_
     return [found[at] for at in range(len(rows))]
 
 
-def _batch_states(model: Any, rows: Sequence[Row], layers: int) -> Iterator[RowStates]:
+def _batch_states(model: Any, rows: Sequence[TokenRow], layers: int) -> Iterator[RowStates]:
     def arguments(texts: list[tuple[int, ...]], side: str) -> dict[str, Any]:
         ids, mask = (one.to(model.device) for one in padded(texts))
         return {f"{side}input_ids": ids, f"{side}attention_mask": mask}

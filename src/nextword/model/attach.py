@@ -29,7 +29,7 @@ from nextword.heads.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import probe_inputs, validate_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
-from nextword.model.stored_states.state_files import Row
+from nextword.model.stored_states.state_files import TokenRow
 from nextword.model.training_modes import inference_mode_of, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.runtime.devices import device_of
@@ -230,14 +230,14 @@ def _warn_if_worse(model: NextWordModel) -> None:
         )
 
 
-def probed_rows(model: NextWordModel) -> list[Row]:
+def probed_rows(model: NextWordModel) -> list[TokenRow]:
     """What ``attach`` lets a backbone read to put any head on it."""
     asked = probe_inputs(model.backbone)
     decoder = model.config.is_encoder_decoder
     texts = asked["decoder_input_ids" if decoder else "input_ids"].tolist()
-    rows = [Row(tuple(text), tuple(asked["input_ids"][0].tolist()) if decoder else ()) for text in texts]
+    rows = [TokenRow(tuple(text), tuple(asked["input_ids"][0].tolist()) if decoder else ()) for text in texts]
     probed = _probe_rows(model, probe_tokens(model.next_word_head.dimensions.vocab_size)).tolist()
-    return [*rows, *(Row(tuple(text), tuple(text) if decoder else ()) for text in probed)]
+    return [*rows, *(TokenRow(tuple(text), tuple(text) if decoder else ()) for text in probed)]
 
 
 def _probe_rows(model: NextWordModel, ids: Int[Tensor, "M"]) -> Int[Tensor, "R T"]:

@@ -9,9 +9,9 @@ import torch
 
 from nextword.model.stored_states.state_files import (
     Precision,
-    Row,
     RowStates,
     StoredStates,
+    TokenRow,
     finished_shard,
     write_shard,
 )
@@ -34,9 +34,9 @@ def test_every_row_is_found_by_its_tokens(tmp_path: Path) -> None:
         assert found is not None
         assert (len(found.states), len(found.source)) == (len(row.ids), len(row.source))
     first = rows[0]
-    assert store.of(Row(first.ids[:-1], first.source)) is None
-    assert store.of(Row(first.ids, first.source[1:])) is None
-    assert store.of(Row((*first.source, *first.ids))) is None
+    assert store.of(TokenRow(first.ids[:-1], first.source)) is None
+    assert store.of(TokenRow(first.ids, first.source[1:])) is None
+    assert store.of(TokenRow((*first.source, *first.ids))) is None
     assert from_store.store.manifest == store.manifest
 
 
@@ -44,7 +44,7 @@ def test_every_row_is_found_by_its_tokens(tmp_path: Path) -> None:
     ("precision", "most"), [("float64", 0.0), ("float32", 1e-7), ("float16", 1e-3), ("bfloat16", 8e-3)]
 )
 def test_what_rounding_changes_is_written_down(tmp_path: Path, precision: Precision, most: float) -> None:
-    rows = [Row((1, 2, 3)), Row((4,))]
+    rows = [TokenRow((1, 2, 3)), TokenRow((4,))]
     states = [_found(3, 0), _found(1, 1)]
     facts = write_shard(tmp_path, 0, rows, states, precision)
     assert facts == finished_shard(tmp_path, 0)
@@ -56,9 +56,9 @@ def test_what_rounding_changes_is_written_down(tmp_path: Path, precision: Precis
 
 def test_states_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     large = RowStates(torch.full((1, 4), 1e6), torch.zeros(1, 0, 4), torch.zeros(0, 4))
-    write_shard(tmp_path, 0, [Row((1,))], [large], "bfloat16")
+    write_shard(tmp_path, 0, [TokenRow((1,))], [large], "bfloat16")
     with pytest.raises(ValueError, match="float16"):
-        write_shard(tmp_path, 1, [Row((1,))], [large], "float16")
+        write_shard(tmp_path, 1, [TokenRow((1,))], [large], "float16")
     assert finished_shard(tmp_path, 1) is None
 
 

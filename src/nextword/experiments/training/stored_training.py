@@ -22,7 +22,7 @@ from nextword.experiments.training.train_config import TrainConfig
 from nextword.inference.states import StatesSettings, build_states
 from nextword.model.attach import attach, load
 from nextword.model.stored_states.finished_model import copied_backbone
-from nextword.model.stored_states.state_files import Row, StatesManifest
+from nextword.model.stored_states.state_files import StatesManifest, TokenRow
 from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.runtime.pretrained import load_tokenizer
 from nextword.runtime.resumable import differences
@@ -61,7 +61,7 @@ def store_task_states(
     return build_states(config.model, rows, out, settings, task=config.task, command=command, progress=progress)
 
 
-def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
+def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase) -> Iterator[TokenRow]:
     """What a decoder-only model reads in a training: rows to train on, for validation losses, windows of the test part.
 
     Raises:
@@ -76,9 +76,9 @@ def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
     with contextlib.suppress(ValueError):  # too short for a row: nothing reads it
         parts.append(rows.validation)
     for part in parts:
-        yield from (Row(tuple(ids)) for ids in part["input_ids"])
+        yield from (TokenRow(tuple(ids)) for ids in part["input_ids"])
     if isinstance(task, WindowTask):
-        yield from (Row(tuple(ids)) for ids in task.measures.read_windows(tokenizer))
+        yield from (TokenRow(tuple(ids)) for ids in task.measures.read_windows(tokenizer))
 
 
 def expect_trainable(config: TrainConfig, settings: TrainingSettings, model: StoredBackbone) -> None:

@@ -278,7 +278,7 @@ class SourceColumns:
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """Facts about each text, which has what the model wrote as its target, from one pass over all; one may be empty."""
+    """Facts about each generated text, the target of its prompt (it may be empty), from one pass over all texts."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()

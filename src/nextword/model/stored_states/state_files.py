@@ -45,7 +45,7 @@ _KEPT_AS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class TokenRow:
     """What a backbone reads in one pass: the tokens of a text, and for an encoder-decoder model its source."""
 
     ids: tuple[int, ...]
@@ -96,7 +96,7 @@ class StatesOrigin(Record):
     """Tokens of a shard; each has at least so many, but the last one."""
 
 
-class ShardFacts(Record):
+class StatesShard(Record):
     """One shard; written when its other files are there."""
 
     rows: int
@@ -116,7 +116,7 @@ class StatesManifest(Record):
     """Version that wrote it."""
     origin: StatesOrigin
     """What every number in it depends on."""
-    shards: list[ShardFacts]
+    shards: list[StatesShard]
     """Its shards, in order."""
 
     @property
@@ -134,15 +134,15 @@ def _name(folder: Path, number: int, part: str) -> Path:
     return folder / f"shard-{number:05d}.{part}"
 
 
-def finished_shard(folder: Path, number: int) -> ShardFacts | None:
+def finished_shard(folder: Path, number: int) -> StatesShard | None:
     """What a shard says of itself; None where it is not finished."""
     path = _name(folder, number, "json")
-    return ShardFacts.load(path) if path.is_file() else None
+    return StatesShard.load(path) if path.is_file() else None
 
 
 def write_shard(
-    folder: Path, number: int, rows: Sequence[Row], found: Sequence[RowStates], precision: Precision
-) -> ShardFacts:
+    folder: Path, number: int, rows: Sequence[TokenRow], found: Sequence[RowStates], precision: Precision
+) -> StatesShard:
     """Writes the rows with their states, and what the shard says of itself last.
 
     Raises:
@@ -167,7 +167,7 @@ def write_shard(
     for part, tensors in (("layers", [one.layers for one in found]), ("source", [one.source for one in found])):
         if tensors[0].numel():
             write_array(_name(folder, number, f"{part}.npy"), _as_kept(torch.cat(tensors).to(kept.dtype)))
-    facts = ShardFacts(rows=len(rows), tokens=int(begins[-1]), source_tokens=int(source_begins[-1]), rounding=error)
+    facts = StatesShard(rows=len(rows), tokens=int(begins[-1]), source_tokens=int(source_begins[-1]), rounding=error)
     facts.save(_name(folder, number, "json"))
     return facts
 
@@ -181,7 +181,7 @@ def _as_kept(tensor: Tensor) -> np.ndarray:
 class _Shard:
     """A shard as it lies on the disk; only what is asked for is read."""
 
-    def __init__(self, folder: Path, number: int, facts: ShardFacts, origin: StatesOrigin) -> None:
+    def __init__(self, folder: Path, number: int, facts: StatesShard, origin: StatesOrigin) -> None:
         self._where, self._facts = (folder, number), facts
         self._precision = origin.precision
         self.rows: Int[np.ndarray, "R 3"] = self._mapped("rows", (facts.rows, 3))
@@ -218,13 +218,13 @@ class _Shard:
         begin, source = self.rows[at, :2].tolist()
         return slice(begin, int(ends[0])), slice(source, int(ends[1]))
 
-    def row(self, at: int) -> Row:
+    def row(self, at: int) -> TokenRow:
         """The tokens of a row."""
         own, source = self.spans(at)
         begin = own.start + source.start
         middle = begin + source.stop - source.start
         ids = self._tokens[begin : middle + own.stop - own.start].tolist()
-        return Row(tuple(ids[middle - begin :]), tuple(ids[: middle - begin]))
+        return TokenRow(tuple(ids[middle - begin :]), tuple(ids[: middle - begin]))
 
     def states(self, at: int) -> RowStates:
         """The states of a row."""
@@ -261,13 +261,13 @@ class StoredStates:
     def __len__(self) -> int:
         return sum(len(shard.rows) for shard in self._shards)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TokenRow]:
         """All rows, in the order in which they were stored."""
         for shard in self._shards:
             for at in range(len(shard.rows)):
                 yield shard.row(at)
 
-    def of(self, row: Row) -> RowStates | None:
+    def of(self, row: TokenRow) -> RowStates | None:
         """The states of a row; None where they are not stored."""
         hashes, where = self._found
         first, last = (int(np.searchsorted(hashes, row.hash, side)) for side in ("left", "right"))
@@ -289,7 +289,7 @@ def manifest_of(folder: Path) -> StatesManifest:
     return StatesManifest.load(folder / MANIFEST)
 
 
-def checksum(rows: Iterable[Row]) -> str:
+def checksum(rows: Iterable[TokenRow]) -> str:
     """Checksum of rows in order."""
     hashes = np.array([row.hash for row in rows], np.int64)
     return f"{len(hashes)} rows, {hashlib.blake2b(hashes.tobytes(), digest_size=8).hexdigest()}"

@@ -18,7 +18,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutpu
 
 from nextword.functional.padding import stacked
 from nextword.model.forward.output_layer import adjustments_of
-from nextword.model.stored_states.state_files import Row, RowStates, StoredStates
+from nextword.model.stored_states.state_files import RowStates, StoredStates, TokenRow
 
 OUTPUT_LAYER = "output_layer.safetensors"
 """Embeddings and output layer of the model, beside its states."""
@@ -110,7 +110,7 @@ class StoredBackbone(PreTrainedModel):
         ids, mask = input_ids, attention_mask
         if self.config.is_encoder_decoder:
             sources, ids, mask = _texts(input_ids, attention_mask), decoder_input_ids, decoder_attention_mask
-        rows = [Row(text, source) for text, source in zip(_texts(ids, mask), sources, strict=True)]
+        rows = [TokenRow(text, source) for text, source in zip(_texts(ids, mask), sources, strict=True)]
         found = [self._of(row) for row in rows]
         weight = self.output_layer.weight
         states = _padded([one.states for one in found], weight)
@@ -125,7 +125,7 @@ class StoredBackbone(PreTrainedModel):
         source_states = _padded([one.source for one in found], weight)
         return Seq2SeqLMOutput(logits=scores, decoder_hidden_states=layers, encoder_last_hidden_state=source_states)
 
-    def _of(self, row: Row) -> RowStates:
+    def _of(self, row: TokenRow) -> RowStates:
         found = self.store.of(row)
         if found is None:
             raise UnknownRowError(
