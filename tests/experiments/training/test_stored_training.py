@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,14 @@ def test_a_build_that_was_killed_resumes(tmp_path: Path, saved: dict[str, Any]) 
     assert kept.stat().st_mtime_ns == before
     for file in sorted((tmp_path / "whole").glob("*.npy")):
         assert file.read_bytes() == (tmp_path / "states" / file.name).read_bytes()
+
+
+def test_a_training_that_an_earlier_version_began_resumes(tmp_path: Path, saved: dict[str, Any]) -> None:
+    """Its manifest knows no stored states."""
+    asked = configured(saved | {"head": "mos:2", "training": TRAINING})
+    first = train(asked, tmp_path / "out")
+    manifest = tmp_path / "out" / "training" / "run.json"
+    before = json.loads(manifest.read_text())
+    assert before.pop("states") is None
+    manifest.write_text(json.dumps(before))
+    assert train(asked, tmp_path / "out").curve == first.curve

@@ -28,7 +28,7 @@ from nextword.experiments.training.resume import (
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.train_config import TrainConfig
 from nextword.results.records.comparison_results import TrainingResults
-from nextword.runtime.resumable import ResumableFolder, expect_same
+from nextword.runtime.resumable import ResumableFolder, expect_same, set_ones
 
 MANIFEST, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
@@ -59,8 +59,8 @@ class RunFolder(ResumableFolder):
         if begun is not None:
             manifest = with_task_table(begun)
             may_change = MAY_CHANGE if files is not None and FILES in manifest else (*MAY_CHANGE, FILES)
-            asked = {**config.model_dump(mode="json"), FILES: files}
-            expect_same(self.path, self.kind, manifest, asked, lambda key: key.split(".")[0] in may_change)
+            asked = set_ones({**config.model_dump(mode="json"), FILES: files})
+            expect_same(self.path, self.kind, set_ones(manifest), asked, lambda key: key.split(".")[0] in may_change)
 
     def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
         """Makes the folder this training's own, as ``expect``; what one left that was never trained is deleted."""

@@ -57,17 +57,16 @@ def store_task_states(
         raise ValueError(f"model: must be a saved decoder-only model ('{config.model}' given)")
     task = data_task(config, False)
     tokenizer = load_tokenizer(config.model, "model")
-    rows = list(read_rows(task, tokenizer))
+    rows = list(read_rows(task, tokenizer, TaskRows(task.data, tokenizer)))
     return build_states(config.model, rows, out, settings, task=config.task, command=command, progress=progress)
 
 
-def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase) -> Iterator[TokenRow]:
+def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase, rows: TaskRows) -> Iterator[TokenRow]:
     """What a decoder-only model reads in a training: rows to train on, for validation losses, windows of the test part.
 
     Raises:
         ValueError: The rows are others in each epoch.
     """
-    rows = TaskRows(task.data, tokenizer)
     if hasattr(rows.training, "set_epoch"):
         raise ValueError(
             f"task: must have the same rows in each epoch ('{task.name}' has others); train through the model itself"
@@ -122,13 +121,13 @@ def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBa
 
 
 def expect_stored_rows(
-    model: NextWordModel, task: Task, tokenizer: PreTrainedTokenizerBase, config: TrainConfig
+    model: NextWordModel, task: Task, tokenizer: PreTrainedTokenizerBase, rows: TaskRows, config: TrainConfig
 ) -> None:
     """Raises ValueError where a model with stored states will read a row that is not stored: before it is trained."""
     if not isinstance(model.backbone, StoredBackbone):
         return
     store = model.backbone.store
-    if all(store.of(row) is not None for row in read_rows(task, tokenizer)):
+    if all(store.of(row) is not None for row in read_rows(task, tokenizer, rows)):
         return
     different = differences(store.manifest.origin.task, config.task)
     raise ValueError(

@@ -218,7 +218,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
             watcher.warned(line)
     with watcher("rows"):
         rows = TaskRows(task.data, tokenizer)
-        expect_stored_rows(model, task, tokenizer, config)
+        expect_stored_rows(model, task, tokenizer, rows, config)
         use = DataUse.of(len(rows.training), settings)
         settings = _validated(rows, settings, use.watched(settings, config.training))
     watcher.noted(use.sentence(rows.training, parameters, settings))
