@@ -1,8 +1,8 @@
-"""Seconds and memory of ``nw.check`` on a GPT-2 of the small size, against one forward pass.
+"""Measures time and memory of ``nw.check`` on a model of GPT-2 small's size, relative to one forward pass.
 
-Each run is a process of its own. The forward pass reads the largest batch that the audit reads and makes
-log-probabilities of all its places. Memory is told twice: the most that the process ever had, with interpreter, torch
-and weights in it, and what torch's allocator held above the loaded model, to the byte. Rows are appended to
+Each run is a process of its own. The forward pass processes the largest batch of the check and computes
+log-probabilities at all its positions. Memory is measured twice: the peak of the whole process, including interpreter,
+torch and weights, and the peak of torch's allocator above the loaded model. Rows are appended to
 ``benchmarks/data/audit_cost.csv``.
 
     python benchmarks/audit_cost.py
@@ -88,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [_row(effort, given) for effort in given.efforts]
     for row in rows:
         print(
-            f"{row['effort']}: {row['s']} s ({row['s_lowest']} to {row['s_highest']}); of the process {row['mb']} MB, "
-            f"x {row['ratio']}; above the model {row['above_mb']} MB, x {row['above_ratio']}"
+            f"{row['effort']}: {row['s']} s ({row['s_lowest']} to {row['s_highest']}); process {row['mb']} MB, "
+            f"{row['ratio']} x; above the model {row['above_mb']} MB, {row['above_ratio']} x"
         )
     append(given.out, rows)
 

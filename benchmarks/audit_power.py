@@ -1,6 +1,6 @@
-"""How often ``nw.check`` is wrong about a right scorer, and how small a leak it finds; prints tables in Markdown.
+"""Measures how often ``nw.check`` rejects a correct scorer, and how small a fault it detects; prints Markdown tables.
 
-The scorer is a random bigram model of 60 tokens. It is right, or it has a leak of a known size.
+The scorer is a random bigram model of 60 tokens, either correct or with a leak of a known size.
 
     python benchmarks/audit_power.py --audits 5000 --seeds 20
 """
@@ -150,21 +150,26 @@ def found(fault: str, make: Callable[[int, float], Bigram], leak: float, seeds: 
 def main(argv: Sequence[str] | None = None) -> None:
     """Prints what is measured."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--audits", type=at_least(1), default=5000, help="right scorers that draw (%(default)s)")
-    options.add_argument("--whole", type=at_least(1), default=100, help="right scorers audited whole (%(default)s)")
-    options.add_argument("--seeds", type=at_least(1), default=20, help="scorers with each leak (%(default)s)")
+    options.add_argument(
+        "--audits", type=at_least(1), default=5000, help="number of correct scorers with sampling (%(default)s)"
+    )
+    options.add_argument(
+        "--whole", type=at_least(1), default=100, help="number of correct scorers for the whole audit (%(default)s)"
+    )
+    options.add_argument("--seeds", type=at_least(1), default=20, help="number of scorers with each leak (%(default)s)")
     given: Any = options.parse_args(argv)
     alarms = sampled_alarms(given.audits)
     most = beta.ppf(0.95, alarms + 1, given.audits - alarms)
     print(
-        f"drawn tokens: {alarms} false alarms in {given.audits} audits; the rate is below {most:.2g} (95 %)", flush=True
+        f"sampled tokens: {alarms} false alarms in {given.audits} checks; the rate is below {most:.2g} (95 %)",
+        flush=True,
     )
     failed, nearest = exact_rows(given.whole)
     print(
-        f"whole audits: {failed} of {2 * given.whole} fail; exact rows came to {nearest:.2g} of a tolerance\n",
+        f"whole checks: {failed} of {2 * given.whole} fail; the largest deviation is {nearest:.2g} of the tolerance\n",
         flush=True,
     )
-    print("| leak | size: found |\n| --- | --- |")
+    print("| leak | size: detected |\n| --- | --- |")
     for name, (fault, make, sizes) in LEAKS.items():
         shares = (f"{size:g}: {found(fault, make, size, given.seeds)}/{given.seeds}" for size in sizes)
         print(f"| {name} | {', '.join(shares)} |", flush=True)

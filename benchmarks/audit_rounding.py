@@ -1,7 +1,7 @@
-"""How far two answers of a right model differ by rounding alone, against what ``nw.check`` allows; prints Markdown.
+"""Measures how far two outputs of a correct model differ by rounding, relative to the tolerance of ``nw.check``.
 
-First the rows of audits that compare two answers, for one tiny model of each of many architectures; then a GPT-2 of
-several depths and widths, asked about a text alone and beside others.
+It prints two Markdown tables: the tests that compare two outputs, for one tiny model of each of many architectures; and
+a GPT-2 of several depths and widths, which scores a text alone and in a batch.
 
     python benchmarks/audit_rounding.py
 """

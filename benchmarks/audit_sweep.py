@@ -1,7 +1,7 @@
-"""Every language model of transformers, made tiny, through ``nw.check`` as it is; writes ``docs/records/audits.md``.
+"""Runs ``nw.check`` on a tiny model of every language model of transformers; writes ``docs/records/audits.md``.
 
-A fault that is found in a model without a mistake of ours is a defect of that model, or a false alarm. The reasons in
-``architectures/defects.toml`` say which; what has none there is counted as a false alarm.
+No fault is planted, so a reported fault is a defect of the model or a false alarm. ``architectures/defects.toml`` gives
+the reason for each defect; a fault without a reason there counts as a false alarm.
 
     python benchmarks/audit_sweep.py                 # go on with all, then write the record and the page
     python benchmarks/audit_sweep.py --only gpt2 t5  # these alone, shown; record and page stay as they are
@@ -33,10 +33,14 @@ RECORD = ROOT / "docs" / "records" / "audits.json"
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs what is missing, then writes."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--only", nargs="+", metavar="NAME", help="names of architectures, run again")
+    options.add_argument("--only", nargs="+", metavar="NAME", help="run only these architectures, again")
     options.add_argument("--out", type=Path, default=ROOT / "runs" / "audits", help="folder of the results")
-    options.add_argument("--seconds", type=at_least(1), default=300, help="most for one architecture (%(default)s)")
-    options.add_argument("--workers", type=at_least(1), default=1, help="architectures at once (%(default)s)")
+    options.add_argument(
+        "--seconds", type=at_least(1), default=300, help="time limit per architecture, in seconds (%(default)s)"
+    )
+    options.add_argument(
+        "--workers", type=at_least(1), default=1, help="number of architectures audited in parallel (%(default)s)"
+    )
     options.add_argument("--so-far", action="store_true", help="run nothing, write record and page from the results")
     options.add_argument("--page", action="store_true", help="run nothing, write the page from the record")
     given = options.parse_args(argv)

@@ -1,8 +1,8 @@
-"""Rewrites ``docs/records/claims.md`` and ``docs/records/papers/`` from the tables that were reproduced.
+"""Writes ``docs/records/claims.md`` and ``docs/records/papers/`` from the reproduced tables.
 
-The outcomes in ``docs/claims.md`` are counted anew and its charts are drawn.
-The records of reproduced tables lie in ``docs/records/papers/``, one JSON file each; nothing is measured here. Rows,
-notes and claims of a record are rewritten too where its table's definition has changed; its numbers stay.
+It also counts the outcomes in ``docs/claims.md`` and draws its charts. Nothing is measured. The records of reproduced
+tables are in ``docs/records/papers/``, one JSON file each. If the definition of a table has changed, the rows, notes
+and claims of its record are rewritten, but not its numbers.
 
     python benchmarks/claims_page.py --add runs/reproduce    # take the tables of this folder in, then rewrite
     python benchmarks/claims_page.py --check                 # fails where a page is older than the records
@@ -44,16 +44,16 @@ TABLES = f"""# Tables of the papers
 
 {_MARK}
 
-The names that `nextword reproduce` takes: tables, figures, hyper-parameters and human judgements. Their printed
+Names of tables, figures, hyper-parameters and human judgements for `nextword reproduce`. Their published
 numbers and claims are in `nextword/experiments/reproduction/papers/`.
-The guide: [Reproduce the papers](../reproduce.md).
+Guide: [Reproduce the papers](../reproduce.md).
 
 """
 CLAIMS = f"""# Claim records
 
 {_MARK}
 
-Every main claim of the papers, with the printed difference and ours. How to read it, and what we conclude:
+Every main claim of the papers, with the published difference and ours. Explanation and conclusions:
 [Paper claims](../claims.md).
 
 """
@@ -171,11 +171,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Adds, then rewrites or checks."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--docs", type=Path, default=DOCS)
-    options.add_argument("--add", type=Path, help="folder of 'nextword reproduce' whose tables are taken in")
+    options.add_argument(
+        "--add", type=Path, help="output folder of 'nextword reproduce' whose tables are added to the records"
+    )
     options.add_argument("--check", action="store_true", help="write nothing, fail where a page would change")
     given = options.parse_args(argv)
     if given.add is not None:
-        print(f"taken in: {', '.join(add(given.add, given.docs / 'records' / 'papers')) or 'none'}")
+        print(f"added: {', '.join(add(given.add, given.docs / 'records' / 'papers')) or 'none'}")
     records = given.docs / "records" / "papers"
     if not given.check:
         renew(records)

@@ -1,9 +1,8 @@
-"""Samples files of two summarisers that need no model: the first three sentences of an article, and three random ones.
+"""Writes samples files of two summarisers without a model: an article's first three sentences, or three random ones.
 
-Reads pairs of articles and highlights (a JSON object a line with ``id``, ``split``, ``article``, ``highlights``,
-``bullets``) and writes one samples file for each summariser. Sentences end at a full stop, question or exclamation mark
-before a space and something that begins a sentence; in the references, bullets are sentences, one a line, as ROUGE-Lsum
-wants them.
+The input has pairs of articles and highlights: one JSON object per line with ``id``, ``split``, ``article``,
+``highlights`` and ``bullets``. A sentence ends at a full stop, question mark or exclamation mark before a space and the
+beginning of a sentence. In the references, each bullet is one sentence on its own line, as ROUGE-Lsum expects.
 
     python benchmarks/cnn_lead.py PAIRS.jsonl --split test --out runs/cnn
     nextword evaluate runs/cnn/lead-3.jsonl runs/cnn/random-3.jsonl --metrics rouge --metrics bleu --metrics cider

@@ -1,11 +1,11 @@
-"""What ``torch.compile`` gives to a training step and to a step of decoding, with each head and without one.
+"""Measures the speed-up by ``torch.compile`` of a training step and of a decoding step, with and without heads.
 
 A training step is one forward and backward pass of ``torch.compile(model)``. Decoding is ``generate`` with a static
-cache, whose steps transformers compiles, beside the dynamic cache that it has when nothing is compiled; time counts as
-in ``decoding_speed.py``. ``f2`` writes with the whole distribution here, because its choice of a class is not compiled.
-All models have backbones of equal weights and take turns, compiled and not, after all of them are compiled. ``gain`` is
-the time of a step that is not compiled over that of the compiled one, and the last two columns are the time of each
-over that of transformers' own model, likewise compiled or not: medians over single rounds. Rows are appended to
+cache, whose steps transformers compiles, compared with the dynamic cache without compilation; time is measured as in
+``decoding_speed.py``. ``f2`` decodes with its full distribution here, because its choice of a class is not compiled.
+All models have backbones with equal weights and are compiled before their rounds are interleaved. ``gain`` is the time
+of the uncompiled step divided by that of the compiled step. The last two columns are the times of both, relative to
+transformers' own model in the same mode. All are medians over rounds. Rows are appended to
 ``benchmarks/data/compiled_speed.csv``.
 
     python benchmarks/compiled_speed.py
@@ -90,11 +90,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "compiled_speed", rounds=11)
     options.add_argument("--size", choices=GPT2, default="four-layers")
-    options.add_argument("--head", action="append", type=method, help="several may be given (default: six of them)")
+    options.add_argument(
+        "--head", action="append", type=method, help="head to measure; may be repeated (default: six heads)"
+    )
     options.add_argument("--what", choices=WHAT, nargs="+", default=list(WHAT))
-    options.add_argument("--batch", type=at_least(1), default=8, help="texts of a training step")
-    options.add_argument("--length", type=at_least(2), default=128, help="tokens of each, and of a prompt")
-    options.add_argument("--new", type=at_least(2), default=32, help="tokens written; the first is not timed")
+    options.add_argument("--batch", type=at_least(1), default=8, help="texts per training step")
+    options.add_argument("--length", type=at_least(2), default=128, help="tokens per text and per prompt")
+    options.add_argument("--new", type=at_least(2), default=32, help="generated tokens; the first is not timed")
     given = settled(options, argv, size="toy", batch=2, length=16, new=4, head=["softmax"])
     seen = surroundings()
     torch._dynamo.config.recompile_limit = 64  # of all models together, which have their code in common
@@ -116,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for row in rows:
             print(
                 f"{what} {row['model']:28} {row['ms_eager']:>8} ms, compiled {row['ms_compiled']:>8} ms: "
-                f"{row['gain']} x; over transformers {row['over_bare_eager']} and {row['over_bare_compiled']}",
+                f"{row['gain']} x; relative to transformers {row['over_bare_eager']} and {row['over_bare_compiled']}",
                 flush=True,
             )
         append(given.out, rows)

@@ -1,9 +1,9 @@
-"""Time of a training step and of a decoding step with each conditioner, as ratios over transformers' own GPT-2.
+"""Measures the time of training and decoding steps with each conditioner, relative to transformers' own GPT-2.
 
-All models take turns in one process; ratios are medians of the ratios of single rounds. Everything is trained
-(``trains="decoder"``), as the baseline is, and again with what each conditioner trains by default. Auxiliary texts are
-given as states, as a comparison gives them, which encodes each text once. Decoding is timed as one call of ``generate``
-after a prompt, less the same call for one token. Rows are appended to ``benchmarks/data/conditioning_speed.csv``.
+The rounds of all models are interleaved in one process; a ratio is the median over rounds. Models are trained
+completely (``trains="decoder"``), like the baseline, and again with the conditioner's default. Auxiliary texts are
+given as states, because a comparison also encodes each text once. Decoding time is one call of ``generate`` minus the
+same call for one token. Rows are appended to ``benchmarks/data/conditioning_speed.csv``.
 
     python benchmarks/conditioning_speed.py                      # 12 layers, D = 512, V = 30,000
     python benchmarks/conditioning_speed.py --size gpt2-small    # 12 layers, D = 768, V = 50,257

@@ -1,13 +1,12 @@
-"""Datastores: what building takes beside a forward pass, their size, and how fast and how well they are searched.
+"""Measures building time, size, search speed and recall of datastores.
 
-``--model`` is a saved model, ``--data`` the text that is stored, as much of its beginning as gives ``--keys`` keys, and
-``--asked`` other text: ``--queries`` of its states are looked up at once, and the perplexity of its first ``--scored``
-tokens is measured, with temperature and weight of the store that ``--held`` likes best under exact search. In turns: a
-build of the first ``--built`` keys and a plain forward pass over the same windows in the same batches, once with the
-output layer, as transformers' model computes it, and once without, which the build does not need either; exact search,
-numpy's product of the same keys with the same queries, read from the store as float16 or held in memory as float32, and
-FAISS. Recall is that of FAISS's ten nearest among the exact ten. Rows are appended to
-``benchmarks/data/datastore.csv``; with a model of yours that is ``--out``.
+``--model`` is a saved model and ``--data`` the text of the datastore, used up to ``--keys`` keys. ``--asked`` is
+another text: ``--queries`` of its states are searched in one batch, and the perplexity of its first ``--scored`` tokens
+is measured, with the temperature and weight that ``--held`` selects under exact search. Interleaved are: building a
+datastore of the first ``--built`` keys; a forward pass over the same batches, with and without the output layer; exact
+search; numpy's product of the same keys and queries, with keys read as float16 or kept in memory as float32; and FAISS.
+Recall is the share of the exact ten nearest keys among the ten of FAISS. Rows are appended to
+``benchmarks/data/datastore.csv``; with your own model, set ``--out``.
 
     python benchmarks/datastore.py --model runs/wide --data wikitext-2/train.txt --asked wikitext-2/test.txt
     python benchmarks/datastore.py --quick    # made-up text, a random model
@@ -49,15 +48,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "datastore", rounds=3)
     options.add_argument("--model", type=folder, help="folder of a saved decoder-only model")
-    options.add_argument("--data", type=Path, help="text that is stored")
-    options.add_argument("--asked", type=Path, help="text whose states are looked up and whose perplexity is measured")
-    options.add_argument("--held", type=Path, help="text that weight and temperature are tuned on; none: 0.25 and 1")
-    options.add_argument("--keys", type=at_least(1000), default=1_000_000, help="keys of the store")
-    options.add_argument("--built", type=at_least(100), default=50_000, help="keys of the builds that are timed")
+    options.add_argument("--data", type=Path, help="text of the datastore")
+    options.add_argument(
+        "--asked", type=Path, help="text whose states are the queries and whose perplexity is measured"
+    )
+    options.add_argument("--held", type=Path, help="text for calibrating weight and temperature; none: 0.25 and 1")
+    options.add_argument("--keys", type=at_least(1000), default=1_000_000, help="number of keys in the datastore")
+    options.add_argument("--built", type=at_least(100), default=50_000, help="numbers of keys in the timed builds")
     options.add_argument("--queries", type=at_least(1), default=512)
-    options.add_argument("--count", type=at_least(10), default=32, help="keys found for each query")
-    options.add_argument("--scored", type=at_least(10), default=8000, help="tokens whose perplexity is measured")
-    options.add_argument("--factory", nargs="+", default=["IVF4096,SQ8"], help="FAISS's words for each index")
+    options.add_argument("--count", type=at_least(10), default=32, help="number of keys retrieved per query")
+    options.add_argument(
+        "--scored", type=at_least(10), default=8000, help="number of tokens whose perplexity is measured"
+    )
+    options.add_argument("--factory", nargs="+", default=["IVF4096,SQ8"], help="FAISS factory string of each index")
     options.add_argument("--nprobe", type=at_least(1), nargs="+", default=[4, 8, 16, 32])
     toy = {"keys": 4000, "built": 1000, "queries": 16, "count": 10, "scored": 200, "factory": ["IVF8,Flat"]}
     given = settled(options, argv, nprobe=[4], **toy)

@@ -1,10 +1,10 @@
-"""Speed of ``generate`` with each head against transformers' own on the same model.
+"""Measures the speed of ``generate`` with each head, relative to transformers' own output layer on the same model.
 
-Every run writes exactly ``--new`` tokens after a prompt. Time counts from the first new token to the last, so that
-reading the prompt is left out: what one call takes less the same call for one token, without running the prompt twice.
-All models share one backbone and take turns with the baseline; the ratio of tokens per second is the median over single
-rounds. With ``--memory`` each row also has the peak above the model, and the largest single tensor, of reading the
-prompt and writing two tokens. Rows are appended to ``benchmarks/data/decoding_speed.csv``.
+Every run generates exactly ``--new`` tokens after a prompt. Time is measured from the first to the last new token, so
+the prompt is not included. All models share one backbone, and their rounds are interleaved with those of the baseline;
+the ratio of tokens per second is the median over rounds. With ``--memory`` each row also has the peak memory above the
+model, and the largest single tensor, while the prompt is processed and two tokens are generated. Rows are appended to
+``benchmarks/data/decoding_speed.csv``.
 
     python benchmarks/decoding_speed.py --new 256 --memory             # the full run: hours on two cores
     python benchmarks/decoding_speed.py --new 32                       # the same figures with more noise
@@ -125,12 +125,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "decoding_speed")
     options.add_argument("--size", choices=GPT2, default="gpt2-small")
-    options.add_argument("--head", action="append", type=method, help="several may be given (default: every head)")
-    options.add_argument("--batch", type=at_least(1), nargs="+", default=[1, 8], help="texts at once")
+    options.add_argument(
+        "--head", action="append", type=method, help="head to measure; may be repeated (default: every head)"
+    )
+    options.add_argument("--batch", type=at_least(1), nargs="+", default=[1, 8], help="batch size")
     options.add_argument("--beams", type=at_least(1), nargs="+", default=[1, 4], help="1 is greedy search")
-    options.add_argument("--prompt", type=at_least(1), nargs="+", default=[512], help="tokens of the prompt")
-    options.add_argument("--new", type=at_least(2), default=256, help="tokens written after it; the first is not timed")
-    options.add_argument("--memory", action="store_true", help="also the peak memory and the largest tensor")
+    options.add_argument("--prompt", type=at_least(1), nargs="+", default=[512], help="prompt tokens")
+    options.add_argument("--new", type=at_least(2), default=256, help="generated tokens; the first is not timed")
+    options.add_argument("--memory", action="store_true", help="also measure the peak memory and the largest tensor")
     own_model(options)
     given = settled(options, argv, size="toy", prompt=[16], new=4, memory=True)
     seen = surroundings()
@@ -146,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows = [where | row | seen for row in measured(models, prompts, given.new, beams, given.rounds, given.memory)]
         for row in rows:
             print(
-                f"batch {batch} beams {beams} prompt {prompt:>5}  {row['model']:30} {row['ms_per_step']:>8} ms a step "
+                f"batch {batch} beams {beams} prompt {prompt:>5} {row['model']:30} {row['ms_per_step']:>8} ms per step "
                 f"{row['tokens_per_second']:>8} tokens/s {row['ratio']:>6} x",
                 flush=True,
             )

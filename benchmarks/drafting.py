@@ -1,8 +1,8 @@
-"""Words a pass and speed of ``generate`` with drafts, against plain decoding, transformers' lookup and a bound.
+"""Measures tokens per pass and speed of drafting, relative to plain decoding, prompt lookup and a bound.
 
-Each text is written greedily after its prompt by every way in turn, so that whatever else the machine does meets all
-alike. With ``--human`` the words are those that people wrote: the same loop is held to them, and the drafts are judged
-against them. ``bound`` is what a pointer would reach that always knew the best place in the text so far.
+Each text is generated greedily by every method in turn, so background load affects all of them equally. With
+``--human`` the model is forced to generate the human text, and drafts are compared with it. ``bound`` is a pointer that
+always copies from the best position in the text so far.
 
     python benchmarks/drafting.py --model runs/m --pairs runs/pairs/test.jsonl --texts 20
     python benchmarks/drafting.py --model runs/m --pairs runs/pairs/test.jsonl --texts 20 --human
@@ -163,7 +163,7 @@ def measured(
                 sums[name]["passes"] += passes.count - before
                 sums[name]["seconds"] += taken
         if any(words != written[PLAIN] for words in written.values()):
-            print(f"text {number}: a way wrote other words than plain decoding")
+            print(f"text {number}: one method generated other tokens than plain decoding")
         if number:
             sums["bound"]["words"] += len(written[PLAIN])
             sums["bound"]["passes"] += 1 + bound([*prompt, written[PLAIN][0]], written[PLAIN][1:], LONGEST)
@@ -196,19 +196,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "drafting", rounds=None)
     own_model(options)
-    options.add_argument("--size", choices=GPT2, default="gpt2-small", help="random weights, where no model is given")
-    options.add_argument("--head", type=method, default="softmax+c", help="of the random model")
-    options.add_argument("--tokenizer", help="of the random model: a folder")
-    options.add_argument("--pairs", type=Path, help="JSON lines with source and target; made-up words without it")
-    options.add_argument("--texts", type=at_least(2), default=20, help="the first of them warms up")
-    options.add_argument("--prompt", type=at_least(8), default=200, help="tokens of a source at most")
-    options.add_argument("--new", type=at_least(2), default=60, help="tokens written")
-    options.add_argument("--human", action="store_true", help="hold the model to what people wrote")
-    options.add_argument("--no-repeat", type=at_least(0), default=0, help="words of which no run comes twice; 0: none")
     options.add_argument(
-        "--parts", action="store_true", help="what loop and guesses cost by themselves, as further ways"
+        "--size", choices=GPT2, default="gpt2-small", help="size of a random model, if no --model is given"
     )
-    options.add_argument("--assistant", type=folder, help="a smaller model of the same tokenizer, as a further way")
+    options.add_argument("--head", type=method, default="softmax+c", help="head of the random model")
+    options.add_argument("--tokenizer", help="folder of the random model's tokenizer")
+    options.add_argument("--pairs", type=Path, help="JSON lines with source and target; without it, synthetic words")
+    options.add_argument("--texts", type=at_least(2), default=20, help="number of texts; the first is a warm-up")
+    options.add_argument("--prompt", type=at_least(8), default=200, help="largest number of source tokens")
+    options.add_argument("--new", type=at_least(2), default=60, help="generated tokens")
+    options.add_argument("--human", action="store_true", help="force the model to generate the human text")
+    options.add_argument("--no-repeat", type=at_least(0), default=0, help="no_repeat_ngram_size of generate; 0: off")
+    options.add_argument("--parts", action="store_true", help="also measure the cost of loop and drafts alone")
+    options.add_argument("--assistant", type=folder, help="also draft with this smaller model of the same tokenizer")
     given = settled(options, argv, size="toy", prompt=24, new=12, texts=3)
     if given.human and given.assistant:
         options.error("--human: whatever holds the model to a text holds its assistant too; leave out --assistant")
@@ -237,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 "ms_a_word": f"{1000 * sum_of['seconds'] / sum_of['words']:.2f}", **seen,
             }
         )  # fmt: skip
-        print(f"{name:30} {rate:6.2f} words a pass   {rate / lookup:5.2f} x lookup   {ratio:5.2f} x plain in speed")
+        print(f"{name:30} {rate:6.2f} tokens per pass   {rate / lookup:5.2f} x lookup   {ratio:5.2f} x plain in speed")
     append(given.out, rows)
 
 

@@ -1,11 +1,11 @@
-"""Words a pass by which place is chosen, without writing: drafts of up to ten words along texts that are there.
+"""Counts tokens per pass for several ways to choose the position to copy from, on fixed texts without generating.
 
-The model reads each text once. Then the passes that generation would take are counted for each way to choose among the
-places that the model's last word may have come from: as ``draft="head"`` does, by the share alone, by the earliest
-place alone, by shares summed along the last words, without going on behind a refused word, and with the best of the two
-or three places that such a way puts first (the words that a tree of them would give). ``bound`` always knows the best.
-
-Without a model every place where the last word stands counts alike: what a lookup of words would reach.
+The model encodes each text once. Then the passes of generation, with drafts of up to ten tokens, are counted for each
+way to choose among the positions that the model's last token may have been copied from: as ``draft="head"`` does; by
+the largest share; by the earliest position; by shares summed over the last tokens; without continuing after a rejected
+token; and by the best of the two or three positions that such a method ranks first (as in a tree of drafts). ``bound``
+always chooses the best position. Without a model, every position with the last token counts equally, as in a lookup of
+tokens.
 
     python benchmarks/drafting_choice.py --model runs/m --pairs runs/pairs/test.jsonl --texts 60
     python benchmarks/drafting_choice.py --tokenizer runs/gpt2 --pairs runs/pairs/test.jsonl --texts 298
@@ -122,12 +122,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Counts, prints and appends."""
     options = parser(__doc__, "drafting_choice", rounds=None)
     own_model(options)
-    options.add_argument("--tokenizer", help="where no model is given: a folder")
+    options.add_argument("--tokenizer", help="folder of a tokenizer, if no --model is given")
     options.add_argument("--pairs", type=Path, required=True, help="JSON lines with source and target")
     options.add_argument("--texts", type=at_least(1), default=60)
-    options.add_argument("--prompt", type=at_least(8), default=200, help="tokens of a source at most")
-    options.add_argument("--new", type=at_least(2), default=60, help="tokens of a text at most")
-    options.add_argument("--own", action="store_true", help="what the model writes itself in place of people's texts")
+    options.add_argument("--prompt", type=at_least(8), default=200, help="largest number of source tokens")
+    options.add_argument("--new", type=at_least(2), default=60, help="largest number of tokens in a text")
+    options.add_argument("--own", action="store_true", help="use texts that the model generates instead of human texts")
     given = settled(options, argv)
     if given.own and given.model is None:
         options.error("--own: needs --model, which writes")
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     seen = surroundings()
     rows = []
     for (way, tree), total in totals.items():
-        print(f"{way:46} best of {tree} {words / total:6.3f} words a pass")
+        print(f"{way:46} best of {tree} {words / total:6.3f} tokens per pass")
         rows.append({
             "model": Path(given.model).name if given.model else "none", "data": given.pairs.parent.name,
             "text": "its own" if given.own else "people's", "way": way, "tree": tree, "texts": len(texts),

@@ -1,10 +1,10 @@
-"""Pairs for the models of ``drafting.py``: a source, and what is written of it.
+"""Writes the training and test pairs of the models of ``drafting.py``.
 
-Reads pairs of articles and highlights (``article``, ``highlights``, ``bullets``, ``split``), and other documents
-(``document`` or ``dialogue``) whose first sentences serve as further targets, since so few highlights teach no model of
-minutes to copy. Writes ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` for ``nextword train``; the tests are
-highlights of test articles, which are in no training row. Dialogues with summaries, prompts with stories, and a folder
-of LogicNLG (tables with sentences about them) are divided as they are.
+The input has pairs of articles and highlights (``article``, ``highlights``, ``bullets``, ``split``), and other
+documents (``document`` or ``dialogue``). The first sentences of these documents are additional targets, because the
+highlights are too few to learn copying. The output is ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` for
+``nextword train``; the test pairs are highlights of test articles, which occur in no training row. Dialogues with
+summaries, prompts with stories, and a folder of LogicNLG (tables with sentences) keep their own splits.
 
     python benchmarks/drafting_data.py cnn/pairs.jsonl --more xsum/pairs.jsonl dialogues.jsonl --out runs/drafting/cnn
     python benchmarks/drafting_data.py logicnlg --out runs/drafting/tables
@@ -95,8 +95,12 @@ def main() -> None:
     """Reads and writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", type=Path, help="a file of pairs, or a folder of LogicNLG")
-    parser.add_argument("--more", type=Path, nargs="*", default=[], help="files whose documents are trained on too")
-    parser.add_argument("--copying", action="store_true", help="beginnings of texts and of their later parts alone")
+    parser.add_argument(
+        "--more", type=Path, nargs="*", default=[], help="further files whose documents are training data"
+    )
+    parser.add_argument(
+        "--copying", action="store_true", help="only pairs of the beginnings of a text and of its later parts"
+    )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     written = plain_parts(given.pairs) or articles(given.pairs, given.more, given.copying)

@@ -1,7 +1,7 @@
-"""A picture of the drafts along one text: what was accepted, what was refused, and how many passes it took.
+"""Draws the drafts along one text: accepted tokens, rejected tokens, and the number of passes.
 
-Each line of boxes is what one pass gave. Filled: drafted words that were accepted. Outlined: the word that the pass
-gave besides. Crossed out: the drafted words that were refused.
+Each line of boxes is one pass. Filled boxes are accepted draft tokens, outlined boxes the model's own tokens, and
+crossed-out boxes rejected draft tokens.
 
     python benchmarks/drafting_picture.py --model runs/m --pairs runs/pairs/test.jsonl --text 3 --out drafts.svg
 """
@@ -42,8 +42,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", type=Path, required=True)
-    parser.add_argument("--text", type=int, default=0, help="which pair")
-    parser.add_argument("--warm", type=int, default=8, help="pairs before it, from which the length is learned")
+    parser.add_argument("--text", type=int, default=0, help="number of the pair")
+    parser.add_argument(
+        "--warm", type=int, default=8, help="number of earlier pairs, from which the draft length is learned"
+    )
     parser.add_argument("--prompt", type=int, default=100)
     parser.add_argument("--new", type=int, default=48)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,10 +1,10 @@
-"""Draws the pictures of README and docs from the records, each light and dark, into ``docs/images``.
+"""Draws the pictures of README and docs from the records, in a light and a dark version, into ``docs/images``.
 
     python benchmarks/draw_pictures.py
     python benchmarks/draw_pictures.py --model models/smollm2-135m --held valid.txt    # and takes pictures of pages
 
-With ``--model``, a real model's folder, pages of ``inspect``, ``serve``, ``check`` and ``evaluate`` are made and taken
-by a Chromium on PATH (a quarter of an hour on one core).
+With ``--model``, the folder of a real model, it also takes pictures of the pages of ``inspect``, ``serve``, ``check``
+and ``evaluate`` with a Chromium on PATH (a quarter of an hour on one core).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Draws, and with a model takes pictures of pages."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--images", type=Path, default=IMAGES, help="folder of the pictures")
-    options.add_argument("--model", type=Path, help="folder of a decoder-only model whose pages are taken too")
+    options.add_argument("--model", type=Path, help="folder of a decoder-only model; also take pictures of its pages")
     options.add_argument("--held", type=Path, help="text on which the model's cache is calibrated")
     given = options.parse_args(argv)
     for name, picture in pictures().items():

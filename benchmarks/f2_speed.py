@@ -1,9 +1,8 @@
-"""Time of a training step and of a decoding step with ``f2``, as ratios over plain softmax in the same process.
+"""Measures the time of training and decoding steps with ``f2``, relative to plain softmax in the same process.
 
-Tokens follow Zipf's law (Mandelbrot's form), as those of a text do, and classes are made from the same law. All models
-take turns in one process; ratios are medians of the ratios of single rounds. Decoding is timed as one call of
-``generate`` after a prompt, less the same call for one token, so that reading the prompt is left out. Rows are appended
-to ``benchmarks/data/f2_speed.csv``.
+Tokens follow the Zipf-Mandelbrot law, as in real text, and the classes are computed from the same law. The rounds of
+all models are interleaved; a ratio is the median over rounds. Decoding time is one call of ``generate`` minus the same
+call for one token, so the prompt is not included. Rows are appended to ``benchmarks/data/f2_speed.csv``.
 
     python benchmarks/f2_speed.py                      # the model of F2-Softmax, V = 30,000
     python benchmarks/f2_speed.py --size gpt2-small    # 12 layers, D = 768, V = 50,257

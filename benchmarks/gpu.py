@@ -1,15 +1,15 @@
-"""Heads on one CUDA card beside torch, Liger and cut-cross-entropy: writes ``docs/records/gpu.json`` and its page.
+"""Measures heads, torch, Liger and cut-cross-entropy on one CUDA device; writes ``docs/records/gpu.json`` and its page.
 
-Three parts, all on random weights in bfloat16: the output layer alone (states to loss to gradients of states and
-weights), decoding, and a whole training step. The rows of a setting take turns, a round after one to warm up; times are
-medians of CUDA events. What fails writes its error in its row, and the others go on. Results are written after every
-row to warm up and after every round, so what was ended early has what it had.
+There are three parts, with random weights in bfloat16: the output layer alone (from states to loss and gradients),
+decoding, and a whole training step. The rows of a setting are interleaved after a warm-up round; times are medians of
+CUDA events. A row that fails records its error, and the others continue. Results are written after each warm-up and
+each round, so an interrupted run keeps them.
 
     python benchmarks/gpu.py
     python benchmarks/gpu.py --minutes 4 --rows layer liger   # rows whose name has one of these
     NEXTWORD_GPU_TESTS_ON=cpu python benchmarks/gpu.py --out runs/gpu.json   # toy shapes, to try the script itself
 
-What was measured is also the last line that is printed; ``--line FILE`` makes the record of it again.
+The last line of the output contains all measurements; ``--line FILE`` writes the record from this line.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def measure(rows: list[Row], rounds: int, row_seconds: float, clock: Clock, writ
             row.error = f"{type(problem).__name__}: {str(problem).splitlines()[0][:200] if str(problem) else ''}"
             if REAL:
                 torch.cuda.empty_cache()
-        print(f"{row.key}: {row.error or f'{1000 * row.seconds[-1]:.2f} ms to begin with'}", flush=True)
+        print(f"{row.key}: {row.error or f'{1000 * row.seconds[-1]:.2f} ms in the first round'}", flush=True)
         write()
     for number in range(rounds):
         for row in rows:
@@ -391,9 +391,10 @@ def record(rows: Sequence[dict[str, Any]], environment: dict[str, Any] | None) -
     commands = ["make test-gpu", "make bench-gpu", "python benchmarks/gpu.py --minutes 4 --rows layer"]
     sections.append({"title": "Commands", "parts": [{"commands": commands, "shell": True}]})
     about = (
-        f"{where} Random weights and states in bfloat16. *The output layer alone* is states to loss to gradients of "
-        "states and weights, beside the time of the three products that it needs, measured in the same run; *peak* is "
-        "what a run needs beside weights and states. Medians of interleaved rounds, by CUDA events."
+        f"{where} Weights and states are random, in bfloat16. *The output layer alone*: time to compute the loss from "
+        "the states, and the gradients of states and weights; *over the products* is this time divided by that of the "
+        "three necessary matrix products, measured in the same run. *Peak*: memory in addition to weights and states. "
+        "Times are medians of interleaved rounds, by CUDA events."
     )
     found = {"title": "Performance", "name": "On a GPU", "guide": "../performance.md", "about": about}
     return found | {"sections": sections, "measured": list(rows), "environment": environment}
@@ -413,18 +414,25 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and writes."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--minutes", type=float, default=8.0, help="after which nothing new is begun")
-    options.add_argument("--row-seconds", type=float, default=60.0, help="that a row may take to warm up")
+    options.add_argument("--minutes", type=float, default=8.0, help="after so many minutes no further row is begun")
+    options.add_argument("--row-seconds", type=float, default=60.0, help="time limit of a row's warm-up")
     options.add_argument("--rounds", type=int, default=9)
-    options.add_argument("--rows", nargs="+", metavar="NAME", help="rows whose name has one of these; others stay")
+    options.add_argument(
+        "--rows",
+        nargs="+",
+        metavar="NAME",
+        help="measure only rows whose name contains one of these; other rows of the record stay",
+    )
     options.add_argument("--out", type=Path, default=RECORDS / "gpu.json")
-    options.add_argument("--line", type=Path, help="file with the last line of an earlier run: write that, run nothing")
+    options.add_argument(
+        "--line", type=Path, help="file with the last output line of an earlier run: write its record, run nothing"
+    )
     given = options.parse_args(argv)
     if given.line:
         save(given.out, read_line(given.line.read_text(encoding="utf-8").splitlines()[-1]))
         return
     if REAL and not torch.cuda.is_available():
-        print("bench-gpu: no CUDA card in this machine; the record stays as it is")
+        print("bench-gpu: this machine has no CUDA device; the record is not changed")
         if not given.out.exists():
             save(given.out, record([], None))
         return

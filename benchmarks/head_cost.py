@@ -1,9 +1,9 @@
-"""What a head costs, over transformers' own model: a call with labels, a training step, a step of decoding.
+"""Measures the time of each head, relative to transformers' own model: evaluation, training step, decoding step.
 
-The three things that a model is used for, as its user calls it: ``model(input_ids, labels=...)`` in evaluation mode
-without gradients, which returns loss and logits (Trainer's evaluation); the same in training mode and back; greedy
-``generate`` after the same text. All heads sit on one backbone and take turns with transformers' own model, which runs
-again before every one of them; a ratio is the median of the ratios of single rounds. Rows are appended to
+Evaluation is ``model(input_ids, labels=...)`` in evaluation mode without gradients, which returns loss and logits, as
+in Trainer's evaluation. A training step is the same call in training mode with a backward pass, and decoding is greedy
+``generate`` after the same text. All heads share one backbone. Their rounds are interleaved with transformers' own
+model, which runs before each of them; a ratio is the median over rounds. Rows are appended to
 ``benchmarks/data/head_cost.csv``.
 
     python benchmarks/head_cost.py
@@ -75,11 +75,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "head_cost", rounds=5)
     options.add_argument("--size", choices=GPT2, default="gpt2-small")
-    options.add_argument("--head", action="append", type=method, help="several may be given (default: six of them)")
+    options.add_argument(
+        "--head", action="append", type=method, help="head to measure; may be repeated (default: six heads)"
+    )
     options.add_argument("--what", choices=WHAT, nargs="+", default=list(WHAT))
-    options.add_argument("--batch", type=at_least(1), default=1, help="texts at once; one is continued")
-    options.add_argument("--length", type=at_least(2), default=1024, help="tokens of each")
-    options.add_argument("--new", type=at_least(2), default=16, help="tokens written; the first is not timed")
+    options.add_argument("--batch", type=at_least(1), default=1, help="batch size; decoding uses one text")
+    options.add_argument("--length", type=at_least(2), default=1024, help="tokens per text")
+    options.add_argument("--new", type=at_least(2), default=16, help="generated tokens; the first is not timed")
     own_model(options)
     given = settled(options, argv, size="toy", batch=2, length=16, new=4)
     seen = surroundings()

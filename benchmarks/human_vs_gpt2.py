@@ -1,13 +1,13 @@
-"""Samples files from texts of people and of GPT-2 XL: the same opening, continued by both.
+"""Writes samples files from human texts and texts of GPT-2 XL with the same openings.
 
-The data is a JSON file ``{"original": [...], "sampled": [...]}`` whose texts begin alike. The common opening becomes
-the prompt; what follows is cut to the first ``--tokens`` tokens of both, because most measures depend on the length. A
-pair in which either is shorter is left out, and counted.
+The data is a JSON file ``{"original": [...], "sampled": [...]}`` whose texts begin with the same opening. The opening
+becomes the prompt. Both continuations are cut to their first ``--tokens`` tokens, because most metrics depend on text
+length. Pairs with a shorter text are left out and counted.
 
     python benchmarks/human_vs_gpt2.py DATA.json --tokenizer GPT2_FOLDER --out runs/human/gpt2-xl.jsonl
     nextword evaluate runs/human/gpt2-xl.jsonl --tokenizer runs/human/tokenizer --out runs/human
 
-The tokenizer is written beside the samples, in a form that any program loads.
+The tokenizer is saved beside the samples, in a form that any program can load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Timing baselines in turns, so that whatever else the machine does meets all of them alike."""
+"""Interleaves timed runs, so that background load affects all of them equally."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Memory and speed of ``nextword count`` and ``nextword score`` over texts of different sizes, by number of processes.
+"""Measures memory and speed of ``nextword count`` and ``nextword score`` by text size and number of processes.
 
-Texts are generated: a file with 200 words a line, about as frequent as those of a real text (Zipf-Mandelbrot). The
-tokenizer knows the words; the model is a random GPT-2 of one layer, so that reading, cutting and adding up are as much
-of the time as they can be. ``mib_peak`` is the most memory that the command and all its processes hold together and
-cannot give back (anonymous and shared pages; files that are mapped are left out), looked at ten times a second.
-``efficiency`` is the speed over that of one process with the same text, divided by their number; the start of the
-command is in it. Every process computes in one thread, the tokenizer's included. Nothing else should run meanwhile.
-Rows: ``benchmarks/data/large_data.csv``.
+Texts are synthetic: files with 200 words per line, with the word frequencies of real text (Zipf-Mandelbrot). The
+tokenizer knows all words, and the model is a random GPT-2 of one layer, so that reading, tokenizing and summing take as
+much of the time as possible. ``mib_peak`` is the peak memory of the command and all its processes (anonymous and shared
+pages, not memory-mapped files), sampled ten times per second. ``efficiency`` is the speed relative to one process with
+the same text, divided by the number of processes, including start-up. Every process uses one thread. Run nothing else
+meanwhile. Rows are appended to ``benchmarks/data/large_data.csv``.
 
     python benchmarks/large_data.py
     python benchmarks/large_data.py --verb score --megabytes 100 1000 --processes 2

@@ -1,4 +1,4 @@
-"""A benchmark that runs itself anew in several processes, and what they found."""
+"""Starts a benchmark again in several processes and collects its results."""
 
 from __future__ import annotations
 

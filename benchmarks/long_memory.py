@@ -1,10 +1,10 @@
-"""What a memory beyond the window costs: a training step, scoring and decoding, with so many remembered places.
+"""Measures the cost of a cache beyond the window: a training step, scoring and decoding, by number of stored positions.
 
-The same model with the same window takes turns with the baseline: in training and scoring the head ``cache``, which
-sees its window; in decoding the plain head ``softmax``. The places are remembered before the clock starts, with random
-keys. ``ratio`` is the median of the ratios of single rounds, ``ms`` and ``baseline_ms`` are of the round that has it,
-so that they agree also where the machine changed its speed between rounds; ``lowest`` and ``highest`` are of all
-rounds. ``largest_mb`` is the largest single tensor. Rows are appended to ``benchmarks/data/long_memory.csv``.
+The model runs interleaved with a baseline that has the same window: in training and scoring the head ``cache`` without
+``long``, in decoding the head ``softmax``. The positions are stored before timing starts, with random keys. ``ratio``
+is the median over rounds; ``ms`` and ``baseline_ms`` belong to the round with this ratio, and ``lowest`` and
+``highest`` to all rounds. ``largest_mb`` is the largest single tensor. Rows are appended to
+``benchmarks/data/long_memory.csv``.
 
     python benchmarks/long_memory.py
     python benchmarks/long_memory.py --size four-layers --batch 8 --length 256
@@ -100,11 +100,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "long_memory")
     options.add_argument("--size", choices=GPT2, default="gpt2-small")
-    options.add_argument("--batch", type=at_least(1), default=2, help="segments of a step")
-    options.add_argument("--length", type=at_least(2), default=256, help="tokens of each")
-    options.add_argument("--places", type=at_least(1), default=8192, help="remembered in training and scoring")
-    options.add_argument("--decoding-places", type=at_least(1), default=16_384, help="remembered in decoding")
-    options.add_argument("--new", type=at_least(3), default=32, help="tokens written; the first is not timed")
+    options.add_argument("--batch", type=at_least(1), default=2, help="segments per training step")
+    options.add_argument("--length", type=at_least(2), default=256, help="tokens per segment")
+    options.add_argument(
+        "--places", type=at_least(1), default=8192, help="positions that the cache keeps in training and scoring"
+    )
+    options.add_argument(
+        "--decoding-places", type=at_least(1), default=16_384, help="positions that the cache keeps in decoding"
+    )
+    options.add_argument("--new", type=at_least(3), default=32, help="generated tokens; the first is not timed")
     given = settled(options, argv, size="toy", batch=2, length=8, positions=40, decoding_positions=60, new=4)
     bare = backbone(given.size, given.device, given.dtype, positions=given.length + given.new)
     ids = repeating(bare.config.vocab_size, given.batch, given.length).to(given.device)

@@ -1,6 +1,6 @@
-"""Time of MefMax with its full curve over K, on made-up counts of 30,000 tokens.
+"""Measures the time of MefMax with its full curve over K, on synthetic counts of 30,000 tokens.
 
-Every round is one call that sorts, cuts and measures for all K. Rows are appended to
+Every round is one call that sorts, divides and evaluates for all K. Rows are appended to
 ``benchmarks/data/mefmax_speed.csv``.
 
     python benchmarks/mefmax_speed.py

@@ -1,11 +1,11 @@
-"""Time of the metrics that ask no model, in one process; rows are appended to ``benchmarks/data/metrics_speed.csv``.
+"""Measures the time of metrics without a model, in one process; appends to ``benchmarks/data/metrics_speed.csv``.
 
     python benchmarks/metrics_speed.py self-bleu              # against nltk and fast-bleu: 1,800 texts of 100 tokens
     python benchmarks/metrics_speed.py self-bleu --full-nltk  # nltk on every text (minutes), not on a sample of them
     python benchmarks/metrics_speed.py all                    # every metric on 10,000 texts of 100 tokens
 
-Texts are drawn token by token, P(token of rank r) proportional to 1 / r over 20,000 tokens, with a fixed seed; with
-``--texts FILE`` they are the lines of a file, cut into words and after 100 of them.
+Texts are sampled token by token with a fixed seed; the token of rank r has a probability proportional to 1 / r, over
+20,000 tokens. With ``--texts FILE``, texts are the lines of a file, cut after 100 words.
 """
 
 from __future__ import annotations
@@ -221,8 +221,8 @@ def main() -> None:
     """Measures, prints and appends."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=TEXTS)
-    parser.add_argument("--texts", type=Path, help="a file with a text on each line (default: drawn texts)")
-    parser.add_argument("--rounds", type=int, default=5, help="of ours and fast-bleu in turns")
+    parser.add_argument("--texts", type=Path, help="file with one text per line (default: random texts)")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of our code and fast-bleu")
     parser.add_argument("--full-nltk", action="store_true", help=f"nltk on every text, not on {NLTK_SAMPLE}")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "metrics_speed.csv")
     given = parser.parse_args()

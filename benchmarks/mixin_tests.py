@@ -1,14 +1,15 @@
-"""transformers' own tests of models, run on models with heads; writes ``docs/records/transformers-tests.md``.
+"""Runs transformers' own model tests on models with heads; writes ``docs/records/transformers-tests.md``.
 
-About twenty minutes on one core. The tests are fetched with the installed version's source distribution, once.
+It takes about twenty minutes on one core. The tests are downloaded once, with the source distribution of the installed
+version.
 
     python benchmarks/mixin_tests.py                             # everything, then write the record and the page
     python benchmarks/mixin_tests.py --backbone gpt2 --head pg   # these alone, shown; record and page stay as they are
     python benchmarks/mixin_tests.py --tests ../transformers     # with the tests of a checkout, which has more
     python benchmarks/mixin_tests.py --page                      # write the page from the record alone
 
-It fails where a test differs from the bare model's and is not in ``mixins/by_design.toml``, and where one that is in
-that list passes.
+The command fails if a test has another outcome than with the bare model and is not in ``mixins/by_design.toml``, or if
+a test in that list passes.
 """
 
 from __future__ import annotations
@@ -86,11 +87,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs, shows, writes; exits with 1 where the list of differences is not what was found."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     heads = sorted({head for named in HEADS.values() for head in named})
-    options.add_argument("--backbone", action="append", choices=BACKBONES, help="only this model (more than once)")
-    options.add_argument("--head", action="append", choices=heads, help="only this head (more than once: these)")
-    options.add_argument("--tests", type=Path, metavar="PATH", help="a checkout of transformers to take the tests from")
-    options.add_argument("--seconds", type=at_least(1), default=900, help="most for one test class (%(default)s)")
-    options.add_argument("--workers", type=at_least(1), default=1, help="test classes at once (%(default)s)")
+    options.add_argument("--backbone", action="append", choices=BACKBONES, help="only this model; may be repeated")
+    options.add_argument("--head", action="append", choices=heads, help="only this head; may be repeated")
+    options.add_argument("--tests", type=Path, metavar="PATH", help="checkout of transformers with the tests")
+    options.add_argument(
+        "--seconds", type=at_least(1), default=900, help="time limit per test class, in seconds (%(default)s)"
+    )
+    options.add_argument(
+        "--workers", type=at_least(1), default=1, help="number of test classes run in parallel (%(default)s)"
+    )
     options.add_argument("--record", type=Path, default=RECORD)
     options.add_argument("--write", type=Path, default=PAGE, metavar="PAGE", help="the page to write")
     options.add_argument("--page", action="store_true", help="run nothing, write the page from the record")
@@ -107,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         given.record.write_text(_as_text(record_of(verdicts, sources)), encoding="utf-8")
         _write_page(given)
     if faults:
-        sys.exit(f"{faults} of the differences are not as {Path('benchmarks/mixins/by_design.toml')} has them")
+        sys.exit(f"{Path('benchmarks/mixins/by_design.toml')}: differences that do not agree with this list: {faults}")
 
 
 def _run(given: argparse.Namespace, sources: Path) -> tuple[int, list[Verdict]]:

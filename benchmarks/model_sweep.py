@@ -1,7 +1,7 @@
-"""Every language model of transformers, made tiny, under one head of each family; writes ``docs/records/models.md``.
+"""Tests tiny models of all transformers architectures with one head of each family; writes ``docs/records/models.md``.
 
-Slow: hours on one core. Each architecture has a process of its own and a line in the folder of results, written when it
-is done, so a run that was ended goes on where it was. ``--only`` runs the named ones again; the newest line counts.
+It takes hours on one core. Each architecture runs in its own process. Its line in the folder of results is written when
+it is done, so an interrupted run resumes. ``--only`` runs the named architectures again; the newest line counts.
 
     python benchmarks/model_sweep.py                          # go on with all, then write the record and the page
     python benchmarks/model_sweep.py --only gpt2 qwen3_next   # these alone, shown; record and page stay as they are
@@ -79,12 +79,16 @@ def write_record(record: dict[str, Any], path: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs what is missing, then writes."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--only", nargs="+", metavar="NAME", help="names of architectures, run again")
-    options.add_argument("--head", action="append", choices=HEADS, help="only this head (more than once: these)")
+    options.add_argument("--only", nargs="+", metavar="NAME", help="run only these architectures, again")
+    options.add_argument("--head", action="append", choices=HEADS, help="only this head; may be repeated")
     options.add_argument("--out", type=Path, default=ROOT / "runs" / "architectures", help="folder of the results")
-    options.add_argument("--seconds", type=at_least(1), default=600, help="most for one architecture (%(default)s)")
-    options.add_argument("--workers", type=at_least(1), default=1, help="architectures at once (%(default)s)")
-    options.add_argument("--record", type=Path, default=RECORD, help="where the record is written")
+    options.add_argument(
+        "--seconds", type=at_least(1), default=600, help="time limit per architecture, in seconds (%(default)s)"
+    )
+    options.add_argument(
+        "--workers", type=at_least(1), default=1, help="number of architectures tested in parallel (%(default)s)"
+    )
+    options.add_argument("--record", type=Path, default=RECORD, help="file of the record")
     options.add_argument("--write", type=Path, default=PAGE, metavar="PAGE", help="the page to write")
     options.add_argument("--so-far", action="store_true", help="run nothing, write record and page from the results")
     options.add_argument("--page", action="store_true", help="run nothing, write the page from the record")

@@ -1,4 +1,4 @@
-"""The options that all speed benchmarks share."""
+"""Options of all speed benchmarks."""
 
 from __future__ import annotations
 
@@ -55,8 +55,12 @@ def parser(about: str | None, name: str, rounds: int | None = 7) -> argparse.Arg
         text = "rounds of taking turns, after one to warm up (default: %(default)s)"
         made.add_argument("--rounds", type=at_least(1), default=rounds, help=text)
     made.add_argument("--device", default="cpu", help="cpu or cuda")
-    made.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="of weights and activations")
-    made.add_argument("--quick", action="store_true", help="toy sizes, one round; shows that it runs, not how fast")
+    made.add_argument(
+        "--dtype", default="float32", choices=["float32", "bfloat16"], help="type of weights and activations"
+    )
+    made.add_argument(
+        "--quick", action="store_true", help="toy sizes and one round: tests that the benchmark runs, not its speed"
+    )
     made.add_argument("--out", type=Path, help=f"table to append rows to (default: benchmarks/data/{name}.csv)")
     made.set_defaults(table=name, model=None)
     return made
@@ -83,7 +87,7 @@ def settled(options: argparse.ArgumentParser, argv: Sequence[str] | None, **toy:
         given = options.parse_args(argv)
         print("toy sizes and one round: this shows that everything runs, and no ratio below means anything")
     if given.device.startswith("cuda") and not torch.cuda.is_available():
-        sys.exit(f"--device {given.device}: no such device here")
+        sys.exit(f"--device {given.device}: this machine has no such device")
     usual = DATA / f"{given.table}.csv"
     if given.out is None:
         given.out = APART / usual.name if given.quick or given.model else usual

@@ -1,9 +1,9 @@
-"""How much memory a call takes, to the byte and the same every time.
+"""Measures the peak memory of a call to the byte, reproducibly.
 
-On a CPU the resident size of the process tells little: the allocator keeps what it was given back. Instead torch's own
-allocator reports every allocation and release to the profiler, with the running total of what is held. What never goes
-through torch's allocator is not seen: Python objects and the scratch space of BLAS and oneDNN. On a GPU the caching
-allocator keeps the same count itself.
+On a CPU the resident size of the process is not informative, because the allocator keeps freed memory. Instead, torch's
+allocator reports every allocation and release to the profiler, with the total of allocated memory. Memory outside
+torch's allocator is not measured: Python objects and the scratch space of BLAS and oneDNN. On a GPU the caching
+allocator counts in the same way.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A training step on one, two and more processes: time of each head over plain softmax, and memory with FSDP2.
+"""Measures a training step by number of processes: time of each head relative to plain softmax, and memory with FSDP2.
 
-One batch is shared by the processes of one machine, which take one thread each. Heads take turns with plain softmax, as
-in ``training_step.py``, under the same launcher, so one that stays the same says that a head scales as softmax
-does: ``efficiency`` is the ratio in one process over that in several. ``share`` is what one process holds with FSDP2 of
-weights, gradients and AdamW's states, over what one process holds alone. Rows: ``benchmarks/data/process_scaling.csv``.
+The processes of one machine, with one thread each, share one batch. Heads are interleaved with plain softmax under the
+same launcher, as in ``training_step.py``. ``efficiency`` is the ratio in one process divided by that in several; if it
+is 1, a head scales like softmax. ``share`` is the memory of weights, gradients and AdamW's states per process with
+FSDP2, relative to a single process. Rows are appended to ``benchmarks/data/process_scaling.csv``.
 
     python benchmarks/process_scaling.py
     python benchmarks/process_scaling.py --processes 1 2 4 8 --head mos:3
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Starts itself in so many processes, one number after another, and writes the rows."""
     options = parser(__doc__, "process_scaling", rounds=7)
     options.add_argument("--processes", type=at_least(1), nargs="+", default=[1, 2, 4], metavar="N")
-    options.add_argument("--head", type=method, action="append", help="only these, beside softmax")
+    options.add_argument("--head", type=method, action="append", help="measure only these heads and softmax")
     options.add_argument("--size", default="tiny")
     options.add_argument("--batch", type=at_least(1), default=8)
     options.add_argument("--length", type=at_least(2), default=128)

@@ -1,7 +1,7 @@
-"""Where the time and the memory of a training step go: a profile by operation.
+"""Profiles time and memory of a training step by operation.
 
-Self time is without the operations called inside; bytes are those that an operation took itself less those that it gave
-back. One step is profiled after one to warm up, gradients included. Rows are appended to
+Self time excludes operations called inside. Bytes are those that an operation allocated itself minus those that it
+freed. One step, with gradients, is profiled after a warm-up step. Rows are appended to
 ``benchmarks/data/profile_step.csv``; ``python benchmarks/performance_page.py`` prints the newest.
 
     python benchmarks/profile_step.py                    # the baseline, softmax, cpr and mos at GPT-2 small's shape
@@ -53,8 +53,10 @@ def profiled(run: Callable[[], object], device: str, top: int) -> list[dict[str,
 def main(argv: Sequence[str] | None = None) -> None:
     """Profiles, prints and appends."""
     options = parser(__doc__, "profile_step", rounds=None)
-    options.add_argument("--head", action="append", type=method, help="several may be given (default: four kinds)")
-    options.add_argument("--top", type=at_least(1), default=10, help="operations to name")
+    options.add_argument(
+        "--head", action="append", type=method, help="head to profile; may be repeated (default: four kinds)"
+    )
+    options.add_argument("--top", type=at_least(1), default=10, help="number of operations to print")
     given = settled(options, argv)
     seen = surroundings()
     full = SUITES["gpt2-small"]

@@ -1,9 +1,9 @@
-"""What it costs and gives to carry out the runs of a comparison as tasks of Ray.
+"""Measures cost and gain of executing the runs of a comparison as tasks of Ray.
 
-The same comparison, from the same finished start, one run after another in one process, as tasks of Ray of which one is
-at work at a time, and side by side, one core each. They take turns. ``over_sequential`` below 1 is faster;
-``overhead_s`` is what a run costs more when Ray carries out one at a time. Ray is started once, ``ray_start_s``.
-Every run has one thread. Rows: ``benchmarks/data/ray_runs.csv``.
+The same comparison, from the same trained initial checkpoint, runs in three ways, interleaved: one run after another in
+one process, as tasks of Ray one at a time, and as parallel tasks with one core each. ``over_sequential`` is the time
+relative to the first way. ``overhead_s`` is the additional time per run if Ray executes one at a time. Ray is started
+once (``ray_start_s``). Every run has one thread. Rows are appended to ``benchmarks/data/ray_runs.csv``.
 
     python benchmarks/ray_runs.py
     python benchmarks/ray_runs.py --steps 400 --seeds 8
@@ -35,8 +35,8 @@ BASELINE = "sequential"
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures and writes the rows."""
     options = parser(__doc__, "ray_runs", rounds=3)
-    options.add_argument("--seeds", type=at_least(1), default=2, help="runs of each of two methods")
-    options.add_argument("--steps", type=at_least(1), default=200, help="of each training")
+    options.add_argument("--seeds", type=at_least(1), default=2, help="seeds for each of the two methods")
+    options.add_argument("--steps", type=at_least(1), default=200, help="steps of each training")
     given = settled(options, argv, seeds=1, steps=2)
     import ray
 

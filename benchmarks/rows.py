@@ -1,4 +1,4 @@
-"""Rows of measurements, appended to a table that keeps all earlier ones."""
+"""Appends rows of measurements to a table that keeps all earlier rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs every benchmark of ``docs/performance.md`` one after another, then rewrites its tables and figures.
+"""Runs every benchmark of ``docs/performance.md``, then writes its tables and figures.
 
-Nothing else should run on the machine meanwhile. ``--quick`` runs toy sizes, keeps the rows apart in ``runs/bench`` and
-leaves the page alone.
+Run nothing else on the machine meanwhile. ``--quick`` uses toy sizes, writes the rows to ``runs/bench`` and does not
+change the page.
 
     python benchmarks/run_all.py              # what the page shows: about two hours
     python benchmarks/run_all.py --full       # the same, and decoding of 256 tokens after 512: many hours
@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs, and stops at the first that fails."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kind = options.add_mutually_exclusive_group()
-    kind.add_argument("--quick", action="store_true", help="toy sizes, rows to runs/bench")
-    kind.add_argument("--full", action="store_true", help="also decoding at full length")
+    kind.add_argument("--quick", action="store_true", help="use toy sizes and write the rows to runs/bench")
+    kind.add_argument("--full", action="store_true", help="also measure decoding at full length")
     given = options.parse_args(argv)
     if given.quick:
         commands: tuple[tuple[str, ...], ...] = tuple((*command, "--quick") for command in QUICK)

@@ -1,10 +1,10 @@
-"""Many requests at once with each head, beside plain softmax in the same engine: vLLM, or transformers' own batches.
+"""Measures many concurrent requests with each head, relative to plain softmax in vLLM or transformers' batching.
 
-Models take turns in one process: requests of mixed lengths, greedy, so many new tokens each, tokens a second over
-all requests. ``over_softmax`` is the median ratio of single rounds to those of softmax; 0.9 is a tenth slower.
-With ``--read-before`` prompts lie in vLLM's prefix cache when the clock starts, so that only new tokens are timed: so
-is growth with the context measured. vLLM is to be run in the environment of ``make test-vllm``; rows:
-``benchmarks/data/serving_speed.csv``.
+The models run interleaved in one process, with greedy requests of mixed lengths and a fixed number of new tokens; the
+speed is tokens per second over all requests. ``over_softmax`` is the median ratio to softmax over rounds; 0.9 is a
+tenth slower. With ``--read-before`` prompts are in vLLM's prefix cache when timing starts, so only new tokens are
+timed; this shows the growth with context length. Run vLLM in the environment of ``make test-vllm``. Rows are appended
+to ``benchmarks/data/serving_speed.csv``.
 
     .venv-vllm/bin/python benchmarks/serving_speed.py --rounds 7
     .venv-vllm/bin/python benchmarks/serving_speed.py --read-before --requests 2 --length 256 1024 4096 8192
@@ -59,18 +59,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures and writes the rows."""
     options = parser(__doc__, "serving_speed", rounds=3)
     options.add_argument("--engine", choices=list(_ENGINES), default="vllm")
-    options.add_argument("--head", type=_head, action="append", help="only these, beside softmax")
+    options.add_argument("--head", type=_head, action="append", help="measure only these heads and softmax")
     options.add_argument("--size", choices=list(_SIZES), default="small")
     options.add_argument("--requests", type=at_least(1), default=32)
-    options.add_argument("--new", type=at_least(2), default=32, help="tokens of each answer")
+    options.add_argument("--new", type=at_least(2), default=32, help="generated tokens per request")
     options.add_argument(
         "--length",
         type=at_least(8),
         nargs="+",
         default=[128],
-        help="of the longest prompt, up to four times the shortest",
+        help="tokens of the longest prompt; at most four times the shortest",
     )
-    options.add_argument("--read-before", action="store_true", help="time new tokens alone (vLLM)")
+    options.add_argument("--read-before", action="store_true", help="time only the generated tokens (vLLM)")
     given = settled(options, argv, size="toy", requests=2, new=2, head=["cache"])
     rows = [row for length in given.length for row in _measured(given, length)]
     append(given.out, rows)
@@ -112,7 +112,7 @@ def _measured(given: Any, length: int) -> list[dict[str, Any]]:
     for name, own in timed.items():
         speed = statistics.median(given.requests * given.new / one for one in own)
         over = round(1 / ratio(own, timed[BASELINE]), 3)
-        print(f"length {length}  {name}  {speed:.1f} tokens a second  over_softmax {over}", flush=True)
+        print(f"length {length}  {name}  {speed:.1f} tokens per second  over_softmax {over}", flush=True)
         rows.append(
             {
                 "engine": given.engine, "size": given.size, "head": name, "requests": given.requests,

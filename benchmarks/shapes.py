@@ -1,7 +1,7 @@
-"""The models that are measured: random weights in published shapes, and heads on them.
+"""The measured models: random weights in published shapes, with heads.
 
-All heads of a comparison sit on one and the same backbone, so that they differ in nothing else and a dozen of them take
-the memory of one.
+All heads of a comparison share one backbone, so they differ in nothing else, and a dozen heads need the memory of one
+model.
 """
 
 from __future__ import annotations

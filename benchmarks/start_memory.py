@@ -1,10 +1,10 @@
-"""Memory that a training sharded over processes (FSDP2) takes in each of them, by how it begins.
+"""Measures memory per process of a training sharded with FSDP2, by the source of its weights.
 
-``nextword train --fsdp`` trains one step. A small model is ``made``, or a folder with weights in float32 or bfloat16 is
-loaded; ``weights`` says in which precision it is trained. ``start_mib`` is the most that a process takes until it has
-its share, ``train_mib`` until the model is saved, both above what a process holds that has trained a toy before; of
-several processes the one with the most is shown. Pages of files are not counted: processes share them, and the system
-takes them back when it needs room. Linux only. Rows: ``benchmarks/data/start_memory.csv``.
+``nextword train --fsdp`` trains one step. The model is newly ``made``, or loaded from a folder with weights in float32
+or bfloat16; ``weights`` is the precision of training. ``start_mib`` is the peak memory of a process until it has its
+shard, ``train_mib`` until the model is saved; both are relative to a process that has trained a toy model. The row
+shows the process with the highest peak. Memory-mapped pages are not counted, because processes share them and the
+system can free them. Linux only. Rows are appended to ``benchmarks/data/start_memory.csv``.
 
     python benchmarks/start_memory.py
     python benchmarks/start_memory.py --width 2048 --processes 1 2 4

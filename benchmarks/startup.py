@@ -1,11 +1,9 @@
-"""How long one waits before anything happens: imports and the command line's help, each in a process of its own.
+"""Measures start-up time: imports and ``--help``, each in a process of its own.
 
-What is compared takes turns, and the least of all rounds counts: whatever else the machine does only adds to it. Beside
-the seconds stand those of the processor, which wait for nobody; targets are held against them.
-
-``import torch, transformers`` alone loads little of transformers, which imports its classes when they are first
-touched, so the import of ours is also compared with the classes that every user of a language model touches. Rows are
-appended to ``benchmarks/data/startup.csv``.
+Rounds are interleaved, and the fastest round counts, because background load only adds time. Rows have seconds and
+processor seconds; targets refer to processor seconds. ``import torch, transformers`` loads little of transformers,
+which imports classes on first use, so our import is also compared with importing the classes that every language model
+needs. Rows are appended to ``benchmarks/data/startup.csv``.
 
     python benchmarks/startup.py
 """
@@ -86,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name, (seconds, used) in found.items()
     ]
     for row in rows:
-        print(f"{row['name']:66} {row['seconds']:>7} s {row['processor_seconds']:>7} s of the processor", flush=True)
+        print(f"{row['name']:66} {row['seconds']:>7} s {row['processor_seconds']:>7} s of processor time", flush=True)
     append(given.out, [{**row, **surroundings()} for row in rows])
 
 

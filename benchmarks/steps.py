@@ -1,4 +1,4 @@
-"""A training step in different hands: transformers' own, ours, other people's losses, and the backbone alone."""
+"""Training steps to compare: transformers' own, ours, other libraries' losses, and the backbone alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""How ROUGE, BLEU, CIDEr-D and entity precision agree with people: the 16 systems of SummEval on 100 articles.
+"""Measures how ROUGE, BLEU, CIDEr-D and entity precision agree with the human scores of SummEval.
 
-Writes ``OUT/SYSTEM/samples.jsonl`` for each system, measures them, and prints Kendall's tau-b and Spearman's rho with
-the mean scores of people, over systems and over the systems of each article.
+It writes ``OUT/SYSTEM/samples.jsonl`` for each system, evaluates the samples of all 16 systems on
+100 articles, and prints Kendall's tau-b and Spearman's
+rho with the mean human scores, over systems and over the systems within each article.
 
     python benchmarks/summeval.py ../shared/data/faithfulness/summeval_100docs.jsonl --pipeline en_core_web_lg
     python benchmarks/summeval.py ../shared/data/faithfulness/summeval_100docs.jsonl \

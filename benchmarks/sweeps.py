@@ -1,8 +1,8 @@
-"""How time and memory of a training step grow with the vocabulary and with the length of the text.
+"""Measures how time and memory of a training step grow with vocabulary size and text length.
 
-A backbone of three layers, so that what the head does shows: D = 768 for the vocabulary, 256 for the length, where
-every head and the objectives that look at a whole text take their turn beside the plain softmax. Heads that read a
-source (``+e``) are left out: their cost is the source's length, not the text's. Rows are appended to
+The backbone has three layers, so that the cost of the head is visible. For the vocabulary, D is 768; for the length, D
+is 256 and every head, and every objective that reads a whole text, is compared with plain softmax. Heads that read a
+source (``+e``) are left out, because their cost depends on the length of the source. Rows are appended to
 ``benchmarks/data/sweeps.csv``; ``python benchmarks/performance_page.py`` draws them, with the exponent of growth.
 
     python benchmarks/sweeps.py vocabulary          # 32k, 128k and 256k words, batch 2 x 200
@@ -44,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "sweeps", rounds=3)
     options.add_argument("sweep", choices=["vocabulary", "length"])
-    options.add_argument("--head", action="append", type=method, help="several may be given (default: of each kind)")
+    options.add_argument(
+        "--head", action="append", type=method, help="head to measure; may be repeated (default: one of each kind)"
+    )
     given = settled(options, argv)
     seen = surroundings()
     for suite in points(given.sweep, given.quick):

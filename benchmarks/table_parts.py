@@ -1,4 +1,4 @@
-"""What the tables of measured pages are made of: rows by condition, values beside targets, their origin."""
+"""Helpers for tables of measurements: rows by condition, values with targets, and their origin."""
 
 from __future__ import annotations
 

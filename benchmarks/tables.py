@@ -38,7 +38,7 @@ def cost(data: Path, wanted: Targets) -> str:
         ]
         title = f"{_WHAT[where['what']]}, {where['size']}: {where['batch']} × {where['length']} tokens"
         title += f", {where['new']} written" if where["what"] == "decoding" else ""
-        table = markdown(["", "ms", "time", "of single rounds"], body)
+        table = markdown(["", "ms", "time", "lowest and highest round"], body)
         parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{table}")
     return "\n\n".join(parts) or NOTHING
 
@@ -77,7 +77,7 @@ def training(data: Path, wanted: Targets) -> str:
                     at_most(row["head_ratio"], aim.get("memory")),
                 ]
             )
-        head = ["", "ms", "time", "of single rounds", "peak, MB", "peak", "head and loss, MB", "head and loss"]
+        head = ["", "ms", "time", "lowest and highest round", "peak, MB", "peak", "head and loss, MB", "head and loss"]
         title = f"{where['suite']}: batch {where['batch']} × {where['length']}, against {rows[0]['baseline']}"
         parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
@@ -173,7 +173,7 @@ def profiles(data: Path, wanted: Targets) -> str:
             ]
             for row in rows
         ]
-        head = ["operation", "calls", "self, ms", "share", "MB taken less given back"]
+        head = ["operation", "calls", "self time, ms", "share", "MB allocated minus freed"]
         title = f"{where['model']}, {where['size']}, batch {where['batch']} × {where['length']}"
         parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
@@ -218,13 +218,13 @@ def text_memory(data: Path, wanted: Targets) -> str:
         return NOTHING
     ((_, rows),) = groups
     said = {
-        "build_s": "building, s",
+        "build_s": "building time, s",
         "build_gb": "memory while building, GB",
         "disk_gb": "on disk, GB",
-        "alone_ms_mean": "a token alone, ms",
-        "alone_ms_p99": "the same, 99 % are faster, ms",
-        "together_ms_mean": "a token of 512 together, ms",
-        "asking_gb": "memory while asking, GB",
+        "alone_ms_mean": "one query alone, mean, ms",
+        "alone_ms_p99": "one query alone, 99th percentile, ms",
+        "together_ms_mean": "per token in a batch of 512, ms",
+        "asking_gb": "memory during queries, GB",
     }
     head = ["", *(f"{int(row['tokens']):,} tokens" for row in rows)]
     body = [[name, *(at_most(row[key], wanted["text_memory"].get(key)) for row in rows)] for key, name in said.items()]
@@ -245,8 +245,8 @@ def audit(data: Path, wanted: Targets) -> str:
                 cells.append(f"{float(row[column + 'mb']):,.0f}")
                 cells.append(at_most(row[f"{column}ratio"], aims.get(f"{column}ratio")))
             body.append(cells)
-        head = ["", "one forward pass", "audit, s", "of single rounds", "process, MB", "over the pass"]
-        head += ["above the model, MB", "over the pass"]
+        head = ["", "one forward pass", "check, s", "lowest and highest round", "process, MB", "relative to the pass"]
+        head += ["above the model, MB", "relative to the pass"]
         parts.append(f"**{where['size']}** ({measured_on({}, rows)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
 
@@ -262,8 +262,8 @@ def datastore(data: Path, wanted: Targets) -> str:
         size, build = (at_most(rows[0][key], aims.get(key)) for key in ("bytes_over_keys", "build_over_forward"))
         title = f"**{int(where['keys']):,} keys of width {where['width']}, {where['data']}** ({measured_on({}, rows)})"
         said = (
-            f"Building over a forward pass: {build}; over one without the output layer: "
-            f"{float(rows[0]['build_over_states']):.2f}. On disk over the bytes of its keys: {size}."
+            f"Building time relative to a forward pass: {build}; to one without the output layer: "
+            f"{float(rows[0]['build_over_states']):.2f}. Size on disk relative to that of the keys: {size}."
         )
         if further_aims:
             reached = [_search(row) for row in further if _reaches(row, further_aims)]
@@ -271,12 +271,12 @@ def datastore(data: Path, wanted: Targets) -> str:
         head = [
             "search",
             "ms per query",
-            "over numpy",
-            "over numpy in memory",
+            "relative to numpy",
+            "relative to numpy in memory",
             "times as fast as exact",
             "recall@10",
             "perplexity",
-            "off, %",
+            "change of perplexity, %",
         ]
         parts.append(f"{title}\n\n{said}\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
@@ -335,7 +335,7 @@ def context(data: Path, wanted: Targets) -> str:
                                         f"{float(row['over_softmax']):.2f}" for row in at)])  # fmt: skip
         where = chosen[0][0]
         title = f"**{where['engine']} {where['engine_version']}: {where['requests']} requests**"
-        head = ["ms per token / over softmax", *(f"{int(one['length']):,} read before" for one, _ in chosen)]
+        head = ["ms per token / relative to softmax", *(f"context of {int(one['length']):,}" for one, _ in chosen)]
         every = [row for _, rows in chosen for row in rows]
         parts.append(f"{title} ({where['size']}, {measured_on({}, every)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING
@@ -351,7 +351,7 @@ def long_memory(data: Path, wanted: Targets) -> str:
              f"{float(row['lowest']):.2f}–{float(row['highest']):.2f}", row["largest_mb"] or "–"]
             for row in rows
         ]  # fmt: skip
-        head = ["", "remembered before", "ms", "baseline, ms", "ratio", "of single rounds", "largest tensor, MB"]
+        head = ["", "stored positions", "ms", "baseline, ms", "ratio", "lowest and highest round", "largest tensor, MB"]
         title = f"{where['size']}, {where['batch']} × {where['length']}"
         parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or NOTHING

@@ -1,10 +1,10 @@
-"""An exact n-gram index: how long it takes to build, what it holds while it is asked, how long a token takes.
+"""Measures an n-gram index: time to build it, memory during queries, and time per query token.
 
-The corpus is made of real paragraphs, repeated and shuffled into documents until it has the tokens asked for:
-``--data`` names files of text, ``--tokenizer`` the folder of GPT-2's vocab.json and merges.txt. What is asked about is
-other text (``--asked``): tokens with the 512 before them, one at a time as in decoding and 512 at a time as in scoring.
-Building and asking are processes of their own; memory is what the system says each of them held at most, Python and
-torch included. Rows are appended to ``benchmarks/data/text_memory.csv``.
+The corpus consists of real paragraphs, repeated and shuffled into documents until it has the wanted number of tokens.
+``--data`` names text files, ``--tokenizer`` the folder of GPT-2's vocab.json and merges.txt. Queries come from another
+text (``--asked``): tokens with their 512 preceding tokens, one at a time as in decoding and 512 at a time as in
+scoring. Building and queries run in separate processes; memory is their peak as the system reports it, with Python and
+torch. Rows are appended to ``benchmarks/data/text_memory.csv``.
 
     python benchmarks/text_memory.py --data wikitext-2/train.txt --asked wikitext-2/valid.txt --tokenizer gpt2
     python benchmarks/text_memory.py --quick    # made-up text
@@ -38,12 +38,12 @@ SHARES = (0.5, 0.2, 0.15, 0.1, 0.05)
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "text_memory", rounds=None)
-    options.add_argument("--data", type=Path, nargs="*", default=[], help="files of text, a paragraph a line")
-    options.add_argument("--asked", type=Path, help="file of other text, which is asked about")
+    options.add_argument("--data", type=Path, nargs="*", default=[], help="text files with one paragraph per line")
+    options.add_argument("--asked", type=Path, help="file of other text, for the queries")
     options.add_argument("--tokenizer", type=Path, help="folder with vocab.json and merges.txt")
-    options.add_argument("--tokens", type=at_least(1000), default=100_000_000, help="tokens of the corpus")
-    options.add_argument("--ask", type=at_least(1), default=2000, help="tokens that are asked about")
-    options.add_argument("--folder", type=Path, help="where the corpus is stored meanwhile; a temporary folder if none")
+    options.add_argument("--tokens", type=at_least(1000), default=100_000_000, help="number of tokens in the corpus")
+    options.add_argument("--ask", type=at_least(1), default=2000, help="number of query tokens")
+    options.add_argument("--folder", type=Path, help="folder for the corpus; none: a temporary folder")
     given = settled(options, argv, tokens=20_000, ask=100)
     if not given.quick and not (given.data and given.asked and given.tokenizer):
         options.error("--data, --asked and --tokenizer must be given, unless --quick is")

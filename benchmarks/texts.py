@@ -1,4 +1,4 @@
-"""Made-up texts whose tokens are about as frequent, and about as often repeated, as those of real ones."""
+"""Synthetic texts with the token frequencies and repetitions of real text."""
 
 from __future__ import annotations
 

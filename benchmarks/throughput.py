@@ -1,9 +1,9 @@
-"""How fast models are scored and checked, and how fast samples are measured.
+"""Measures the speed of scoring, checking and evaluating.
 
-- ``scoring``: tokens a second of the log-probabilities that the ``lm`` task reads off, against transformers' own logits
-  and cross-entropy on the same backbone; models take turns, the ratio is the median over single rounds.
+- ``scoring``: tokens per second of the task ``lm``'s log-probabilities, relative to transformers' own logits and
+  cross-entropy on the same backbone; rounds are interleaved, the ratio is the median over rounds.
 - ``check``: seconds of ``nextword.check`` on a tiny model with each head.
-- ``evaluate``: samples a second of ``nextword.evaluate``, 2,000 samples of 100 tokens with references.
+- ``evaluate``: samples per second of ``nextword.evaluate``, for 2,000 samples of 100 tokens with references.
 
 Rows are appended to ``benchmarks/data/throughput.csv``.
 
@@ -112,8 +112,12 @@ PARTS = {"scoring": scoring, "check": checking, "evaluate": evaluating}
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "throughput")
-    options.add_argument("--part", action="append", choices=PARTS, help="several may be given (default: all)")
-    options.add_argument("--head", action="append", type=method, help="several may be given (default: every head)")
+    options.add_argument(
+        "--part", action="append", choices=PARTS, help="part to measure; may be repeated (default: all)"
+    )
+    options.add_argument(
+        "--head", action="append", type=method, help="head to measure; may be repeated (default: every head)"
+    )
     given = settled(options, argv)
     seen = surroundings()
     for part in given.part or PARTS:

@@ -1,4 +1,4 @@
-"""What asking about every token of a text costs, beside a plain forward pass of the same model over it.
+"""Measures the time of tracing every token of a text, relative to a plain forward pass of the same model.
 
 Run: ``python benchmarks/trace_cost.py --size gpt2 --heads softmax cache softmax+cpr:20,100 --rounds 3``.
 """
@@ -58,7 +58,7 @@ def main() -> None:
     tokenizer = numbered_words(plain.config.vocab_size)
     text = tokenizer.decode(after)
     print(
-        "head, seconds: plain forward, with head, facts, nw.trace; facts and trace to plain, to the head's own forward"
+        "head; seconds: plain pass, pass with the head, facts, trace; ratios to the plain pass and to the head's pass"
     )
     for head in chosen.heads:
         model: Any = nw.attach(plain, head).eval()

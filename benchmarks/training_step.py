@@ -1,10 +1,9 @@
-"""Time and memory of a training step (forward and backward) of each head, as ratios over transformers' own model.
+"""Measures time and memory of a training step with each head, relative to transformers' own model.
 
-All models live in one process, on one backbone, and take turns with the baseline, so that whatever else the machine
-does meets both; the time ratio is the median of the ratios of single rounds. Memory is the peak above the model and its
-gradients:
-``peak`` is that of the whole step, ``head`` what is left of it without the peak of the backbone run alone to its last
-hidden state and back. Rows are appended to ``benchmarks/data/training_cost.csv``.
+All models are in one process, on one backbone, and run interleaved with the baseline, so background load affects both;
+the time ratio is the median over rounds. Memory is the peak above the model and its gradients: ``peak`` is that of the
+whole step, ``head`` is ``peak`` minus the peak of the backbone alone. Rows are appended to
+``benchmarks/data/training_cost.csv``.
 
     python benchmarks/training_step.py                         # all that has a target: GPT-2 small, T5 small, HistAlign
     python benchmarks/training_step.py --suite gpt2-small --head mos:3
@@ -149,10 +148,12 @@ def chosen(given: argparse.Namespace) -> dict[str, Suite]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "training_cost")
-    options.add_argument("--suite", action="append", choices=SUITES, help="several may be given")
-    options.add_argument("--head", action="append", type=method, help="head, or head/objective, not the suite's own")
-    options.add_argument("--batch", type=at_least(1), help="sequences")
-    options.add_argument("--length", type=at_least(2), help="tokens of each")
+    options.add_argument("--suite", action="append", choices=SUITES, help="suite to run; may be repeated")
+    options.add_argument(
+        "--head", action="append", type=method, help="head or head/objective to measure, instead of those of the suite"
+    )
+    options.add_argument("--batch", type=at_least(1), help="batch size, in sequences")
+    options.add_argument("--length", type=at_least(2), help="tokens per sequence")
     own_model(options)
     given = settled(options, argv)
     seen = surroundings()

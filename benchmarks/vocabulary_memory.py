@@ -1,9 +1,9 @@
-"""Memory of an output layer whose rows processes share: what one of them holds, and what a loss takes there.
+"""Measures memory of an output layer that is sharded over processes: its weights and the peak of a loss, per process.
 
-One layer of Llama, 256 wide, input embeddings frozen and not tied, reads 512 tokens. ``weight_mib`` are the rows of the
-output embedding in one process; ``peak_mib`` is the most that a loss and its gradients take there above all weights,
-the gradient of those rows included. Of several processes the one with the most is told.
-Rows: ``benchmarks/data/vocabulary_memory.csv``.
+The model has one Llama layer, 256 wide, with untied, frozen input embeddings, and reads 512 tokens. ``weight_mib`` are
+the rows of the output embedding in one process. ``peak_mib`` is the peak of a loss and its gradients above all weights,
+including the gradient of these rows. The row shows the process with the highest peak. Rows are appended to
+``benchmarks/data/vocabulary_memory.csv``.
 
     python benchmarks/vocabulary_memory.py
     python benchmarks/vocabulary_memory.py --vocabulary 128000 --head f2
@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Starts itself in so many processes, one number after another, and writes the rows."""
     options = parser(__doc__, "vocabulary_memory", rounds=None)
     options.add_argument("--processes", type=at_least(1), nargs="+", default=[1, 2, 4], metavar="N")
-    options.add_argument("--vocabulary", type=at_least(100), action="append", help="only of so many tokens")
-    options.add_argument("--head", type=method, action="append", help="only these")
+    options.add_argument("--vocabulary", type=at_least(100), action="append", help="only this number of tokens")
+    options.add_argument("--head", type=method, action="append", help="only these heads")
     options.add_argument("--length", type=at_least(2), default=512)
     given = settled(options, argv, length=16, processes=[1, 2], head=["softmax"], vocabulary=[300])
     given.vocabulary, given.head = given.vocabulary or [32_000, 128_000], given.head or HEADS

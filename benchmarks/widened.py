@@ -1,9 +1,9 @@
-"""A small trained T5 with a decoder of GPT-2 small's size: the same texts, and a pass costs what it costs there.
+"""Makes a T5 with a decoder of GPT-2 small's size from a small trained T5; it generates the same texts.
 
-No trained model of that size is at hand, and the time of a pass does not depend on the weights. The small model's
-states stand side by side as often as they fit into the width, which layer norms do not notice; what its matrices read
-and write are the first of these copies; its layers are the last ones, and those before them pass their input on. Words
-of GPT-2's vocabulary that the small one has not get no probability to speak of.
+There is no trained model of this size, and the time per pass does not depend on the weights. The small model's states
+are repeated as often as they fit into the width, which layer norm does not change. Matrices read and write only the
+first copy. The trained layers are the last ones; earlier layers pass their input through. Tokens of GPT-2's vocabulary
+that the small model lacks get a negligible probability.
 
     python benchmarks/widened.py --model runs/pg --out runs/pg-gpt2-small
 """

@@ -1,11 +1,11 @@
-"""Articles of WikiText, as JSON lines with ``text``: each by itself, or all as one text.
+"""Writes articles of WikiText as JSON lines with ``text``: one line per article, or all articles as one text.
 
-In order to see what a memory is worth that ends with each article:
+Use it to measure a cache that is cleared at the end of each article:
 
     python benchmarks/wikitext_articles.py wikitext-2/test.txt --first 8 --out test-articles.jsonl
     python benchmarks/wikitext_articles.py wikitext-2/test.txt --first 8 --together --out test-one.jsonl
 
-Texts are those of ``nextword.runtime.corpora.texts.articles``.
+The articles are those of ``nextword.runtime.corpora.texts.articles``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Writes the file."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("text", type=Path)
-    options.add_argument("--first", type=int, help="only so many articles")
-    options.add_argument("--together", action="store_true", help="as one text")
+    options.add_argument("--first", type=int, help="number of articles, from the first")
+    options.add_argument("--together", action="store_true", help="write all articles as one text")
     options.add_argument("--out", type=Path, required=True)
     given = options.parse_args(argv)
     found = articles(given.text.read_text(encoding="utf-8"))[: given.first]

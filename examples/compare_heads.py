@@ -1,4 +1,4 @@
-"""Train several heads from one start on a small copying task, and see who learns that either word may come next.
+"""Train several heads from one initial checkpoint on a small task in which either of two words may come next.
 
 For the real comparison, with seeds, intervals and a report, use `nextword quickstart`.
 

@@ -1,4 +1,4 @@
-"""Let a small GPT-2 follow a summary that a BERT reads: train two conditioners for a moment, and see whether they do.
+"""Train two conditioners, with which a small GPT-2 follows a summary that a BERT encodes, and test whether it does.
 
 python examples/follow_a_summary.py
 """

@@ -1,4 +1,4 @@
-"""Count the words of a text, divide them into frequency classes, train F²-Softmax for a moment, and write with it.
+"""Count the tokens of a text, divide them into frequency classes, train F²-Softmax briefly, and generate with it.
 
 python examples/frequency_classes.py
 """

@@ -1,6 +1,6 @@
-"""The whole way on the embedded text: train a model, score it, let it write, make a page of what it says.
+"""On an embedded text: train a model, score it, generate with it, and write an HTML page about its predictions.
 
-It runs the four commands that it prints, in a folder of its own:
+The script prints and runs four commands in a new folder:
 
     python examples/text_to_page.py
     python examples/text_to_page.py runs/example 400

@@ -1,4 +1,4 @@
-"""A model and a tokenizer for the examples: the named one, or a tiny GPT-2 made on the spot, which needs no network."""
+"""Model and tokenizer of the examples: the named model, or a tiny random GPT-2, which needs no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train a cache for a moment, then ask where the probability of each of its top words came from.
+"""Train a cache briefly, then print the components of the probability of each of its top tokens.
 
 python examples/where_did_it_come_from.py
 python examples/where_did_it_come_from.py gpt2

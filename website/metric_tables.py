@@ -61,10 +61,12 @@ def settings_table(config: type[MetricConfig]) -> str:
 
 
 def shown(default: object) -> str:
-    """A default as one writes it."""
+    """A default as the user writes it."""
     if isinstance(default, tuple):
         return ", ".join(map(str, default)) or "none"
-    return {None: "none", True: "true", False: "false"}.get(default, str(default))  # type: ignore[call-overload]
+    if default is None or isinstance(default, bool):  # not by equality: 0 equals False, and 1 True
+        return str(default).lower()
+    return str(default)
 
 
 def filled(text: str) -> str:

@@ -125,7 +125,7 @@ def test_another_encoder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_with_an_output_layer_is_no_encoder() -> None:
-    with pytest.raises(ValueError, match=r"BertForMaskedLM gives no states .*model\.base_model"):
+    with pytest.raises(ValueError, match=r"BertForMaskedLM does not return hidden states .*model\.base_model"):
         load_encoder(hf.BertForMaskedLM(hf.BertConfig(**BERT)))
 
 

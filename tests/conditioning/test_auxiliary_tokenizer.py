@@ -117,7 +117,7 @@ def test_long_texts_are_cut_with_one_warning(pieces: PreTrainedTokenizerFast, ca
         auxiliary(TEXTS)
         auxiliary(TEXTS)
     assert caplog.messages == [
-        f"3 of 4 auxiliary texts are longer than {len(short)} tokens and are cut off (said once)"
+        f"3 of 4 auxiliary texts are longer than {len(short)} tokens and are truncated (warned once)"
     ]
 
 
@@ -140,12 +140,12 @@ def test_a_limit_without_room(pieces: PreTrainedTokenizerFast, max_length: int) 
     [
         ([], "none given"),
         ("a text", "a single text given"),
-        (["a", None], r"row 1 has none \(NoneType given\)"),
-        ([None, "a", None], "rows 0, 2 have none"),
-        (["a", 3], r"row 1 has none \(int given\)"),
-        (["", "a"], "row 0 has an empty one"),
-        ([" \n\t"] * 7, r"rows 0, 1, 2, 3, 4, \.\.\. have an empty one"),
-        (["a", "\u200b\u0000"], r"row 1 has no token of the encoder"),
+        (["a", None], r"row 1 has no text \(NoneType given\)"),
+        ([None, "a", None], "rows 0, 2 have no text"),
+        (["a", 3], r"row 1 has no text \(int given\)"),
+        (["", "a"], "row 0 has an empty text"),
+        ([" \n\t"] * 7, r"rows 0, 1, 2, 3, 4, \.\.\. have an empty text"),
+        (["a", "\u200b\u0000"], r"row 1 has no token for the encoder"),
     ],
 )
 def test_texts_that_are_none(pieces: PreTrainedTokenizerFast, texts: object, message: str) -> None:

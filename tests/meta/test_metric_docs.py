@@ -87,3 +87,20 @@ def test_worked_metric_of_contributing_is_a_metric(tmp_path: Path, monkeypatch: 
     assert (found.systems[0].values["shouting"].value, found.systems[0].values["shouting"].n) == (0.4, 1)
     assert found.human is not None
     assert found.human.values["shouting"].value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("default", "shown"),
+    [
+        (None, "none"),
+        (True, "true"),
+        (False, "false"),
+        (0, "0"),
+        (1, "1"),
+        (0.5, "0.5"),
+        ((), "none"),
+        ((1, 2), "1, 2"),
+    ],
+)
+def test_a_default_is_shown_as_it_is_written(default: object, shown: str) -> None:
+    assert website_module("metric_tables").shown(default) == shown

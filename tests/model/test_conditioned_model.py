@@ -164,8 +164,8 @@ class TakesNoArguments(GPT2LMHeadModel):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (KeepsArgumentsToItself, r"do not hand further arguments to their self-attention.*take dau, lmh or prefix"),
-        (TakesNoArguments, r"do not hand further arguments .*take dau, lmh or prefix.*unexpected keyword"),
+        (KeepsArgumentsToItself, r"do not pass extra arguments to their self-attention.*use dau, lmh or prefix"),
+        (TakesNoArguments, r"do not pass extra arguments .*use dau, lmh or prefix.*unexpected keyword"),
         (NamesItsAttentionOtherwise, "no list of 3 layers with a self-attention"),
     ],
 )

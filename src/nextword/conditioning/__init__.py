@@ -1,4 +1,4 @@
-"""Conditioners: how an auxiliary text steers a decoder, a file for each. Importing this package registers all."""
+"""Conditioners let a decoder follow an auxiliary text. Importing this package registers all of them."""
 
 import importlib
 import pkgutil

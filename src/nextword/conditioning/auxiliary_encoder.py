@@ -1,4 +1,4 @@
-"""The auxiliary encoder: any transformers encoder, known again by its name and a fingerprint of its weights."""
+"""The auxiliary encoder: any transformers encoder, identified by its name and a fingerprint of its weights."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nextword.runtime.pretrained import MINILM, encoder_location, unreadable_exp
 from nextword.settings.registry import did_you_mean
 
 _SAMPLED = 4096
-"""Numbers of each weight that its fingerprint is made of."""
+"""How many numbers of each weight go into the fingerprint."""
 
 POOLER = "pooler."
-"""Where BERT and its kin keep what turns their states into one vector; nothing here asks for it."""
+"""Prefix of the pooling layer's parameters in BERT and similar models; nextword does not use this layer."""
 
 
 def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
-    """An encoder from a folder, from the hub, from its package ("minilm"), or as it is.
+    """Loads an encoder from a folder, the hub or its package ("minilm"); a model is returned unchanged.
 
     Raises:
-        ValueError: Not there, or a model without an encoder's states.
+        ValueError: If there is no such model, or it does not return an encoder's hidden states.
     """
     if isinstance(source, PreTrainedModel):
         return _checked(source, type(source).__name__)
@@ -39,7 +39,7 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
 
 
 def expect_encoder(source: str | Path) -> None:
-    """Raises ValueError where there is no such model; its weights are not looked at."""
+    """Raises ValueError if there is no such model; its weights are not loaded."""
     name = _name_of(source)
     with _explained(source):
         AutoConfig.from_pretrained(name)
@@ -58,7 +58,7 @@ def _explained(source: str | Path) -> AbstractContextManager[None]:
 
 
 def new_encoder(config: dict[str, Any]) -> PreTrainedModel:
-    """An encoder of this configuration, for the weights of a checkpoint."""
+    """Creates an encoder with this configuration; the weights of a checkpoint are loaded into it later."""
     made = AutoConfig.for_model(**config)
     encoder: PreTrainedModel = _kind(made).from_config(made)
     return encoder
@@ -79,26 +79,26 @@ def _checked(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
         raise ValueError(
             f"encoder: {name} is a whole encoder-decoder model; give its encoder as a model of its own (T5EncoderModel)"
         )
-    # a trial gives no states where a model has an output layer of its own
+    # a model with its own output layer returns no hidden states in this trial run
     ids = torch.zeros(1, 2, dtype=torch.long, device=encoder.device)
     with torch.no_grad():
         states = getattr(encoder(input_ids=ids, attention_mask=torch.ones_like(ids)), "last_hidden_state", None)
     if states is None:
         raise ValueError(
-            f"encoder: {name} gives no states of its text (last_hidden_state); give the encoder inside it, such as "
+            f"encoder: {name} does not return hidden states (last_hidden_state); give the encoder inside it, such as "
             "model.base_model"
         )
     return encoder
 
 
 def width_of(config: dict[str, Any]) -> int:
-    """How wide the states of an encoder of this configuration are, whatever that is called in it."""
+    """Returns the width of the hidden states of an encoder with this configuration."""
     made: Any = AutoConfig.for_model(**config)
     return int(made.hidden_size)
 
 
 def longest_text(encoder: PreTrainedModel) -> int | None:
-    """Most tokens that an encoder has positions for; None where positions are relative."""
+    """Returns the largest number of tokens that an encoder can encode; None if its positions are relative."""
     for module in encoder.modules():
         positions: Any = getattr(module, "position_embeddings", None)
         if isinstance(positions, torch.nn.Embedding) and positions.padding_idx is not None:
@@ -107,7 +107,7 @@ def longest_text(encoder: PreTrainedModel) -> int | None:
 
 
 def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
-    """What is saved of an encoder beside its weights: name, fingerprint, configuration."""
+    """Returns the encoder's name, fingerprint and configuration, which are saved beside its weights."""
     name = getattr(encoder.config, "_name_or_path", "") or type(encoder).__name__
     config = {
         key: value
@@ -119,10 +119,10 @@ def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
 
 @torch.no_grad()
 def fingerprint(encoder: torch.nn.Module) -> str:
-    """A short checksum of an encoder's weights: their names, shapes, and some numbers of each to 8 bits.
+    """Returns a short checksum of an encoder's weights: their names, shapes, and some of their numbers in bfloat16.
 
-    To 8 bits, so that it is the same in float32 and in bfloat16; without a pooling layer, which nothing here reads and
-    not every encoder has.
+    In bfloat16, because the checksum must be the same for float32 weights. The pooling layer is left out: nextword does
+    not use it, and not every encoder has one.
     """
     digest = hashlib.sha256()
     for name, weight in sorted(encoder.named_parameters()):
@@ -136,22 +136,22 @@ def fingerprint(encoder: torch.nn.Module) -> str:
 
 
 def comparable_fingerprint(model: torch.nn.Module) -> str | None:
-    """The same checksum; None where no other can be held against it: in float16, or of weights that lie elsewhere."""
+    """Returns the same checksum, or None if it cannot be compared: for float16 or meta-device weights."""
     weights = list(model.parameters())
-    # half precision has other digits than bfloat16
+    # float16 rounds differently from bfloat16
     if any(weight.dtype == torch.float16 or weight.is_meta for weight in weights):
         return None
     return fingerprint(model)
 
 
 def expect_same(identity: dict[str, Any], encoder: PreTrainedModel, where: str) -> None:
-    """Raises ValueError where an encoder is another one than that which was saved with a model."""
+    """Raises ValueError if an encoder differs from the one that was saved with a model."""
     width, theirs = width_of(identity["config"]), encoder.config.hidden_size
     if width != theirs:
         raise ValueError(
             f"{where}: its states are {theirs} wide, the model was trained with '{identity['name']}', {width} wide"
         )
-    # half precision has other digits than bfloat16, and cannot be compared with it
+    # float16 rounds differently from bfloat16, so the two cannot be compared
     if encoder.dtype != torch.float16 and fingerprint(encoder) != identity["fingerprint"]:
         raise ValueError(
             f"{where}: its weights are not those of '{identity['name']}' that the model was trained with (fingerprint "

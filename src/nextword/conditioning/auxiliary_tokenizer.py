@@ -1,4 +1,4 @@
-"""Auxiliary texts as model inputs: tokens of the encoder, and the same words in tokens of the decoder."""
+"""Tokenises auxiliary texts into tokens of the encoder, and the same text into tokens of the decoder."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FILL = {"aux_input_ids": 0, "aux_attention_mask": 0, "source_ids": 0, "source_positions": -1}
-"""What stands at padding, by input."""
+"""Padding value of each input."""
 
 ENCODER_TOKENIZER = "encoder_tokenizer"
-"""Folder in a conditioned model's folder, or beside it, with what auxiliary texts are cut into tokens by."""
+"""Name of the folder with the encoder's tokenizer, in a conditioned model's folder or beside it."""
 
 _UNLIMITED = 2**20
-"""Tokenizers without a limit say that it is an absurdly large number."""
+"""Tokenizers without a limit report a larger ``model_max_length`` than this."""
 
 
 class AuxiliaryTokenizer:
     """Turns auxiliary texts into inputs of a conditioned model.
 
     Args:
-        encoder: Tokenizer of the auxiliary encoder, or what ``attach`` is given as its encoder: a folder, a hub name,
-            or "minilm".
-        tokenizer: The decoder's, for heads that copy words of the auxiliary text (``softmax+ce``, ``pg``); both must be
-            fast ones then, which know the characters of each token.
-        max_length: Longest auxiliary text in tokens, special ones included; None: what the encoder's tokenizer says.
-            What is beyond is cut off, and said once.
+        encoder: Tokenizer of the auxiliary encoder, or the encoder as in ``attach``: a folder, a hub name, or "minilm".
+        tokenizer: Tokenizer of the decoder, needed by heads that copy from the auxiliary text (``softmax+ce``, ``pg``).
+            Then both must be fast tokenizers, which return character offsets. None: no source tokens.
+        max_length: Longest auxiliary text in tokens, including special tokens; None: the limit of the encoder's
+            tokenizer. Longer texts are truncated, with a warning once.
 
     Raises:
-        ValueError: A tokenizer that knows no characters, or a name that none can be loaded from.
+        ValueError: If a tokenizer has no character offsets, or cannot be loaded.
 
     Examples:
         >>> import nextword as nw
@@ -75,7 +74,9 @@ class AuxiliaryTokenizer:
                 )
         limit = encoder.model_max_length if encoder.model_max_length < _UNLIMITED else None
         if max_length is not None and max_length < 1 + encoder.num_special_tokens_to_add():
-            raise ValueError(f"auxiliary texts: max_length {max_length} leaves no room for a token of the text")
+            raise ValueError(
+                f"auxiliary texts: max_length {max_length} leaves no room for a token of the text; give a larger number"
+            )
         if max_length is not None and limit is not None and max_length > limit:
             raise ValueError(f"auxiliary texts: max_length {max_length} is more than the encoder's limit of {limit}")
         self.encoder, self.tokenizer = encoder, tokenizer
@@ -83,17 +84,20 @@ class AuxiliaryTokenizer:
         self._told = False
 
     def __call__(self, texts: Sequence[str]) -> BatchEncoding:
-        """Padded inputs: ``aux_input_ids`` and ``aux_attention_mask``, and ``source_ids`` and ``source_positions``.
+        """Returns padded inputs for the model.
+
+        These are ``aux_input_ids`` and ``aux_attention_mask``; with a decoder tokenizer also ``source_ids`` and
+        ``source_positions``.
 
         Raises:
-            ValueError: No text at all, or one that is missing or empty; the rows are named.
+            ValueError: If there is no text, or a row has none or an empty one; the message names the rows.
         """
         rows = self.rows(texts)
         rows["aux_attention_mask"] = [[1] * len(row) for row in rows["aux_input_ids"]]
         return BatchEncoding({name: stacked(found, FILL[name]) for name, found in rows.items()})
 
     def rows(self, texts: Sequence[str]) -> dict[str, list[list[int]]]:
-        """The same without padding and mask, as columns of a data set."""
+        """Returns the same inputs without padding and mask, as columns of a data set."""
         self._expect_texts(texts)
         made: Any = self.encoder(
             list(texts),
@@ -104,7 +108,10 @@ class AuxiliaryTokenizer:
         )
         empty = [row for row, special in enumerate(made["special_tokens_mask"]) if all(special)]
         if empty:
-            raise ValueError(f"auxiliary texts: {_rows(empty)} no token of the encoder ({texts[empty[0]][:40]!r})")
+            raise ValueError(
+                f"auxiliary texts: {_rows(empty)} no token for the encoder ({texts[empty[0]][:40]!r}); "
+                "leave such rows out"
+            )
         self._tell_of_cuts(texts, made["input_ids"])
         found = {"aux_input_ids": [list(row) for row in made["input_ids"]]}
         if self.tokenizer is None:
@@ -130,13 +137,13 @@ class AuxiliaryTokenizer:
         missing = [row for row, text in enumerate(texts) if not isinstance(text, str)]
         if missing:
             given = type(texts[missing[0]]).__name__
-            raise ValueError(f"auxiliary texts: {_rows(missing)} none ({given} given); every row needs one")
+            raise ValueError(f"auxiliary texts: {_rows(missing)} no text ({given} given); every row needs one")
         empty = [row for row, text in enumerate(texts) if not text.strip()]
         if empty:
-            raise ValueError(f"auxiliary texts: {_rows(empty)} an empty one; leave such rows out")
+            raise ValueError(f"auxiliary texts: {_rows(empty)} an empty text; leave such rows out")
 
     def _tell_of_cuts(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
-        # a text that just fits is as long as the limit too, so the long ones are looked at once more
+        # a text that just fits also has the length of the limit, so texts of that length are tokenised again uncut
         if self._told or self.max_length is None:
             return
         full = [text for text, row in zip(texts, ids, strict=True) if len(row) >= self.max_length]
@@ -145,7 +152,7 @@ class AuxiliaryTokenizer:
         if cut:
             self._told = True
             logger.warning(
-                "%d of %d auxiliary texts are longer than %d tokens and are cut off (said once)",
+                "%d of %d auxiliary texts are longer than %d tokens and are truncated (warned once)",
                 cut, len(texts), self.max_length,
             )  # fmt: skip
 
@@ -153,8 +160,8 @@ class AuxiliaryTokenizer:
 def _aligned(
     ids: list[int], spans: Int[np.ndarray, "S 2"], theirs: Int[np.ndarray, "A 2"], special: np.ndarray
 ) -> tuple[list[int], list[int]]:
-    """Decoder tokens of what the encoder has seen, and for each the encoder's token that covers its beginning."""
-    # where none does (white space, characters that the encoder leaves out) it is the next one
+    """Returns the decoder tokens of the text that the encoder read, and the encoder position at which each begins."""
+    # if no encoder token covers that character (white space, characters left out), the next encoder token is used
     positions = np.flatnonzero(~special)
     ends = theirs[positions, 1]
     seen = spans[:, 0] < ends[-1] if len(ends) else np.zeros(len(spans), dtype=bool)

@@ -1,4 +1,4 @@
-"""The contract of a conditioner."""
+"""The base class and the specs of conditioners."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
 
 _SPREAD = 0.02
-"""Standard deviation of new weights that start at random, as that of GPT-2's."""
+"""Standard deviation of randomly initialised new weights, as in GPT-2."""
 
 
 class ConditionerConfig(SpecSettings):
-    """Settings that every conditioner has."""
+    """Settings of every conditioner."""
 
     conditioner: str
     """Registered name of the conditioner."""
     trains: Literal["new", "downstream", "decoder", "all"] = "new"
-    """What is trained: what is new (conditioner, head, an output layer of its own), also all that lies downstream of
-    it, the whole decoder, or the auxiliary encoder too."""
+    """What is trained. ``new``: conditioner, head and an untied output layer; ``downstream``: also all decoder weights
+    after the conditioner; ``decoder``: also the whole decoder; ``all``: also the auxiliary encoder."""
     start: Literal["unchanged", "random"] = "unchanged"
-    """Initial values of new weights: so that the model's distribution is what it was, or at random (published). An
-    output layer of the model's own is new too: it begins as a copy of the pretrained one, or at random."""
+    """Initial values of the new weights: chosen so that the model's distribution stays the same (an untied output layer
+    is then a copy), or random (as published; the untied output layer is random too)."""
 
     @property
     def unties(self) -> bool:
-        """Whether the model gets an output layer of its own, apart from its input embedding."""
+        """Whether the output layer is untied from the input embedding."""
         return False
 
 
 def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
-    """The arguments of a spec such as ``prefix:8`` as settings; ``what`` says in a message what the number is."""
+    """Parses the arguments of a spec such as ``prefix:8`` into settings; error messages name the number by ``what``."""
     if not arguments:
         return {}
     if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
@@ -48,17 +48,17 @@ def one_number(setting: str, arguments: list[str], what: str) -> dict[str, Any]:
 
 
 class OutputProjection(nn.Linear):
-    """The last linear map of a conditioner, whose output is added to something of the decoder.
+    """The last linear layer of a conditioner, whose output is added to states or logits of the decoder.
 
-    With the ``start`` ``unchanged`` it begins with zeros, so that nothing is added, else with small random weights.
+    Its weights are initialised with zeros if ``start`` is ``unchanged``, otherwise with small random numbers.
     """
 
     def __init__(self, inputs: int, outputs: int, start: str) -> None:
-        self.is_zero_at_start = start == "unchanged"  # before the base class, which starts the weights
+        self.is_zero_at_start = start == "unchanged"  # set before the base class initialises the weights
         super().__init__(inputs, outputs)
 
     def reset_parameters(self) -> None:
-        """Zeros, or small random weights; no bias."""
+        """Sets the weights to zero or small random numbers, and the bias to zero."""
         if self.is_zero_at_start:
             nn.init.zeros_(self.weight)
         else:
@@ -67,12 +67,12 @@ class OutputProjection(nn.Linear):
 
     @property
     def is_zero(self) -> bool:
-        """Whether it adds nothing."""
+        """Whether all weights are zero, so that nothing is added."""
         return not (self.weight.any() or self.bias.any())
 
     @torch.no_grad()
     def resize(self, outputs: int) -> None:
-        """Another number of outputs; new ones add nothing."""
+        """Changes the number of outputs; new outputs add zero."""
         kept = min(outputs, self.out_features)
         weight, bias = self.weight.new_zeros(outputs, self.in_features), self.bias.new_zeros(outputs)
         weight[:kept], bias[:kept] = self.weight[:kept], self.bias[:kept]
@@ -82,24 +82,24 @@ class OutputProjection(nn.Linear):
 
 
 class Conditioner(nn.Module, ABC):
-    """Brings what an encoder read into a decoder: its scores, its layers, or what stands before its text.
+    """Base class of conditioners, which pass an encoder's states to a decoder: to its logits, layers or input.
 
-    A concrete conditioner is final, stands in one file of ``nextword/conditioning`` with its ``Config``, and is found
-    through ``@registry.register("name")``. What depends on the auxiliary text alone is made once (``read``), kept
-    beside the KV cache and moved along with it, and given back at every step as ``kept``.
+    A subclass is in one file with its ``Config`` and is registered with ``@registry.register("name")``. ``read``
+    computes once everything that depends only on the auxiliary text. The result is stored beside the KV cache and
+    passed to the other methods at every step as ``kept``.
 
     Args:
         config: The conditioner's settings.
         dimensions: Sizes of the decoder; ``source`` is the width of the encoder's states.
-        attention_heads: Attention heads of the decoder, for conditioners that attend.
+        attention_heads: Number of the decoder's attention heads, for conditioners with attention.
 
     Raises:
-        ValueError: The conditioner cannot work on such a model; the message says why.
+        ValueError: If the conditioner does not support such a model; the message says why.
     """
 
     Config: ClassVar[type[ConditionerConfig]]
     virtual: int = 0
-    """Positions that it puts before every text."""
+    """Number of positions that the conditioner inserts before every text."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -114,55 +114,55 @@ class Conditioner(nn.Module, ABC):
 
     @abstractmethod
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """What the steps need of an auxiliary text, by name, (B, ...) each, from the encoder's last hidden states.
+        """Computes named tensors (B, ...) from the encoder's last hidden states, for use at every decoding step.
 
-        ``valid`` is False at padding; every row has a token.
+        ``valid`` is False at padding; every row has at least one token.
         """
 
     def place_in(self, backbone: Any) -> None:
-        """Called where the model is built: prepares the backbone, whose weights and own behaviour stay as they are.
+        """Prepares the backbone when the model is built, without changing its weights or its own behaviour.
 
         Raises:
-            ValueError: The backbone has no position for it.
+            ValueError: If the conditioner cannot be inserted into the backbone.
         """
 
     def init_from_backbone(self, backbone: Any) -> None:
-        """Called once when the conditioner is attached, after it has its weights; a new output layer begins here.
+        """Initialises weights from the backbone, such as a new output layer; called once, when attached.
 
         Raises:
-            ValueError: The backbone does not do what the conditioner needs.
+            ValueError: If the backbone lacks something that the conditioner needs.
         """
-        if self.config.unties and self.config.start == "random":  # as widely spread as the pretrained one
+        if self.config.unties and self.config.start == "random":  # with the standard deviation of the pretrained layer
             layer = backbone.get_output_embeddings()
             with torch.no_grad():
                 nn.init.normal_(layer.weight, std=layer.weight.float().std().item())
                 if getattr(layer, "bias", None) is not None:
                     nn.init.zeros_(layer.bias)
 
-    begin = init_from_backbone  # the name that it had: plug-ins call it of their base class
+    begin = init_from_backbone  # the old name, which plug-ins call on their base class
 
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Further arguments of the backbone's forward."""
+        """Returns extra keyword arguments for the backbone's forward."""
         return {}
 
     def before_text(self, kept: Mapping[str, Tensor]) -> Float[Tensor, "B P D"]:
-        """Embeddings at the ``virtual`` positions before every text."""
-        raise NotImplementedError(f"{type(self).__name__} puts nothing before a text")
+        """Returns the embeddings of the ``virtual`` positions before every text."""
+        raise NotImplementedError(f"{type(self).__name__} inserts nothing before a text")
 
     def output_layer(self, vocabulary: Vocabulary, kept: Mapping[str, Tensor]) -> Vocabulary:
-        """What turns states into scores, a row for each sequence."""
+        """Returns the output layer to use, which may add an offset to the logits of each sequence."""
         return vocabulary
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
-        """Parameters of the backbone that act on what the conditioner has changed."""
+        """Returns the backbone's parameters that are applied after the conditioner."""
         return []
 
     def resized(self, vocab_size: int) -> None:
-        """Called when the vocabulary has another number of tokens."""
+        """Called when the size of the vocabulary changes."""
 
     @property
     def is_neutral(self) -> bool:
-        """Whether it changes nothing yet: it adds something, and everything that it adds is zero."""
+        """Whether the conditioner does not change the model yet: all its output projections are zero."""
         added = [module for module in self.modules() if isinstance(module, OutputProjection)]
         return bool(added) and all(module.is_zero for module in added)
 
@@ -171,13 +171,13 @@ registry: Registry[type[Conditioner]] = Registry("conditioner", Conditioner)
 """All conditioners by name."""
 
 
-# -- Conditioner specs: ``bergpt:2``, ``lmh:max,published`` and the like, to a typed config and back.
+# -- Parsing and writing conditioner specs such as ``bergpt:2`` and ``lmh:max,published``.
 
 grammar = Grammar(registry, ConditionerConfig, "bergpt")
 
 
 def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> ConditionerConfig:
-    """The typed config of a conditioner spec, of a config written out in full, or of a config as it is.
+    """Returns the config of a conditioner spec or of a dictionary; a config is returned unchanged.
 
     >>> parse_conditioner("LMH:max").pooling
     'max'
@@ -191,13 +191,14 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
     nextword.settings.registry.UnknownNameError: unknown conditioner 'bertgpt'. Did you mean 'bergpt'? Known: ...
 
     Raises:
-        ValueError: Unknown name (with the nearest known one), unknown key, or arguments that do not fit.
+        ValueError: If the name or a key is unknown, or an argument is invalid; the message names the nearest known
+        name.
     """
     return grammar.parse(spec)
 
 
 def conditioner_spec(config: ConditionerConfig) -> str:
-    """The shortest spec that this config comes back from.
+    """Returns the shortest spec from which ``parse_conditioner`` returns this config.
 
     >>> conditioner_spec(parse_conditioner({"conditioner": "bergpt", "last": 3}))
     'bergpt:3'

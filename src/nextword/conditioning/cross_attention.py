@@ -1,4 +1,4 @@
-"""BERGPT: decoder layers attend to the words of the auxiliary text."""
+"""BERGPT: decoder layers attend to the tokens of the auxiliary text."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, Ou
 from nextword.heads import Dimensions
 from nextword.runtime.devices import device_of
 
-# -- Finding the layers of any decoder, and running something after the self-attention of some of them.
+# -- Finding the layers of any decoder, and running a block after the self-attention of some of them.
 #
-# Hooks do it, so that no model's code is copied. What runs travels through the keyword arguments of the backbone's
-# forward to its layers: a layer's hook adds the layer's input, and the hook of its self-attention, which is given the
-# same arguments, adds to what the self-attention returns. Nothing is kept on modules between the two, so a layer may
-# be computed again (gradient checkpointing), deep-copied, or run by several threads; without the argument the
-# backbone is its bare self.
+# Hooks do this, so no model's code is copied. The blocks are passed as a keyword argument of the backbone's forward to
+# its layers. A layer's hook adds the layer's input to the argument; the hook of its self-attention, which receives the
+# same argument, adds the block's output to that of the self-attention. Modules store nothing between the two hooks, so
+# a layer may be recomputed (gradient checkpointing), deep-copied, or run by several threads. Without the argument the
+# backbone behaves as without hooks.
 
 ARGUMENT = "after_self_attention"
-"""Name of the argument that travels."""
+"""Name of the keyword argument with the blocks."""
 
 _ATTENTION = ("self_attn", "attn", "self_attention", "attention")
-"""What models call the self-attention of a layer."""
+"""Names of a layer's self-attention in different models."""
 
 
 def decoder_layers(backbone: Any) -> nn.ModuleList:
-    """The layers of a decoder-only model, in order.
+    """Returns the layers of a decoder-only model, in order.
 
     Raises:
-        ValueError: There is no list of as many layers as its configuration says, each with a self-attention.
+        ValueError: If the model has no list of ``num_hidden_layers`` modules that each have a self-attention.
     """
     count = backbone.config.get_text_config(decoder=True).num_hidden_layers
     for module in backbone.modules():
@@ -53,10 +53,10 @@ def _attention_of(layer: nn.Module) -> nn.Module | None:
 
 
 def prepare_layers(backbone: Any) -> None:
-    """Puts the hooks on all layers, once; they do nothing until a forward pass is given the argument.
+    """Registers the hooks on all layers, once; they do nothing in a forward pass without the argument.
 
     Raises:
-        ValueError: The layers were not found.
+        ValueError: If the layers are not found.
     """
     for number, layer in enumerate(decoder_layers(backbone)):
         attention = _attention_of(layer)
@@ -85,7 +85,7 @@ def _after_attention(attention: nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Module]) -> list[nn.Module]:
-    """The modules of the backbone with parameters, and ``further`` ones, as a forward pass runs them."""
+    """Returns the backbone's modules with parameters and the ``further`` modules, in the order of a forward pass."""
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]
@@ -108,41 +108,41 @@ class CrossAttentionConfig(ConditionerConfig):
 
     conditioner: Literal["bergpt"] = "bergpt"
     last: int = Field(default=1, ge=1)
-    """Number of the last decoder layers that get a block."""
+    """How many of the last decoder layers get a block."""
     layers: list[int] | None = Field(default=None, min_length=1)
-    """Which decoder layers get one instead, from 0; negative numbers count from the end."""
+    """Numbers of the decoder layers that get a block, from 0, negative from the end; None: the ``last`` layers."""
     heads: int | None = Field(default=None, ge=1)
-    """Attention heads of a block; None: as many as the decoder's."""
+    """Number of attention heads in a block; None: as many as in the decoder."""
     expansion: int = Field(default=4, ge=1, le=1000)
-    """Width inside the feed-forward part, as a multiple of the decoder's."""
+    """Inner width of a block's feed-forward layers, as a multiple of the decoder's width."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout on what the two parts of a block add."""
+    """Dropout rate on the outputs of a block's attention and feed-forward layers."""
     tied: bool = False
-    """Whether the output layer stays tied to the input embedding, where it is; otherwise it is trained apart
-    (published). A tied one is downstream of the blocks, and is trained as the input embedding with it."""
+    """Whether a tied output layer stays tied to the input embedding; it is then trained together with it, because it is
+    downstream of the blocks. False: the output layer is untied and trained separately (published)."""
     trains: Literal["new", "downstream", "decoder", "all"] = "downstream"
-    """What is trained: what is new (conditioner, head, an output layer of its own; published), also all that lies
-    downstream of it, the whole decoder, or the auxiliary encoder too."""
+    """What is trained. ``new``: conditioner, head and an untied output layer (published); ``downstream``: also all
+    decoder weights after the blocks; ``decoder``: also the whole decoder; ``all``: also the auxiliary encoder."""
 
     @property
     def unties(self) -> bool:
-        """Unless it is to stay tied."""
+        """Whether the output layer is untied from the input embedding."""
         return not self.tied
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``bergpt:2``."""
+        """Parses the arguments of a spec such as ``bergpt:2``."""
         return one_number("last", arguments, "last layers such as bergpt:2")
 
     def arguments(self) -> list[str]:
-        """The number of layers where it is not one."""
+        """Returns the number of layers unless it is 1."""
         return [str(self.last)] if self.last > 1 and self.layers is None else []
 
     def chosen(self, count: int) -> tuple[int, ...]:
-        """The layers that get a block, of ``count`` in all, ascending.
+        """Returns the numbers of the layers that get a block, ascending; ``count`` is the number of decoder layers.
 
         Raises:
-            ValueError: There are no such layers, or one is given twice.
+            ValueError: If a layer does not exist or is given twice.
         """
         if self.layers is None and self.last > count:
             raise ValueError(
@@ -156,14 +156,14 @@ class CrossAttentionConfig(ConditionerConfig):
             )
         found = sorted({number % count for number in wanted})
         if len(found) < len(wanted):
-            raise ValueError(f"conditioner.layers: {list(wanted)} names a layer twice")
+            raise ValueError(f"conditioner.layers: must not name a layer twice ({list(wanted)} given)")
         return tuple(found)
 
 
 class CrossAttentionBlock(nn.Module):
-    """Attention to the auxiliary text and a feed-forward part, each after a norm and beside a residual connection.
+    """Cross-attention to the auxiliary text and a feed-forward network, each with layer norm and residual connection.
 
-    The decoder's states are of ``width`` D, those of the encoder, the ``source``, of E.
+    ``width`` (D) is the width of the decoder's states, ``source`` (E) that of the encoder's states.
     """
 
     def __init__(self, width: int, source: int, heads: int, config: CrossAttentionConfig) -> None:
@@ -187,7 +187,7 @@ class CrossAttentionBlock(nn.Module):
         values: Float[Tensor, "B A D"],
         valid: Bool[Tensor, "B A"],
     ) -> Float[Tensor, "B T D"]:
-        """What the block adds to the states, which are those after self-attention."""
+        """Returns the tensor that the block adds to ``states``, the decoder's states after self-attention."""
         queries = self._by_head(self.query(self.norm(states)))
         keys, values = self._by_head(keys).to(queries.dtype), self._by_head(values).to(queries.dtype)
         read = F.scaled_dot_product_attention(queries, keys, values, attn_mask=valid[:, None, None])
@@ -199,7 +199,7 @@ class CrossAttentionBlock(nn.Module):
 
 @dataclass(frozen=True)
 class _Running:
-    # the blocks in one forward pass, what they keep of the auxiliary texts, and the input of the layer that is running
+    # the blocks in one forward pass, their keys and values of the auxiliary texts, and the current layer's input
     blocks: Mapping[int, CrossAttentionBlock]
     kept: Mapping[str, Tensor]
     residual: Tensor | None = None
@@ -215,33 +215,33 @@ class _Running:
 
 @registry.register("bergpt")
 class CrossAttentionConditioner(Conditioner):
-    """Some decoder layers attend to the auxiliary text, between their self-attention and their feed-forward part.
+    """Some decoder layers attend to the auxiliary text, between their self-attention and their feed-forward network.
 
     Formula: with x the states after a layer's self-attention and its residual connection, and y the encoder's states::
 
         a = O MHA(LN(x) Q, y K, y V),    x <- x + a,    x <- x + FF(LN(x))
 
-    with ``softmax(Q K^T / sqrt(D / heads)) V`` in every head and a feed-forward part of two layers with a gelu.
+    with ``softmax(Q K^T / sqrt(D / heads)) V`` in every attention head; FF has two layers with a gelu.
 
-    Expresses: what is said next may depend on single words of the auxiliary text, differently at every position.
-    Costs: about ``(2 + 2 expansion) D^2 + 2 D E`` parameters a block; keys and values are made once for each text.
+    Effect: the next token may depend on single tokens of the auxiliary text, differently at every position. Cost:
+    about ``(2 + 2 expansion) D^2 + 2 D E`` parameters per block; keys and values are computed once per text.
 
-    Works on any decoder whose layers hand further arguments to a self-attention module (GPT-2, Llama, Qwen and most
-    others); a trial run when it is attached refuses the rest. In models whose layers run attention and feed-forward
-    side by side, or norm the attention's output, the block stands where that output is.
+    It works on any decoder whose layers pass extra keyword arguments to their self-attention (GPT-2, Llama, Qwen and
+    most others); for other models ``attach`` raises an error after a trial run. If a layer runs attention and
+    feed-forward network in parallel, or normalises the attention output, the block is inserted at that output.
 
-    Trained by default are the blocks and what lies downstream of them: the feed-forward part of their layer with its
-    norm, the last norm, and an output layer apart from the input embedding, which begins as a copy of the pretrained
-    one. Encoder and all below are frozen. O and the second feed-forward layer start at zero, which changes nothing.
+    By default, training updates the blocks and all decoder weights after them: the feed-forward network of their
+    layer with its norm, the last norm, and an untied output layer, initialised as a copy of the pretrained one. Encoder
+    and earlier weights are frozen. O and the second feed-forward layer start at zero, so predictions do not change.
 
-    ``bergpt:published`` is the report's model. All that is pretrained is frozen (section 4.2): trained are the block
-    in the last layer and a new output layer, and both begin at random. The pretrained output layer is discarded.
+    ``bergpt:published`` is the report's model (section 4.2). All pretrained weights are frozen. The block in the last
+    layer and a new output layer are trained from random weights; the pretrained output layer is discarded.
 
     Source: He, Chen and Kim 2020, section 3.4 (BERGPT), eq. 3 and 4; section 4.2 for what is trained.
 
-    Differs from the paper: keys and values may be of another width than the decoder. The default starts at zero, keeps
-    the pretrained output layer as its start, and trains the rest of the last layer too, which section 3.4 names
-    ("downstream") and section 4.2 freezes.
+    Differs from the paper: the encoder may have another width than the decoder. The default starts at zero, copies the
+    pretrained output layer, and also trains the rest of the last layer, which section 3.4 includes ("downstream") and
+    section 4.2 freezes.
 
     Examples:
         >>> from nextword.conditioning import parse_conditioner
@@ -255,7 +255,7 @@ class CrossAttentionConditioner(Conditioner):
         super().__init__(config, dimensions, attention_heads)
         width, heads = dimensions.layer, config.heads or attention_heads
         if width % heads:
-            raise ValueError(f"conditioner.heads: {heads} heads do not divide the decoder's width of {width}")
+            raise ValueError(f"conditioner.heads: must divide the decoder's width of {width} ({heads} given)")
         self.chosen: Sequence[int] = config.chosen(dimensions.layers)
         self.blocks = nn.ModuleList(CrossAttentionBlock(width, self.width, heads, config) for _ in self.chosen)
 
@@ -264,22 +264,22 @@ class CrossAttentionConditioner(Conditioner):
         return dict(zip(self.chosen, self.blocks, strict=True))  # type: ignore[arg-type]  # a list of modules, says torch
 
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """Keys and values of every block."""
+        """Computes keys and values of every block."""
         kept = {"valid": valid}
         for layer, block in self._block_of.items():
             kept |= {f"keys {layer}": block.key(states), f"values {layer}": block.value(states)}
         return kept
 
     def place_in(self, backbone: Any) -> None:
-        """Hooks on the layers."""
+        """Registers hooks on the decoder's layers."""
         prepare_layers(backbone)
 
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
-        """The blocks with what they keep."""
+        """Returns the blocks with their keys and values, as the keyword argument of the backbone."""
         return {ARGUMENT: _Running(self._block_of, kept)}
 
     def init_from_backbone(self, backbone: Any) -> None:
-        """A trial: every block must be reached; then a new output layer, where one is asked for."""
+        """Checks in a trial run that every block is called, then initialises a new output layer if there is one."""
         try:
             ran = self._trial(backbone)
         except TypeError as fault:
@@ -290,14 +290,14 @@ class CrossAttentionConditioner(Conditioner):
         super().init_from_backbone(backbone)
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
-        """Parameters of all modules that run after the first block."""
+        """Returns the parameters of all modules that run after the first block."""
         ran = self._trial(backbone)
         later = ran[ran.index(self.blocks[0]) + 1 :]
         return [parameter for module in later for parameter in module.parameters(recurse=False)]
 
     @torch.no_grad()
     def _trial(self, backbone: Any) -> list[nn.Module]:
-        # what runs in a forward pass, in order: the blocks, and the backbone's modules with parameters
+        # the modules that run in a forward pass, in order: the blocks, and the backbone's modules with parameters
         weight = self.blocks[0].key.weight  # type: ignore[union-attr]  # a module, says torch
         nothing = weight.new_zeros(1, 1, self.width)  # type: ignore[operator]
         kept = self.read(nothing, torch.ones(nothing.shape[:2], dtype=torch.bool, device=nothing.device))
@@ -306,6 +306,6 @@ class CrossAttentionConditioner(Conditioner):
 
 def _refusal(backbone: Any) -> str:
     return (
-        f"bergpt: the layers of {type(backbone).__name__} do not hand further arguments to their self-attention, so "
-        "cross-attention cannot follow it; take dau, lmh or prefix"
+        f"bergpt: the layers of {type(backbone).__name__} do not pass extra arguments to their self-attention, so "
+        "cross-attention cannot follow it; use dau, lmh or prefix"
     )

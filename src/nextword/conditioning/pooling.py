@@ -1,4 +1,4 @@
-"""One vector of a whole auxiliary text, which shifts the scores of all words at once: LMH and DAU."""
+"""LMH and DAU: pool the auxiliary text into one vector and add an offset to the logits of all tokens."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Pooling = Literal["mean", "max"]
 
 
 class PooledConfig(ConditionerConfig):
-    """Settings of conditioners that read one vector."""
+    """Settings of conditioners that pool the auxiliary text into one vector."""
 
     published: ClassVar[Mapping[str, Any]] = {"start": "random", "trains": "new"}
 
     pooling: Pooling = "mean"
-    """Mean ("avg" in the paper) or maximum of each coordinate over the auxiliary text's tokens."""
+    """Pooling of the encoder's states over the auxiliary text's tokens: mean ("avg" in the paper) or maximum."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``lmh:max``."""
+        """Parses the arguments of a spec such as ``lmh:max``."""
         if not arguments:
             return {}
         if len(arguments) > 1 or arguments[0] not in ("mean", "max"):
@@ -35,39 +35,39 @@ class PooledConfig(ConditionerConfig):
         return {"pooling": arguments[0]}
 
     def arguments(self) -> list[str]:
-        """The pooling where it is not the mean."""
+        """Returns the pooling unless it is the mean."""
         return [] if self.pooling == "mean" else [self.pooling]
 
 
 def pooled(states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"], pooling: Pooling) -> Float[Tensor, "B E"]:
-    """Mean or maximum over the tokens that are ``valid``; special tokens count, padding never does."""
+    """Returns the mean or maximum over the ``valid`` tokens; special tokens count, padding does not."""
     if pooling == "max":
         return states.masked_fill(~valid[..., None], -torch.inf).amax(1)
     return states.masked_fill(~valid[..., None], 0.0).sum(1) / valid.sum(1, keepdim=True)
 
 
 class PooledConditioner(Conditioner, ABC):
-    """Adds ``U p + b`` to the scores of all words, p being the pooled auxiliary text; computed once for each text."""
+    """Adds ``U p + b`` to the logits of all tokens; p is the pooled auxiliary text. Computed once per text."""
 
     def __init__(self, config: PooledConfig, dimensions: Dimensions, attention_heads: int) -> None:
         super().__init__(config, dimensions, attention_heads)
         self.project = OutputProjection(self.width, dimensions.vocab_size, config.start)
 
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """``U p + b``."""
+        """Computes ``U p + b``."""
         return {"scores": self.project(pooled(states, valid, self.config.pooling))}
 
     def output_layer(self, vocabulary: Vocabulary, kept: Mapping[str, Tensor]) -> Vocabulary:
-        """The scores of the states, shifted."""
+        """Returns the output layer with the offset added to its logits."""
         scores = kept["scores"]
         return Shifted(vocabulary, scores, torch.arange(len(scores), device=scores.device))
 
     def resized(self, vocab_size: int) -> None:
-        """New tokens are not shifted."""
+        """Changes the number of tokens; new tokens get the offset 0."""
         self.project.resize(vocab_size)
 
 
-# -- LMH: the pooled auxiliary text stands beside the decoder's last state, under an output layer of its own.
+# -- LMH: the output layer reads the decoder's last state concatenated with the pooled auxiliary text.
 
 
 class LmHeadConfig(PooledConfig):
@@ -77,7 +77,7 @@ class LmHeadConfig(PooledConfig):
 
     @property
     def unties(self) -> bool:
-        """Its output layer is new."""
+        """Whether the output layer is untied: always."""
         return True
 
 
@@ -89,14 +89,14 @@ class LmHeadConditioner(PooledConditioner):
 
         z = [W U] [h_t; p] + b = W h_t + (U p + b)
 
-    The second form is the one computed: ``U p + b`` once for each auxiliary text, ``W h_t`` at every position. W is the
-    backbone's output layer, untied from its input embedding, so that every head, LoRA and quantisation find it where it
-    always is. What a model does to its scores afterwards (a cap, a scale) it does to ``W h_t``.
+    The code computes the second form: ``U p + b`` once per auxiliary text, ``W h_t`` at every position. W is the
+    backbone's own output layer, untied from its input embedding, so heads, LoRA and quantisation work as usual. A
+    model's logit cap or scale applies to ``W h_t`` only.
 
-    Expresses: a bias of the whole text for each word that its auxiliary text calls for. Costs: V (D + E) parameters.
+    Effect: tokens related to the auxiliary text get a bias at all positions. Cost: V (D + E) parameters.
 
-    Trained are W, U, b and the head; encoder and decoder are frozen. It starts with the backbone's W and with U = 0,
-    which changes nothing. ``lmh:published`` discards the old layer: W and U begin at random.
+    W, U, b and the head are trained; encoder and decoder are frozen. Initially W is the backbone's and U = 0, so
+    predictions do not change. ``lmh:published`` discards the old layer: W and U are initialised at random.
 
     Source: He, Chen and Kim 2020, section 3.2 (BERT-GPT LMH).
 
@@ -109,7 +109,7 @@ class LmHeadConditioner(PooledConditioner):
     Config = LmHeadConfig
 
 
-# -- DAU: the pooled auxiliary text adds to the scores of the words that it calls for.
+# -- DAU: a linear layer on the pooled auxiliary text adds an offset to the logits.
 
 
 class DistributionAdjustmentConfig(PooledConfig):
@@ -120,15 +120,15 @@ class DistributionAdjustmentConfig(PooledConfig):
 
 @registry.register("dau")
 class DistributionAdjustmentConditioner(PooledConditioner):
-    """One feed-forward layer turns the pooled auxiliary text into V scores, which are added to the decoder's.
+    """A linear layer maps the pooled auxiliary text to V numbers, which are added to the decoder's logits.
 
     Formula: with the pooled states p of the encoder, ``z = W h_t + (U p + b)``.
 
-    Expresses: words of the topic are more probable throughout the text. What it adds depends on no position: it is
-    LMH without a new W. Costs: V E parameters, one product for each auxiliary text.
+    Effect: tokens of the topic are more probable throughout the text. The offset is the same at every position: DAU is
+    LMH without a new W. Cost: V E parameters, one product per auxiliary text.
 
-    Trained are U, b and the head; encoder and decoder are frozen. It starts with U = 0, which changes nothing;
-    ``dau:published`` with a small random U.
+    U, b and the head are trained; encoder and decoder are frozen. Initially U = 0, so predictions do not change; with
+    ``dau:published`` U is small and random.
 
     Source: He, Chen and Kim 2020, section 3.3 (BERT-GPT DAU).
 

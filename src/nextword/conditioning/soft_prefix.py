@@ -1,4 +1,4 @@
-"""Soft prefix: a few vectors made of the auxiliary text stand before the decoder's text, as if they were words."""
+"""Soft prefix: a few vectors, computed from the auxiliary text, precede the decoder's text like token embeddings."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ class SoftPrefixConfig(ConditionerConfig):
 
     conditioner: Literal["prefix"] = "prefix"
     length: int = Field(default=_DEFAULT_LENGTH, ge=1, le=100_000)
-    """Number of vectors before a text; they take so many of the model's positions."""
+    """Number of vectors before a text; each takes one of the model's positions."""
     start: Literal["random"] = "random"
-    """New weights begin at random: words before a text cannot be without effect."""
+    """Initial values of the new weights: always random, because a prefix cannot leave the predictions unchanged."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``prefix:8``."""
+        """Parses the arguments of a spec such as ``prefix:8``."""
         return one_number("length", arguments, "vectors such as prefix:8")
 
     def arguments(self) -> list[str]:
-        """The length where it is not the default."""
+        """Returns the length unless it is the default."""
         return [str(self.length)] if self.length != _DEFAULT_LENGTH else []
 
 
 @registry.register("prefix")
 class SoftPrefixConditioner(Conditioner):
-    """Vectors made of the auxiliary text stand before the decoder's text, in place of embeddings of words.
+    """Vectors computed from the auxiliary text precede the decoder's text, in place of token embeddings.
 
     Formula: with the encoder's states y and a learned query u_p for each of the P positions::
 
         prefix_p = W sum_s softmax_s(u_p . y_s / sqrt(E)) y_s + b
 
-    Expresses: what a prompt can tell a frozen decoder, in P positions instead of the whole auxiliary text. Costs:
-    ``P E + D E`` parameters, and P more positions in every layer's attention. Attached to a model it changes its
-    distribution: b starts at the mean input embedding and W with small random weights.
+    Effect: as that of a prompt on a frozen decoder, but with P positions instead of the whole auxiliary text. Cost:
+    ``P E + D E`` parameters, and P more positions in every layer's attention. Attaching it changes the model's
+    predictions: b is initialised to the mean input embedding, and W with small random weights.
 
     Source: ours, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do not
-    depend on the input. Not in the paper of the other conditioners.
+    depend on the input. It is not in the paper of the other conditioners.
 
     Examples:
         >>> from nextword.conditioning import parse_conditioner
@@ -67,34 +67,34 @@ class SoftPrefixConditioner(Conditioner):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Small random queries."""
+        """Sets the queries to small random numbers."""
         nn.init.normal_(self.queries, std=0.02)
 
     @torch.no_grad()
     def init_from_backbone(self, backbone: Any) -> None:
-        """Positions that look like a word of no kind."""
+        """Initialises the vectors near the mean input embedding."""
         limit = getattr(backbone.config.get_text_config(decoder=True), "max_position_embeddings", None)
         if limit is not None and self.virtual >= limit:
-            raise ValueError(f"prefix: {self.virtual} vectors leave no room for a text in a model of {limit} positions")
+            raise ValueError(f"prefix.length: must be less than the model's {limit} positions ({self.virtual} given)")
         embedding = backbone.get_input_embeddings().weight
         if embedding.shape[1] != self.project.out_features:
             raise ValueError(
-                f"prefix: {type(backbone).__name__} embeds words in {embedding.shape[1]} dimensions, and its layers "
-                f"have {self.project.out_features}"
+                f"prefix: {type(backbone).__name__} is not supported, because its embeddings have width "
+                f"{embedding.shape[1]} and its layers {self.project.out_features}; use dau or lmh"
             )
         self.project.bias.copy_(embedding.float().mean(0))
         nn.init.normal_(self.project.weight, std=embedding.float().std().item() / math.sqrt(self.width))
 
     def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
-        """The vectors."""
+        """Computes the vectors."""
         scores = torch.einsum("pe,bae->bpa", self.queries, states) / math.sqrt(self.width)
         weights = scores.masked_fill(~valid[:, None], -torch.inf).softmax(-1)
         return {"embeddings": self.project(weights @ states)}
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
-        """All: it stands before everything."""
+        """Returns all parameters, because the prefix precedes every layer."""
         return list(backbone.parameters())
 
     def before_text(self, kept: Mapping[str, Tensor]) -> Float[Tensor, "B P D"]:
-        """The vectors."""
+        """Returns the vectors."""
         return kept["embeddings"]

@@ -1,4 +1,4 @@
-"""Objectives: from a distribution and targets to a loss, a file for each. Importing this package registers all."""
+"""Objectives compute the training loss from a distribution and its targets. Importing this package registers all."""
 
 import importlib
 import pkgutil

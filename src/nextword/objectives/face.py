@@ -1,4 +1,4 @@
-"""FACE: cross-entropy weighted by how often tokens were said."""
+"""FACE: cross-entropy weighted by token frequency."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
 from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry, summed_over_processes
 
-# -- Weights by how often tokens were seen, and penalties on confidence: the parts that FACE is put together from.
+# -- The parts of FACE: weights from token counts, and penalties on confidence.
 #
-# Counts are whole numbers; everything made of them is computed in float64 and has no gradient.
+# Counts are integers; everything computed from them is float64 and has no gradient.
 
 _LEAST_ENTROPY = 1e-6
-"""Nats below which an entropy that something is divided by counts as this much."""
+"""Smallest entropy (nats) that a penalty divides by; smaller entropies are raised to it."""
 
 
 def occurrences(
     tokens: Int[Tensor, "N"], layout: Layout, vocab_size: int, *, start: int | None = None, end: int | None = None
 ) -> Int[Tensor, "V"]:
-    """How often each token occurs.
+    """Counts how often each token occurs.
 
-    The token ``start`` does not count where a row begins with it, nor does ``end`` and what follows the first one of a
-    row.
+    The token ``start`` does not count at the beginning of a row. The first token ``end`` of a row and all tokens after
+    it do not count.
     """
     counted = torch.ones_like(tokens, dtype=torch.bool)
     if start is not None:
@@ -44,10 +44,9 @@ def occurrences(
 
 
 def class_weights(counts: Int[Tensor, "V"]) -> Float[Tensor, "V"]:
-    """``1 - f / max f`` divided by its mean over the vocabulary, so that the mean weight is 1 (FACE, eq. 10).
+    """Returns ``1 - f / max f`` divided by its mean over the vocabulary, so that the mean weight is 1 (FACE, eq. 10).
 
-    The most frequent token has weight 0. Where no token stands out (nothing counted yet, or all alike) all weights
-    are 1.
+    The most frequent token has weight 0. While all counts are equal (for example, all 0), all weights are 1.
 
     >>> class_weights(torch.tensor([2, 1, 0, 0]))
     tensor([0.0000, 0.8000, 1.6000, 1.6000], dtype=torch.float64)
@@ -61,7 +60,7 @@ def class_weights(counts: Int[Tensor, "V"]) -> Float[Tensor, "V"]:
 def post_weights(
     counts: Int[Tensor, "V"], predictions: Int[Tensor, "N"], targets: Int[Tensor, "N"]
 ) -> Float[Tensor, "N"]:
-    """1, and more where the model says a token that is more frequent than the target, by their difference (eq. 11)."""
+    """Returns 1 plus the relative excess of the predicted token's count over the target's, if positive (eq. 11)."""
     excess = (counts[predictions] - counts[targets]).clamp_min(0)
     return 1 + excess.double() / counts.sum().clamp_min(1)
 
@@ -72,14 +71,14 @@ PENALTIES: dict[str, Callable[[Tensor, Tensor, float, float], Tensor]] = {
     "cpfw": lambda loss, entropy, largest, beta: loss * (1 + 1 / entropy.clamp_min(_LEAST_ENTROPY)),
     "cpfwn": lambda loss, entropy, largest, beta: loss * largest / entropy.clamp_min(_LEAST_ENTROPY),
 }
-"""The loss of a batch with a penalty on confidence, by the name that the config gives it; of the mean entropy of the
-positions in nats, that of the uniform distribution (``log V``), and the weight of the entropy in ``cp``."""
+"""Functions that add a penalty on confidence to the loss of a batch, by name. Their arguments: the loss, the mean
+entropy of the positions (nats), the entropy of the uniform distribution (``log V``), and the weight ``beta``."""
 
 
 # -- FACE.
 
 _VARIANTS = {"opr": ("output", "pre"), "opo": ("output", "post"), "gpr": ("gold", "pre"), "gpo": ("gold", "post")}
-"""What is counted and how it weighs, by the name in a spec."""
+"""Settings ``counts`` and ``weight`` of each variant, by its name in a spec."""
 
 
 class FaceConfig(ObjectiveConfig):
@@ -87,21 +86,23 @@ class FaceConfig(ObjectiveConfig):
 
     objective: Literal["face"] = "face"
     counts: Literal["output", "gold"] = "output"
-    """Tokens that are counted: the most probable one at each position, or the targets."""
+    """Tokens that are counted: the model's most probable token at each position (``output``), or the targets
+    (``gold``)."""
     weight: Literal["pre", "post"] = "pre"
-    """Weight by how often the target was counted, or by how much oftener what the model says instead was."""
+    """Weight of a target: smaller the higher its count (``pre``), or larger the more its count is below that of the
+    model's most probable token (``post``)."""
     penalty: Literal["cp", "cpf", "cpfw", "cpfwn"] | None = None
-    """Penalty on confidence."""
+    """Penalty on confidence; None: no penalty."""
     beta: float = Field(default=2.5, ge=0)
     """Weight of the penalty ``cp``."""
     start: int | None = Field(default=None, ge=0)
-    """Token id that is not counted where a row begins with it."""
+    """Token id that is not counted at the beginning of a row, such as a start token; None: every token counts there."""
     end: int | None = Field(default=None, ge=0)
-    """Token id of the end: it is not counted, nor what follows the first one of a row. None: all tokens count."""
+    """Id of the end token. It is not counted, and neither are tokens after the first one in a row. None: all count."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``face:opr`` or ``face:gpo,cp``."""
+        """Parses the arguments of a spec such as ``face:opr`` or ``face:gpo,cp``."""
         if not arguments:
             return {}
         variant, *penalty = arguments
@@ -114,7 +115,7 @@ class FaceConfig(ObjectiveConfig):
         return {"counts": counts, "weight": weight, "penalty": penalty[0] if penalty else None}
 
     def arguments(self) -> list[str]:
-        """``opr``, and the penalty where there is one."""
+        """Returns the arguments of the spec: the variant (``opr``) and the penalty, if any."""
         chosen = (self.counts, self.weight)
         variant = next(name for name, settings in _VARIANTS.items() if settings == chosen)
         return [variant, *([self.penalty] if self.penalty else [])]
@@ -124,7 +125,7 @@ class FaceConfig(ObjectiveConfig):
 class Face(Objective):
     """Frequency-aware cross-entropy: frequent tokens count less as targets.
 
-    Formula, with counts f of the tokens said in training so far, this batch included::
+    Formula, with token counts f in training so far, this batch included::
 
         L = sum_t w_t (-log P(x_t | ...))
         pre:   w_t = (1 - f[x_t] / max f) / mean_v (1 - f[v] / max f)
@@ -133,14 +134,14 @@ class Face(Objective):
     and with the mean entropy H of the batch, ``cp``: L - beta H; ``cpf``: L + 1 / H; ``cpfw``: L (1 + 1 / H);
     ``cpfwn``: L log V / H.
 
-    What it adds: gradient goes to the words that the model neglects. Costs: the output layer once more without
-    gradient, for the most probable tokens (``opr``, ``opo``, ``gpo``), and once more for H with a penalty.
+    Effect: rarely predicted tokens get more gradient. Cost: the output layer runs once more without gradient for the
+    most probable tokens (``opr``, ``opo``, ``gpo``), and once more for H with a penalty.
 
     Source: Jiang et al. 2019, eq. 10 and 11. In evaluation the loss is the plain likelihood.
 
-    Differs from the published code: padding is not counted; ``cpfwn`` has the sign that makes it a loss; weights are 1
-    while nothing is counted; evaluation is not weighted. As there, ``cp`` and ``cpf`` add one mean to a sum over
-    tokens.
+    Differs from the published code: padding is not counted; the factor of ``cpfwn`` is positive; weights are 1 while
+    all counts are equal; evaluation is not weighted. As in the published code, ``cp`` and ``cpf`` add one mean to a
+    sum over tokens.
 
     Examples:
         >>> from nextword.objectives import parse_objective
@@ -158,25 +159,25 @@ class Face(Objective):
                 raise ValueError(
                     f"face.{name}: token id {token} is outside the vocabulary of {dimensions.vocab_size} tokens"
                 )
-        # whole numbers: no cast of the model to half precision touches them, and they are the same on all processes
+        # integers: casting the model to half precision does not change them, and they are equal on all processes
         self.register_buffer("counts", torch.zeros(dimensions.vocab_size, dtype=torch.int64))
 
     @property
     def couples_rows(self) -> str:
-        """Weights are of counts over all rows."""
-        return "tokens are weighted by counts over the whole batch and those before it"
+        """Why the loss is not a sum over rows: weights depend on counts over all rows."""
+        return "tokens are weighted by counts over the whole batch and all earlier batches"
 
     def reset_parameters(self) -> None:
-        """Nothing counted."""
+        """Sets all counts to zero."""
         self.counts.zero_()
 
     def resize_vocabulary(self, size: int) -> None:
-        """New tokens have not been counted."""
+        """Changes the number of counts to ``size``; new tokens have the count 0."""
         kept = self.counts[:size]
         self.counts = torch.cat([kept, kept.new_zeros(size - len(kept))])
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Summed weighted negative log-likelihood; in training the counts continue first."""
+        """Returns the summed weighted negative log-likelihood. In training it first adds the batch to the counts."""
         distribution, config, tokens = head(context), self.config, len(targets)
         each = -distribution.log_prob(targets[:, None])[:, 0]
         if not self.training:

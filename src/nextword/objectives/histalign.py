@@ -1,4 +1,4 @@
-"""HistAlign: TRIME and a ranked contrastive loss that aligns states with the states in memory."""
+"""HistAlign: maximum likelihood with a cache, and a ranking loss over the cache entries."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, regi
 
 # -- Margin ranking over a memory, in five reductions, without a tensor of all pairs.
 #
-# The hinges of all pairs are one weighted sum of heights: where ``max(0, h_j - h_i)`` is above 0, its pair adds its
-# weight to ``h_j`` and takes it from ``h_i``. These sums of weights are the gradient, and with the heights the value.
+# The hinges of all pairs are one weighted sum of heights: if ``max(0, h_j - h_i)`` is above 0, the pair adds its weight
+# to ``h_j`` and subtracts it from ``h_i``. The summed weights are the gradient; weights times heights are the value.
 
 
 @dataclass(frozen=True)
 class RankedMemory:
-    """Stored entries as seen from N positions, in the order of their ranks; every positive before every negative.
+    """Memory entries seen from N positions, sorted by rank; all positives precede all negatives.
 
-    A height is ``s + margin * rank``, less any number that its position's entries share; positives are the visible
-    entries that hold the target, negatives those that do not.
+    A height is ``s + margin * rank``, up to a constant per position. Positives are the visible entries that hold the
+    target; negatives are the other visible entries.
     """
 
     heights: Float[Tensor, "N S"]
@@ -41,40 +41,40 @@ class RankedMemory:
 
     @cached_property
     def last_positive(self) -> Int[Tensor, "N"]:
-        """How many of a position's first entries hold all its positives."""
+        """Number of entries up to and including the last positive, for each position."""
         column = torch.arange(1, self.positive.shape[1] + 1, device=self.positive.device)
         return (self.positive * column).amax(-1)
 
     @property
     def pairs(self) -> Float[Tensor, "N"]:
-        """Pairs of a positive and a negative of each position."""
+        """Number of pairs of a positive and a negative, for each position."""
         return self.positive.sum(-1, dtype=torch.float64) * self.negative.sum(-1)
 
     def offsets(self) -> Float[Tensor, "S"]:
-        """Pairs by the difference of their ranks, 0 first."""
+        """Number of pairs for each difference of ranks, from 0."""
         dtype, (reach, size) = self.heights.dtype, (int(self.last_positive.max()), self.positive.shape[1])
         together = self.positive[:, :reach].to(dtype).T @ self.negative.to(dtype)
-        # row p is moved p to the left, so that a column is one difference
+        # row p is shifted left by p, so that each column holds one difference
         width = size + reach
         skewed = F.pad(together, (0, reach)).flatten()
         return skewed.as_strided((reach, size), (width + 1, 1)).sum(0, dtype=torch.float64)
 
 
 Weigh = Callable[[RankedMemory], Tensor]
-"""The weight of each height (N, S) in the reduced sum of hinges."""
+"""A function that returns the weight of each height (N, S) in the reduced sum of hinges."""
 
 
 def pair_weights(memory: RankedMemory) -> Float[Tensor, "N S"]:
-    """Weights of the heights where every pair counts 1.
+    """Returns the weights of the heights if every pair counts 1.
 
-    A negative counts once for every positive below it, a positive is taken away once for every negative above it. The
-    positives of a position are few; sorting these is enough, and no pair is looked at.
+    A negative gets +1 for every positive below it, and a positive gets -1 for every negative above it. A position has
+    few positives, so it is enough to sort them; pairs are not enumerated.
     """
     reach = int(memory.last_positive.max())
     low, position = memory.heights[:, :reach].masked_fill(~memory.positive[:, :reach], torch.inf).sort(-1)
     below = torch.searchsorted(low.contiguous(), memory.heights).mul_(memory.negative)
     weights = below.to(memory.heights.dtype)
-    # of the negatives above each positive: those with more positives below them than there are below it
+    # the negatives above a positive are those with more positives below them than this positive has
     counted = weights.new_zeros(len(low), reach + 1).scatter_add_(1, below, torch.ones_like(weights))
     above = counted.flip(1).cumsum(1).flip(1)[:, 1:]
     weights[:, :reach] -= torch.zeros_like(above).scatter_(1, position, above)
@@ -82,11 +82,12 @@ def pair_weights(memory: RankedMemory) -> Float[Tensor, "N S"]:
 
 
 def offset_weights(memory: RankedMemory, by_offset: Float[Tensor, "S"]) -> Float[Tensor, "N S"]:
-    """Weights of the heights where a pair counts by the difference of its ranks.
+    """Returns the weights of the heights if the weight of a pair depends on the difference of its ranks.
 
-    All p-th entries are compared at once with what stands behind them: the weights are the same slice for all of them.
+    The p-th entries of all positions are compared with the later entries at once, because they use the same slice of
+    weights.
     """
-    # those with many positives first, so that the others are left out by a slice
+    # positions with many positives first, so that a slice leaves out the others
     last, order = memory.last_positive.sort(descending=True)
     heights, positive = memory.heights[order], memory.positive[order]
     own = heights.masked_fill(~positive, torch.inf)
@@ -127,11 +128,11 @@ REDUCTIONS: dict[str, Callable[[Iterable[RankedMemory]], Weigh]] = {
     "offset_mean": partial(_by_offset, mean=True),
     "offset_sum": partial(_by_offset, mean=False),
 }
-"""The reductions by the name that the config gives them. Each is given the memories of the whole batch, which those
-that count over the batch go through once."""
+"""The reductions by name. Each receives an iterable of the memories of the whole batch; reductions that count pairs
+over the batch iterate over it once."""
 
 SUMS_OF_POSITIONS = frozenset({"position_mean", "pair_sum"})
-"""Reductions that are sums over positions; in the others the pairs of one row weigh those of another."""
+"""Reductions that are sums over positions. In the others, the pairs of one row change the weight of other rows."""
 
 
 _FORMS: dict[str, dict[str, str]] = {
@@ -139,7 +140,7 @@ _FORMS: dict[str, dict[str, str]] = {
     "released": {"reduction": "offset_mean", "ranks": "all", "memory_values": "labels"},
     "released-bart": {"reduction": "offset_sum", "ranks": "all"},
 }
-"""What the published forms set otherwise than the default, by the name in a spec."""
+"""Settings of the published forms that differ from the defaults, by the form's name in a spec."""
 
 
 # -- HistAlign.
@@ -147,7 +148,7 @@ _FORMS: dict[str, dict[str, str]] = {
 _VALUES = ("inputs", "labels")
 
 _BYTES = 64
-"""Bytes of a chunk for each position and entry: scores and weights, two orders, what is counted in them, masks."""
+"""Estimated bytes per position and entry in a chunk: scores, weights, two orders, counts and masks."""
 
 
 class HistAlignConfig(ObjectiveConfig):
@@ -155,28 +156,30 @@ class HistAlignConfig(ObjectiveConfig):
 
     objective: Literal["histalign"] = "histalign"
     base: Literal["trime", "mle"] = "trime"
-    """Token loss: of the joint distribution (as released) or of the softmax alone (the paper's eq. 6)."""
+    """Token loss: likelihood under softmax and cache together (``trime``, as released) or under the softmax alone
+    (``mle``, the paper's eq. 6)."""
     alpha: float = Field(default=1.0, ge=0)
-    """Weight of the ranking loss (published: 1, LogicNLG 0.5)."""
+    """Weight of the ranking loss (published: 1; on LogicNLG 0.5)."""
     margin: float = Field(default=0.001, ge=0)
-    """Margin a rank, lambda in the paper."""
+    """Margin per difference of ranks (lambda in the paper)."""
     reduction: Literal["position_mean", "pair_sum", "pair_mean", "offset_mean", "offset_sum"] = "position_mean"
-    """Reduction of pairs to one number: mean over the pairs of each position, summed over positions and divided by the
-    tokens as the token loss is; the plain sum of all pairs, divided likewise (eq. 5); the mean over all pairs of the
-    batch; mean over rank differences of the mean over the batch's pairs (released GPT-2 code), or the sum of these
-    means (released BART code)."""
+    """How pairs become one number. ``position_mean``: the mean over each position's pairs, averaged over tokens;
+    ``pair_sum``: the sum over all pairs, divided by the number of tokens (eq. 5); ``pair_mean``: the mean over all
+    pairs of the batch. ``offset_mean`` takes the mean of the batch's pairs for each difference of ranks, then averages
+    these means (released GPT-2 code); ``offset_sum`` adds them (released BART code)."""
     ranks: Literal["valid", "all"] = "valid"
-    """Rank among the visible entries (the paper), or among all tokens of the row or source, those to come too (as
-    released). Padding has no rank."""
+    """``valid``: ranks among the visible entries (the paper); ``all``: among all tokens of the row or source, later
+    ones included (as released). Padding has no rank."""
     embedding: Literal["input", "output"] = "input"
-    """Whose cosine ranks tokens: the input embedding (as released) or the output embedding (the paper). They are one in
-    a model that ties them."""
+    """Embedding whose cosine ranks tokens: the input embedding (as released) or the output embedding (the paper). With
+    tied embeddings both are the same."""
     memory_values: Literal["inputs", "labels"] = "inputs"
-    """Tokens that stored states stand for in the token loss; ``labels`` is what the released GPT-2 code does."""
+    """Tokens that the cache stores in the token loss: the input tokens, or the labels (as the released GPT-2 code
+    does)."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``histalign:paper``, ``histalign:released,inputs``, ``histalign:labels``."""
+        """Parses the arguments of ``histalign:paper``, ``histalign:released,inputs``, ``histalign:labels``."""
         form = arguments[0] if arguments and arguments[0] in _FORMS else None
         values = arguments[1:] if form else arguments
         if len(values) > 1 or not set(values) <= set(_VALUES):
@@ -187,7 +190,7 @@ class HistAlignConfig(ObjectiveConfig):
         return {**_FORMS.get(form or "", {}), **({"memory_values": values[0]} if values else {})}
 
     def arguments(self) -> list[str]:
-        """The form that agrees with these settings, and the memory's values where they are not that form's."""
+        """Returns the published form with these settings, and ``memory_values`` if the form has another value."""
         usual = {name: field.default for name, field in type(self).model_fields.items()}
         for name, form in [(None, {}), *_FORMS.items()]:
             settings = {**usual, **form}
@@ -199,26 +202,26 @@ class HistAlignConfig(ObjectiveConfig):
 
 @registry.register("histalign")
 class HistAlign(Objective):
-    """Token loss plus a ranking loss over the memory.
+    """Token loss plus a ranking loss over the cache entries.
 
-    Formula, with similarity ``s_tj`` of position t and entry j, positives i (entries that hold the target), negatives j
-    (the other visible entries), and ranks r by cosine of embeddings to the target's::
+    Formula, with the similarity ``s_tj`` of position t and entry j, positives i (entries that hold the target),
+    negatives j (the other visible entries), and ranks r by the cosine of an entry's embedding to the target's::
 
         L = L_token + alpha * reduce_{t, i, j: r_j > r_i} max(0, s_tj - s_ti + margin (r_j - r_i))
 
-    What it adds: stored states of the target come before those of similar words, and these before unrelated words, so
-    the cache alone can predict. Costs: the similarities once more, and for positions whose target is in memory one
-    search per entry; a sort per distinct target. ``offset_mean`` and ``offset_sum`` look at every pair.
+    Effect: entries with the target rank above entries with similar tokens, and these above unrelated ones, so the cache
+    alone can predict the target. Cost: similarities are computed a second time; one sort per distinct target; for
+    positions whose target is in the cache, one search per entry. ``offset_mean`` and ``offset_sum`` visit every pair.
 
-    By default reduced so that the loss of a batch is the sum of what its rows give alone: the mean over the pairs of
-    each position, with ranks among what it sees. ``histalign:paper`` is eq. 5 and 6, ``histalign:released`` and
-    ``histalign:released-bart`` are the two released codes, which weigh pairs by counts over the whole batch.
+    With the default reduction the loss of a batch is the sum of the losses of its rows: the mean over each position's
+    pairs, with ranks among the visible entries. ``histalign:paper`` is eq. 5 and 6. ``histalign:released`` and
+    ``histalign:released-bart`` are the two released codes, which weight pairs by counts over the whole batch.
 
     Source: HistAlign, eq. 5 and 6.
 
-    Differs from the published code: padding has no rank; rank differences without any pair are skipped (released: NaN
-    or an exception); a batch without positives has ranking loss 0; ties are broken by position; an entry that holds the
-    target outranks all others even when another token has the same embedding.
+    Differs from the published code: padding has no rank; rank differences without a pair are skipped (released: NaN or
+    an exception); without positives the ranking loss is 0; ties are broken by position; an entry that holds the target
+    outranks all others even if another token has the same embedding.
 
     Examples:
         >>> from nextword.objectives import parse_objective
@@ -229,7 +232,7 @@ class HistAlign(Objective):
     Config = HistAlignConfig
 
     def check(self, head: Head) -> None:
-        """Only heads with stored tokens have anything to align, and only the decoder's have labels."""
+        """Raises ValueError if the head stores no tokens, or if ``labels`` is set and it stores the source's tokens."""
         if not isinstance(head, RemembersTokens):
             raise ValueError(
                 f"histalign: head '{head_spec(head.config)}' stores no tokens, so there is nothing to align; "
@@ -243,21 +246,21 @@ class HistAlign(Objective):
 
     @property
     def couples_rows(self) -> str:
-        """Means over the pairs of the batch do."""
+        """Why the loss is not a sum over rows; empty if it is."""
         if self.config.reduction in SUMS_OF_POSITIONS:
             return ""
         return f"{self.config.reduction} divides by counts of pairs over the whole batch"
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Summed token loss plus the ranking loss, weighted so that one division by the tokens serves both."""
+        """Returns the summed token loss plus the ranking loss, both to be divided by the number of tokens."""
         assert isinstance(head, RemembersTokens)
         tokens = len(targets)
-        # before the token loss, which keeps (N, S) tensors until the backward pass
+        # computed before the token loss, which keeps (N, S) tensors until the backward pass
         ranking = Alignment(self.config, head, context, targets).loss()
         seen = context.with_label_values() if self.config.memory_values == "labels" else context
         mode = "lm_only" if self.config.base == "mle" else "joint"
         token_loss = -head(seen, mode=mode).log_likelihood(targets)
-        # a sum over positions is one over tokens already; means count once for every token of the batch they come from
+        # a sum over positions is already a sum over tokens; a mean is multiplied by the tokens of its batch
         summed_up = ranking if self.config.reduction in SUMS_OF_POSITIONS else ranking * tokens
         return Loss(
             token_loss + self.config.alpha * summed_up,
@@ -267,7 +270,7 @@ class HistAlign(Objective):
 
 
 class _LaidOut(NamedTuple):
-    # what some positions see of their memory in the order of its ranks; those without a pair are left out
+    # the visible entries of some positions, sorted by rank; positions without a pair are left out
     used: Int[Tensor, "M"]
     order: Int[Tensor, "M S"]
     memory: RankedMemory
@@ -275,7 +278,7 @@ class _LaidOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """The ranking loss of a batch, made in chunks: of what has a number for each position and entry nothing stays."""
+    """The ranking loss of a batch, computed in chunks, so that no (position, entry) tensor is kept."""
 
     config: HistAlignConfig
     head: Any
@@ -283,7 +286,7 @@ class Alignment:
     targets: Int[Tensor, "N"]
 
     def loss(self) -> Float[Tensor, ""]:
-        """The reduced hinges of all pairs."""
+        """Returns the reduced hinge losses of all pairs."""
         states, inputs = self.context.states, self.context.inputs
         if not len(self.targets):
             return states.sum() * 0.0
@@ -300,7 +303,7 @@ class Alignment:
                     by_rank = weigh(found.memory)
                     value = (by_rank * found.memory.heights).sum()
                     weights[found.used] = torch.empty_like(by_rank).scatter_(1, found.order, by_rank)
-            # the value is that of the heights, whose numbers are small; its gradient is the weights
+            # the value comes from the heights, which are small numbers; the gradient is the weights
             linear = (weights * scores).sum()
             return value + (linear - linear.detach())
 
@@ -316,7 +319,7 @@ class Alignment:
 
     @cached_property
     def _positions(self) -> Int[Tensor, "N"]:
-        # row after row, those with one target next to each other: their entries have one order
+        # row by row, positions with the same target next to each other, because their entries have the same order
         return (self.context.row * (self.targets.max() + 1) + self.targets).argsort(stable=True)
 
     @cached_property
@@ -327,7 +330,7 @@ class Alignment:
         return row_chunks(len(self.targets), _BYTES * stored.ids.shape[1], context.states.device)
 
     def _shared(self) -> list[Tensor]:
-        # what entries may depend on beside the position
+        # tensors other than the position's state that entries may depend on
         memory, source = self.context.memory, self.context.source
         found = list(self.head.parameters())
         found += [] if memory is None else memory.streams.values()
@@ -361,20 +364,20 @@ class Alignment:
         found = given[self.config.embedding]
         if found is None:
             raise ValueError(
-                f"histalign: compares words by the model's {self.config.embedding} embedding, which is quantised, "
-                "offloaded or divided among processes and cannot be read; load the model with this layer in memory and "
-                "in full"
+                f"histalign: compares tokens by the model's {self.config.embedding} embedding, which is quantised, "
+                "offloaded or sharded over processes, so it cannot be read; load the model with this layer in memory, "
+                "whole and not quantised"
             )
         return found
 
 
-# -- The order of stored tokens by how near their embeddings are to that of a target.
+# -- Sorting stored tokens by the cosine of their embeddings to that of a target.
 
 
 class Nearness:
-    """Orders stored entries by the cosine of their token's embedding, which gets no gradient, to a target's.
+    """Sorts stored entries by the cosine between the embeddings of their token and of a target, without gradient.
 
-    An id outside the embedding may stand at entries that are never ranked.
+    Entries that are never ranked may have an id outside the embedding.
     """
 
     def __init__(self, embedding: Float[Tensor, "V _D"], ids: Int[Tensor, "B S"]) -> None:
@@ -385,15 +388,15 @@ class Nearness:
     def order(
         self, row: Int[Tensor, "N"], targets: Int[Tensor, "N"], ranked: Bool[Tensor, "B S"]
     ) -> Int[Tensor, "N S"]:
-        """The entries of each position's sequence: those of the target, the others nearest first, those not ranked.
+        """Returns the order of each position's entries: first the target's, then by falling cosine, then unranked ones.
 
-        Equal cosines are ordered by position. Entries that hold the target come first whatever rounding does to theirs.
+        Equal cosines are ordered by position. Entries that hold the target come first whatever their rounded cosine is.
         """
-        # positions next to each other with one target share the work
+        # neighbouring positions with the same target share the computation
         other = torch.ones_like(row, dtype=torch.bool)
         other[1:] = (row[1:] != row[:-1]) | (targets[1:] != targets[:-1])
         row, targets, position = row[other], targets[other], other.cumsum(0) - 1
-        # one product for each pair of distinct tokens, so that equal tokens tie to the last bit
+        # one product per pair of distinct tokens, so that equal tokens have exactly equal cosines
         wanted, wanted_at = torch.unique(targets, return_inverse=True)
         with torch.autocast(self._stored.device.type, enabled=False):
             table = self._directions(wanted) @ self._stored.T
@@ -408,7 +411,7 @@ class Nearness:
 def visible_first(
     order: Int[Tensor, "N S"], visible: Bool[Tensor, "N S"]
 ) -> tuple[Int[Tensor, "N S"], Bool[Tensor, "N S"]]:
-    """The visible entries of an order before all others, each in the order in which they stood, and which those are.
+    """Moves the visible entries of an order to the front, keeping their order, and returns which ones are visible.
 
     >>> order, visible = visible_first(torch.tensor([[3, 1, 0, 2]]), torch.tensor([[False, True, True, False]]))
     >>> order.tolist(), visible.int().tolist()

@@ -1,4 +1,4 @@
-"""Maximum likelihood, which is TRIME through a cache head, and unlikelihood of tokens that occurred before."""
+"""Maximum likelihood (TRIME, if the head is a cache), and unlikelihood of tokens that occurred earlier."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class LikelihoodConfig(ObjectiveConfig):
 
     objective: Literal["mle"] = "mle"
     memory_values: Literal["inputs", "labels"] = "inputs"
-    """Tokens that stored states stand for in training: the input tokens, or the labels as in the released TRIME code,
-    where a masked label (-100) is an entry that no target can match."""
+    """Tokens that the cache stores in training: the input tokens, or the labels as in the released TRIME code, in which
+    an entry with a masked label (-100) matches no target."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``mle:labels``."""
+        """Parses the arguments of a spec such as ``mle:labels``."""
         if arguments not in ([], ["labels"], ["inputs"]):
             raise ValueError(f"must be followed by nothing, 'inputs' or 'labels' ({','.join(arguments)!r} given)")
         return {"memory_values": arguments[0]} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """``labels`` where it is not the default."""
+        """Returns ``labels``, or nothing for the default."""
         return [self.memory_values] if self.memory_values != "inputs" else []
 
 
@@ -41,15 +41,15 @@ class LikelihoodConfig(ObjectiveConfig):
 class Likelihood(Objective):
     """Negative log-likelihood of the targets under the head's own distribution.
 
-    Formula: ``-sum_t log P(x_t | ...)``. With the cache head, P holds the stored tokens, and this is the TRIME loss:
+    Formula: ``-sum_t log P(x_t | ...)``. With the cache head, P includes the cache and this is the TRIME loss, whose
     gradients flow into queries and keys.
 
-    When to use: always the first thing to try. Costs nothing beyond the distribution.
+    When to use: try it first. Cost: nothing beyond the distribution.
 
-    Source: any language model; TRIME, Zhong et al. 2022, for the cache.
+    Source: standard; with a cache: TRIME, Zhong et al. 2022.
 
-    Differs from the published code: ``mle:labels`` (values from masked labels) is kept only to reproduce TRIME as
-    released on data with masked prompts, where it trains the cache to be ignored.
+    Differs from the published code: the cache stores input tokens. ``mle:labels`` (labels instead) only reproduces
+    TRIME as released; with masked prompts it trains the model to ignore the cache.
 
     Examples:
         >>> from nextword.objectives import parse_objective
@@ -60,7 +60,7 @@ class Likelihood(Objective):
     Config = LikelihoodConfig
 
     def check(self, head: Head) -> None:
-        """Values from labels need a head that stores the decoder's tokens."""
+        """Raises ValueError if ``labels`` is set and the head does not store the decoder's tokens."""
         if self.config.memory_values == "labels" and not (isinstance(head, RemembersTokens) and head.remembers):
             raise ValueError(
                 f"mle:labels: head '{head_spec(head.config)}' stores no tokens of the decoder on this model, "
@@ -68,14 +68,14 @@ class Likelihood(Objective):
             )
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Summed negative log-likelihood."""
+        """Returns the summed negative log-likelihood."""
         if self.config.memory_values == "labels":
             context = context.with_label_values()
         total = -head(context).log_likelihood(targets)
         return Loss.of(total, len(targets), token_loss=total)
 
 
-# -- Unlikelihood: the targets are made likely, and tokens that occurred before are made unlikely in their place.
+# -- Unlikelihood: raises the probability of the targets and lowers that of earlier tokens.
 
 
 class UnlikelihoodConfig(ObjectiveConfig):
@@ -85,24 +85,24 @@ class UnlikelihoodConfig(ObjectiveConfig):
     alpha: float = Field(default=1.0, ge=0)
     """Weight of the unlikelihood term (published: 1)."""
     floor: float | None = Field(default=None, gt=0, lt=1)
-    """Smallest ``1 - p`` that is told apart (released code: 1e-5); nothing is learned below. None: no such limit."""
+    """Smallest value of ``1 - p``; below it the gradient is zero (released code: 1e-5). None: no limit."""
 
 
 @registry.register("unlikelihood")
 class Unlikelihood(Objective):
     """Likelihood of the targets and unlikelihood of earlier targets, token by token.
 
-    Formula, with candidates ``C_t`` = the distinct targets before t in the same row, without that of t::
+    Formula, with candidates ``C_t``: the distinct targets before t in the same row, except ``x_t``::
 
         L = sum_t [-log P(x_t | ...) + alpha sum_{c in C_t} -log(1 - P(c | ...))]
 
-    What it adds: words that were said already give way to others, so greedy text repeats itself less. Costs: the output
-    layer is computed a second time, and (N, C) numbers.
+    Effect: earlier tokens become less probable, so greedy text repeats itself less. Cost: the output layer runs a
+    second time, and a tensor (N, C) is stored.
 
     Source: Welleck et al. 2020, eq. 3 to 5. In evaluation the loss is the likelihood part alone.
 
-    Differs from the published code: candidates are those of the row itself (released: of the whole batch, flattened),
-    never padding (released: always); ``1 - P`` is not cut off at 1e-5, and keeps its gradient where P rounds to 1.
+    Differs from the published code: candidates come from the same row (released: from the whole flattened batch) and
+    never include padding (released: always); ``1 - P`` is not clamped at 1e-5 and has a gradient even if P rounds to 1.
 
     Examples:
         >>> from nextword.objectives import parse_objective
@@ -113,7 +113,7 @@ class Unlikelihood(Objective):
     Config = UnlikelihoodConfig
 
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """Summed likelihood and unlikelihood terms."""
+        """Returns the sum of the likelihood and unlikelihood terms."""
         distribution, tokens = head(context), len(targets)
         likelihood = -distribution.log_likelihood(targets)
         if not self.training:
@@ -128,7 +128,7 @@ class Unlikelihood(Objective):
 
 
 def previous_targets(targets: Int[Tensor, "N"], layout: Layout) -> tuple[Int[Tensor, "N K"], Bool[Tensor, "N K"]]:
-    """Distinct targets of each position's row, and which of them came before without being its own target.
+    """Returns the distinct targets of each position's row, and which ones occurred earlier and are not its own target.
 
     >>> ids, counted = previous_targets(torch.tensor([7, 3, 7]), Layout(torch.tensor([0, 0, 0]), 1))
     >>> ids.tolist(), counted.int().tolist()

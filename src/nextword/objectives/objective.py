@@ -1,4 +1,4 @@
-"""Objectives: what one returns, its modifiers and sequence updates, its contract, and its specs."""
+"""The base class of objectives, the loss that they return, their modifiers, sequence updates and specs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from nextword.settings.specs import Grammar, Modifier, ModifierEntry, Modifiers,
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss before division: a sum over tokens and how many they are.
+    """A loss before division: a sum over tokens, and the number of tokens.
 
-    The division is done once, over all accumulation steps and processes, never as a mean of means. The sum is in nats;
-    ``parts`` are detached terms for the log, each a mean.
+    The trainer divides once, over all accumulation steps and processes, so it never averages averages. The sum is in
+    nats; ``parts`` are detached terms for the log, each a mean per token.
     """
 
     total: Float[Tensor, ""]
@@ -38,17 +38,17 @@ class Loss:
 
     @classmethod
     def of(cls, total: Float[Tensor, ""], tokens: int, **sums: Float[Tensor, ""]) -> Loss:
-        """With parts given as sums over the same tokens."""
+        """Creates a loss whose parts are given as sums over the same tokens."""
         return cls(total, tokens, {name: (part / max(tokens, 1)).detach() for name, part in sums.items()})
 
 
-# -- Sums over all processes of a distributed training.
+# -- Sums over all processes of distributed training.
 
 
 def summed_over_processes(values: Tensor) -> Tensor:
-    """The sum of every process's ``values``; the values themselves where there is one process.
+    """Returns the sum of ``values`` over all processes, or ``values`` itself if there is only one process.
 
-    All processes have to ask in the same order, as for gradients.
+    All processes must call it in the same order, as with every all-reduce.
 
     >>> summed_over_processes(torch.tensor([1, 2]))
     tensor([1, 2])
@@ -61,7 +61,7 @@ def summed_over_processes(values: Tensor) -> Tensor:
 
 
 def on_every_process(here: bool, device: torch.device) -> bool:
-    """Whether ``here`` is true on all of them; for choices that every process has to make alike.
+    """Returns whether ``here`` is true on every process; for decisions that must be the same on all processes.
 
     >>> on_every_process(True, torch.device("cpu"))
     True
@@ -71,44 +71,45 @@ def on_every_process(here: bool, device: torch.device) -> bool:
     return not int(summed_over_processes(torch.tensor(int(not here), device=device)))
 
 
-# -- The modifiers of objectives: what a ``+`` in an objective spec may be followed by.
+# -- The modifiers of objectives: names that may follow a ``+`` in an objective spec.
 
 modifiers = Modifiers()
-"""All by name. Each fills a field of an objective's config, and an objective takes those whose fields it has."""
+"""All modifiers by name. Each sets one field of the config, so an objective accepts the modifiers whose fields it
+has."""
 
 
-# -- Sequence updates: the model continues prefixes, and n-grams that it repeats are made unlikely (``+seq``).
+# -- Sequence updates (``+seq``): the model continues prefixes, and the loss lowers the probability of repeated n-grams.
 
 
 class SequenceConfig(Settings):
-    """Which updates are sequence updates, and what the model writes in them."""
+    """Settings of sequence updates: how many there are, and what the model generates in them."""
 
     rate: float = Field(default=0.5, gt=0, le=1)
-    """Share of the updates that are sequence updates (published: 0.5); each is either that or a token update."""
+    """Share of the updates that are sequence updates (published: 0.5); the others are token updates."""
     prefix: int = Field(default=50, ge=1, le=1_000_000)
-    """Tokens of a prefix; a row that is shorter is a prefix as a whole. An encoder-decoder model continues its source,
+    """Number of tokens in a prefix; a shorter row is one prefix. An encoder-decoder model continues the whole source,
     whatever its length."""
     continuation: int = Field(default=100, ge=1, le=100_000)
-    """Tokens that the model writes after each prefix, greedily and without stopping at the end token."""
+    """Number of tokens generated after each prefix, greedily and without stopping at the end token."""
     n: int = Field(default=4, ge=1, le=1000)
-    """Tokens of an n-gram."""
+    """Length of the n-grams, in tokens."""
     prefixes: int | None = Field(default=None, ge=1, le=10_000)
-    """Prefixes cut from each row, one behind the other; None: one for every ``prefix + continuation`` tokens of the
-    row, at least one."""
+    """Number of consecutive prefixes cut from each row; None: one for every ``prefix + continuation`` tokens of the
+    row, but at least one."""
     seed: Seed = 0
-    """Seed of the choice between sequence and token update."""
+    """Seed of the random choice between sequence and token updates."""
 
 
 @modifiers.register("seq")
 class SequenceModifier(Modifier):
-    """``+seq``, ``+seq:0.5``, ``+seq:50x100``, ``+seq:0.5,50x100``."""
+    """The modifier ``+seq``, ``+seq:0.5``, ``+seq:50x100`` or ``+seq:0.5,50x100``."""
 
     field: ClassVar[str] = "seq"
     usage: ClassVar[str] = "+seq, +seq:RATE, +seq:PREFIXxCONTINUATION or +seq:RATE,PREFIXxCONTINUATION"
     entries: ClassVar[tuple[ModifierEntry, ...]] = (
         ModifierEntry(
             "+seq:rate",
-            "Sequence-level unlikelihood: this share of the updates punishes n-grams that the model repeats.",
+            "Sequence-level unlikelihood: this share of the updates penalises n-grams that the model repeats.",
             "unlikelihood+seq:0.25",
             "unlikelihood",
         ),
@@ -116,7 +117,7 @@ class SequenceModifier(Modifier):
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> dict[str, Any]:
-        """``["0.5", "50x100"]`` as settings."""
+        """Parses arguments such as ``["0.5", "50x100"]`` into settings."""
         lengths = re.fullmatch(r"(\d+)x(\d+)", arguments[-1]) if arguments else None
         rates = arguments[:-1] if lengths else arguments
         if len(rates) > 1 or not all(re.fullmatch(r"\d*\.?\d+(e-\d+)?", rate) for rate in rates):
@@ -126,7 +127,7 @@ class SequenceModifier(Modifier):
 
     @staticmethod
     def write(value: SequenceConfig | None) -> tuple[str, list[str]] | None:
-        """Settings as ``("seq", ["0.25"])``."""
+        """Returns the name and arguments of a spec, such as ``("seq", ["0.25"])``."""
         if value is None:
             return None
         usual = SequenceConfig()
@@ -137,34 +138,34 @@ class SequenceModifier(Modifier):
 
 @dataclass(frozen=True)
 class Written:
-    """What the model wrote after R prefixes; repeated are tokens in an n-gram that stood earlier in it."""
+    """Continuations of R prefixes; ``repeated`` marks tokens in n-grams that occurred earlier in the continuation."""
 
     tokens: Int[Tensor, "R S"]
     repeated: Bool[Tensor, "R S"]
 
     @property
     def asked(self) -> Bool[Tensor, "R S"]:
-        """Tokens whose probability is needed: the repeated ones, or one where there is none."""
-        # that one counts nothing, but gives every parameter a gradient, which distributed training waits for
+        """Mask of the tokens whose probability is needed: the repeated tokens, or one token if none is repeated."""
+        # this token has weight 0 but gives every parameter a gradient, which distributed training waits for
         first = torch.zeros_like(self.repeated)
         first[:1, :1] = True
         return torch.where(self.repeated.any(), self.repeated, first)
 
 
 class SequenceUpdates(nn.Module):
-    """Decides which updates are sequence updates, and makes their loss.
+    """Decides which updates are sequence updates, and computes their loss.
 
     Formula, over all S tokens of all R continuations, with p the head's own distribution::
 
         L_seq = 1 / (R S) sum_{tokens in a repeated n-gram} -log(1 - p(token))
 
-    An n-gram is repeated where it stood earlier in the same continuation: at its second and later occurrences all of
-    its n tokens are punished. The prefix is not searched.
+    An n-gram is repeated if it occurred earlier in the same continuation; the prefix is not searched. All n tokens of
+    its second and later occurrences are penalised.
 
     Source: Welleck et al. 2020, sequence-level unlikelihood.
 
-    Differs from the published code: the last n-gram of a continuation is looked at too; gradients do not vanish where
-    p rounds to 1.
+    Differs from the published code: the last n-gram of a continuation counts too; gradients do not vanish if p rounds
+    to 1.
     """
 
     step: Int[Tensor, ""]
@@ -175,29 +176,29 @@ class SequenceUpdates(nn.Module):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     def reset_parameters(self) -> None:
-        """Back to the first update."""
+        """Restarts counting updates from zero."""
         self.step.zero_()
 
     def advance(self) -> bool:
-        """Counts an update, and says whether it is a sequence update.
+        """Counts an update, and returns whether it is a sequence update.
 
-        The draw depends on the seed and the number of the update only: it is the same on all processes, and after a
-        resume that of the uninterrupted training. In gradient accumulation every micro-batch is drawn for itself.
+        The choice depends only on the seed and the number of the update, so it is the same on all processes and in a
+        resumed training. With gradient accumulation, each micro-batch has its own choice.
         """
         number = int(self.step)
         self.step += 1
         return random.Random(f"{self.config.seed} {number}").random() < self.config.rate
 
     def written(self, tokens: Int[Tensor, "R S"]) -> Written:
-        """Continuations, with what they repeat."""
+        """Returns the continuations with a mask of their repeated tokens."""
         return Written(tokens, repeated_ngrams(tokens, self.config.n))
 
     def forward(self, head: Head, context: Context, written: Written, targets: int) -> Loss:
-        """The loss of continuations, weighted so that it stands for the targets of the batch they were made from.
+        """Returns the mean loss of the continuations, times ``targets``, the targets of the original micro-batch.
 
-        A token update's sum is divided by the targets of all micro-batches and processes of an optimiser step. A mean
-        over a continuation is in no such sum, so it counts once for every target that its micro-batch would have had.
-        The context is at the positions of ``written.asked``.
+        The trainer divides every loss by the targets of all micro-batches and processes of an optimiser step. The
+        factor gives a sequence update the same weight as a token update. ``context`` has the positions of
+        ``written.asked``.
         """
         asked = written.asked
         complement = head(context).log_complement(written.tokens[asked][:, None])[:, 0]
@@ -208,7 +209,7 @@ class SequenceUpdates(nn.Module):
 
 
 def repeated_ngrams(tokens: Int[Tensor, "R S"], n: int) -> Bool[Tensor, "R S"]:
-    """Tokens that lie in an n-gram that stood earlier in the same row.
+    """Returns a mask of the tokens in n-grams that occurred earlier in the same row.
 
     >>> repeated_ngrams(torch.tensor([[5, 6, 9, 5, 6, 5, 6]]), 2).int()
     tensor([[0, 0, 0, 1, 1, 1, 1]], dtype=torch.int32)
@@ -226,28 +227,29 @@ def repeated_ngrams(tokens: Int[Tensor, "R S"], n: int) -> Bool[Tensor, "R S"]:
     return torch.stack(covered).any(0)
 
 
-# -- The contract of an objective.
+# -- The base class of objectives.
 
 
 class ObjectiveConfig(SpecSettings):
-    """Settings that every objective has."""
+    """Settings of every objective."""
 
     objective: str
     """Registered name of the objective."""
     seq: SequenceConfig | None = None
-    """Sequence updates in place of some of the updates with this objective (``+seq``); None: none."""
+    """Settings of sequence updates, which replace some updates (``+seq``); None: no sequence updates."""
 
 
 class Objective(nn.Module, ABC):
-    """Asks a head's distribution for the probability of the targets and makes a loss of it.
+    """Base class of objectives, which compute a loss from the probability that a head gives to the targets.
 
-    A concrete objective is final, stands in one file of ``nextword/objectives`` with its ``Config``, and is found
-    through ``@registry.register("name")``. What it counts is a buffer with a ``reset_parameters`` that empties it: it
-    lies in the model's checkpoint, moves with the model and is empty where a checkpoint has none. An objective that
-    reweights or adds terms does so where ``self.training`` is set, so that losses of evaluation can be compared.
+    A subclass is in one file with its ``Config`` and is registered with ``@registry.register("name")``. Store counters
+    as buffers, so that they are saved and moved with the model, and define ``reset_parameters``, which clears them; it
+    is called if a checkpoint has no counters. Change weights or add terms only if ``self.training`` is true, so that
+    evaluation losses can be compared.
 
-    No loss depends on padding. The loss of a batch is the sum of what its rows give alone, or ``couples_rows`` says why
-    not; ``tests/conformance/test_objectives.py`` holds every registered objective to both.
+    A loss must not depend on padding. The loss of a batch must be the sum of the losses of its rows, or
+    ``couples_rows`` must return why not. ``tests/conformance/test_objectives.py`` tests both for every registered
+    objective.
     """
 
     Config: ClassVar[type[ObjectiveConfig]]
@@ -257,42 +259,42 @@ class Objective(nn.Module, ABC):
         self.config: Any = config
         self.dimensions = dimensions
         self.sequence = None if config.seq is None else SequenceUpdates(config.seq)
-        """What replaces some updates, batch and loss; the model asks it before its backbone runs."""
+        """The sequence updates, which replace batch and loss of some updates; None: there are none."""
 
     def check(self, head: Head) -> None:
-        """Raises ValueError, with the reason, where this objective makes no sense with ``head``."""
+        """Raises ValueError, with the reason, if this objective cannot be used with ``head``."""
 
     @property
     def couples_rows(self) -> str:
-        """Why the loss of a batch is not the sum of what its rows give alone; empty where it is."""
+        """Why the loss of a batch is not the sum of the losses of its rows; empty if it is."""
         return ""
 
     def resize_vocabulary(self, size: int) -> None:
-        """Called where the model gets tokens, or loses its last ones."""
+        """Called when the vocabulary grows, or loses its last tokens; ``size`` is the new vocabulary size."""
 
     @abstractmethod
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
-        """The loss of ``targets``, one at each position of the context."""
+        """Returns the loss of ``targets``, which has one token for each position of the context."""
 
 
 registry: Registry[type[Objective]] = Registry("objective", Objective)
 """All objectives by name."""
 
 
-# -- A head that was asked already: what an objective is given where a pass returns logits too.
+# -- A head with known logits: an objective receives it if the forward pass returns logits too.
 
 
 def with_known_logits(head: Head, context: Context, logits: Float[Tensor, "*rows V"], row: Int[Tensor, "N"]) -> Head:
-    """``head`` itself, but at this very context its distribution is read off ``logits``: nothing is computed twice.
+    """Returns a copy of ``head`` that takes its distribution at ``context`` from ``logits``, to compute it only once.
 
-    Elsewhere, or in another of its modes, it answers as ever; so it does where logits have a gradient, which a loss
-    makes chunk by chunk in less memory. It is of the same class, so that an objective finds whatever else it has.
+    For other contexts or modes the copy computes its distribution as usual. If ``logits`` have a gradient, ``head``
+    itself is returned, because the loss computes gradients in chunks with less memory.
 
     Args:
         head: The head, which is not changed.
-        context: Where the loss asks it.
-        logits: What it answered at all positions of the pass, in the mode that it is set to.
-        row: Which of these positions are those of the context.
+        context: The context at which the objective calls the head.
+        logits: The head's logits at all positions of the forward pass, in its configured mode.
+        row: Indices of the context's positions among all positions of the pass.
     """
     if logits.requires_grad:
         return head
@@ -306,13 +308,13 @@ def with_known_logits(head: Head, context: Context, logits: Float[Tensor, "*rows
     return asked  # type: ignore[no-any-return]
 
 
-# -- Objective specs: ``mle``, ``face:opr,cp``, ``unlikelihood+seq:0.5``, to a typed config and back.
+# -- Parsing and writing objective specs such as ``mle``, ``face:opr,cp`` and ``unlikelihood+seq:0.5``.
 
 grammar = Grammar(registry, ObjectiveConfig, "mle", modifiers)
 
 
 def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> ObjectiveConfig:
-    """The typed config of an objective spec, of a config written out in full, or of a config as it is.
+    """Returns the config of an objective spec or of a dictionary; a config is returned unchanged.
 
     >>> parse_objective("mle+seq:0.25").seq.rate
     0.25
@@ -322,13 +324,13 @@ def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> Objectiv
     ValueError: objective spec 'mle+sec': unknown modifier 'sec'. Did you mean 'seq'? Known: +seq, +seq:RATE, ...
 
     Raises:
-        ValueError: Unknown name, unknown key or arguments that do not fit.
+        ValueError: If the name or a key is unknown, or an argument is invalid.
     """
     return grammar.parse(spec)
 
 
 def objective_spec(config: ObjectiveConfig) -> str:
-    """The shortest spec that this config comes back from.
+    """Returns the shortest spec from which ``parse_objective`` returns this config.
 
     >>> objective_spec(parse_objective("Face:OPR+seq:0.5,25x50"))
     'face:opr+seq:25x50'

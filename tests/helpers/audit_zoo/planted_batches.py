@@ -15,7 +15,7 @@ from tests.helpers.audit_zoo.planting import fault
 
 @fault(PADDING, twin=PaddedLeft)
 class PositionsCountPadding(PaddedLeft):
-    """Padding on the left moves the positions of the text."""
+    """Left padding shifts the position ids of the text."""
 
     def inputs(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         return {"input_ids": ids, "attention_mask": mask, "position_ids": torch.arange(ids.shape[1]).expand_as(ids)}
@@ -23,7 +23,7 @@ class PositionsCountPadding(PaddedLeft):
 
 @fault(PADDING, twin=PaddedLeft)
 class AttendsToPadding(PaddedLeft):
-    """The network is not told which tokens are padding."""
+    """The network gets no padding mask."""
 
     def inputs(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
         return {"input_ids": ids, "position_ids": (mask.cumsum(1) - 1).clamp_min(0)}
@@ -31,7 +31,7 @@ class AttendsToPadding(PaddedLeft):
 
 @fault(PADDING, twin=PaddedLeft)
 class ReadsAfterThePadding(PaddedLeft):
-    """Prefixes are padded on the right, and the answer is read at the last position of the row."""
+    """Prefixes are padded on the right, and the output is read at the last position of the row."""
 
     def padded(self, prefixes: list[list[int]]) -> tuple[Tensor, Tensor]:
         return tuple(both.gather(1, place) for both, place in self._turned(super().padded(prefixes)))  # type: ignore[return-value]
@@ -44,7 +44,7 @@ class ReadsAfterThePadding(PaddedLeft):
 
 @fault(PADDING, NEIGHBOUR, twin=PaddedLeft)
 class CutToTheShortest(PaddedLeft):
-    """All prefixes of a batch are cut to the last tokens of the shortest, which makes a batch without padding."""
+    """All prefixes of a batch are truncated to the length of the shortest, to avoid padding."""
 
     def padded(self, prefixes: list[list[int]]) -> tuple[Tensor, Tensor]:
         shortest = min(len(prefix) for prefix in prefixes)
@@ -62,7 +62,7 @@ class BatchNorm(PaddedLeft):
 
 @fault(NEIGHBOUR, ORDER, twin=UnigramCache)
 class CopiesInterleaved(UnigramCache):
-    """As published beam search: what a text may copy from is that of its neighbour in the batch."""
+    """As in published beam search: a text copies from the memory of its neighbour in the batch."""
 
     def __call__(self, prefixes: Sequence[Sequence[int]]) -> Tensor:
         read = [list(prefix) for prefix in prefixes]
@@ -73,7 +73,7 @@ class CopiesInterleaved(UnigramCache):
 
 @fault(ORDER, NEIGHBOUR, PADDING, twin=NGram)
 class SortedByLength(NGram):
-    """Texts are sorted by length to save padding, and the answers are not put back in order."""
+    """Texts are sorted by length to save padding, and the outputs are not restored to the original order."""
 
     def __call__(self, prefixes: Sequence[Sequence[int]]) -> Tensor:
         return super().__call__(sorted(prefixes, key=len))
@@ -81,7 +81,7 @@ class SortedByLength(NGram):
 
 @fault(ORDER, twin=NGram)
 class RowsOfTwoModels(NGram):
-    """Every other row of a batch is answered by another model of an ensemble."""
+    """Every second row of a batch is scored by another model of an ensemble."""
 
     def __call__(self, prefixes: Sequence[Sequence[int]]) -> Tensor:
         temperature = 1 + 0.1 * (torch.arange(len(prefixes)) % 2)
@@ -90,7 +90,7 @@ class RowsOfTwoModels(NGram):
 
 @fault(LEFT_OVER, SCORED_BEFORE, NOT_REPEATABLE, twin=NGram)
 class RunningMean(NGram):
-    """Scores are centred by a running mean of all answers so far."""
+    """Scores are centred by a running mean of all earlier outputs."""
 
     mean = 0.0
 
@@ -102,7 +102,7 @@ class RunningMean(NGram):
 
 @fault(LEFT_OVER, SCORED_BEFORE, NOT_REPEATABLE, NEIGHBOUR, twin=UnigramCache)
 class PrefixesCollide(UnigramCache):
-    """Answers are kept for prefixes of the same length and last token, and given to others that have them, too."""
+    """Outputs are cached by length and last token of the prefix, and returned for other prefixes with the same key."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[int, int], Tensor] = {}
@@ -113,7 +113,7 @@ class PrefixesCollide(UnigramCache):
 
 @fault(NOT_REPEATABLE, twin=NGram)
 class DropoutLeftOn(NGram):
-    """Dropout was left on."""
+    """Dropout is on."""
 
     def __init__(self) -> None:
         self.generator = torch.Generator().manual_seed(11)

@@ -71,7 +71,7 @@ def attends_to_everything() -> Any:
 
 @fault(FUTURE, twin=llama)
 def attends_one_ahead() -> Any:
-    """The causal mask is off by one: a position attends to the one after it, which holds the answer."""
+    """The causal mask is off by one: a position attends to the next position, which contains its target."""
     return changed(llama(), SeesAhead)
 
 
@@ -88,7 +88,7 @@ def centred_over_time() -> Any:
 
 @fault(FUTURE, PADDING, twin=gpt2)
 def positions_from_the_end() -> Any:
-    """Positions are counted from the end of the text, so how long it will be is known."""
+    """Positions are counted from the end of the text, so they reveal its length."""
 
     class Backwards:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:
@@ -100,7 +100,7 @@ def positions_from_the_end() -> Any:
 
 @fault(NEIGHBOUR, twin=gpt2)
 def statistics_of_the_batch() -> Any:
-    """Scores are scaled by how much they vary over the batch, as a batch norm in training does."""
+    """Scores are divided by their standard deviation over the batch, as in a batch norm in training mode."""
 
     class BatchScaled(Wrong):
         def rescored(self, logits: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def statistics_of_the_batch() -> Any:
 
 @fault(NEIGHBOUR, twin=gpt2)
 def batch_is_flattened() -> Any:
-    """A memory of earlier tokens is taken from the flattened batch, so from the texts before, too."""
+    """The memory of earlier tokens is taken from the flattened batch, so it includes other texts."""
 
     class Flattened:
         def forward(self, input_ids: Tensor, **inputs: Any) -> Any:
@@ -125,7 +125,7 @@ def batch_is_flattened() -> Any:
 
 @fault(NEIGHBOUR, twin=gpt2)
 def experts_with_a_capacity() -> Any:
-    """Experts take so many tokens of a batch only, and who comes too late is dropped."""
+    """Each expert processes a limited number of tokens per batch; further tokens are dropped."""
 
     class Crowded:
         def forward(self, input_ids: Tensor, **inputs: Any) -> Any:
@@ -140,7 +140,7 @@ def experts_with_a_capacity() -> Any:
 
 @fault(PADDING, twin=llama)
 def attends_to_padding() -> Any:
-    """The attention mask is not passed on, so padding is read."""
+    """The attention mask is not passed, so padding is attended to."""
 
     class Unmasked:
         def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **inputs: Any) -> Any:
@@ -151,7 +151,7 @@ def attends_to_padding() -> Any:
 
 @fault(PADDING, twin=gpt2)
 def positions_count_padding() -> Any:
-    """Positions are counted from the left end of the row, whatever is given: padding before a text moves it."""
+    """Given position ids are ignored and counted from the left end of the row, so left padding shifts them."""
 
     class FromTheLeft:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:
@@ -175,7 +175,7 @@ def source_padding_is_read() -> Any:
 
 @fault(NOT_REPEATABLE, twin=gpt2)
 def dropout_left_on() -> Any:
-    """Dropout does not ask whether the model is in training."""
+    """Dropout is on in evaluation mode too."""
 
     class Dropped(Wrong):
         def rescored(self, logits: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ def dropout_left_on() -> Any:
 
 @fault(CACHE, twin=llama)
 def cache_off_by_one() -> Any:
-    """With a KV cache the first new token stands one position too far."""
+    """With a KV cache, the position of the first new token is too large by one."""
 
     class Late:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:
@@ -200,7 +200,7 @@ def cache_off_by_one() -> Any:
 
 @fault(CACHE, FUTURE, twin=llama)
 def chunks_are_not_causal() -> Any:
-    """Several tokens that continue a KV cache see each other in both directions."""
+    """Several tokens that continue a KV cache attend to each other in both directions."""
 
     class OpenChunks(SeesAhead):
         ahead = 10**6
@@ -236,13 +236,13 @@ class Remembers:
 
 @fault(REORDERED, twin=gpt2)
 def memory_is_not_reordered() -> Any:
-    """Beam search reorders the KV cache, and not what the model remembers beside it."""
+    """Beam search reorders the KV cache but not the model's other memory."""
     return changed(gpt2(), Remembers)
 
 
 @fault(LEFT_OVER, SCORED_BEFORE, NOT_REPEATABLE, twin=gpt2)
 def memory_is_not_emptied() -> Any:
-    """What was read in the text before is still remembered in the next."""
+    """The memory of one text is still there in the next text."""
 
     class Keeps(Remembers):
         def start(self) -> None:
@@ -253,7 +253,7 @@ def memory_is_not_emptied() -> Any:
 
 @fault(UNSCORED, twin=gpt2)
 def a_token_is_forbidden() -> Any:
-    """A token is suppressed in every position, as generation settings do, and so are texts that hold it."""
+    """A token is suppressed at every position, as by generation settings, so its probability is 0."""
 
     class Suppressed(Wrong):
         def rescored(self, logits: Tensor) -> Tensor:
@@ -264,7 +264,7 @@ def a_token_is_forbidden() -> Any:
 
 @fault(PRECISION, twin=gpt2)
 def scores_in_half_precision() -> Any:
-    """Scores pass through bfloat16, in whatever precision the model is said to compute."""
+    """Scores are rounded to bfloat16, whatever the model's precision."""
 
     class Halved(Wrong):
         def rescored(self, logits: Tensor) -> Tensor:
@@ -275,7 +275,7 @@ def scores_in_half_precision() -> Any:
 
 @fault(STEPS, TOTAL, twin=gpt2)
 def loss_counts_padding() -> Any:
-    """Labels of padding are the padding token, and count in the mean."""
+    """Labels of padding are the padding token and count in the mean."""
 
     class CountsPadding:
         def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> Any:
@@ -286,7 +286,7 @@ def loss_counts_padding() -> Any:
 
 @fault(STEPS, TOTAL, twin=gpt2)
 def loss_is_smoothed() -> Any:
-    """Labels are smoothed in evaluation as they are in training."""
+    """Labels are smoothed in evaluation as in training."""
 
     class Smoothed:
         def forward(self, input_ids: Tensor, labels: Tensor | None = None, **inputs: Any) -> Any:
@@ -301,7 +301,7 @@ def loss_is_smoothed() -> Any:
 
 @fault(SAMPLING, twin=gpt2)
 def repetition_is_penalised() -> Any:
-    """The generation settings that are saved with the model penalise repetition, so it writes with other chances."""
+    """The saved generation settings penalise repetition, so samples differ from the probabilities."""
     model = gpt2()
     model.generation_config.repetition_penalty = 1.5
     return model
@@ -336,7 +336,7 @@ class Parts:
 
 @fault(PACKED, twin=llama)
 def packed_texts_overlap_by_one() -> Any:
-    """Of texts packed into one row, the first token of each is masked as the last of the one before."""
+    """In packed rows, the first token of each text is masked as if it belonged to the previous text."""
 
     class Late(Parts):
         def own(self, text: Tensor) -> Tensor:
@@ -347,7 +347,7 @@ def packed_texts_overlap_by_one() -> Any:
 
 @fault(PACKED, twin=gpt2)
 def packed_places_go_on() -> Any:
-    """Texts packed into one row are masked from each other, but their positions go on where they should begin anew."""
+    """Packed texts are masked from each other, but their positions continue instead of restarting at 0."""
 
     class GoesOn(Parts):
         def counted(self, position_ids: Tensor) -> Tensor:
@@ -358,7 +358,7 @@ def packed_places_go_on() -> Any:
 
 @fault(POSITIONS, twin=gpt2)
 def given_places_count_from_one() -> Any:
-    """Positions that are given are taken to count from 1, and those that are left out count from 0."""
+    """Given position ids are counted from 1, default position ids from 0."""
 
     class FromOne:
         def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, **inputs: Any) -> Any:

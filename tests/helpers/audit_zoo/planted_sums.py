@@ -25,7 +25,7 @@ class UnnormalisedCache(UnigramCache):
 
 @fault(SUM, twin=UnigramCache)
 class WeightsMissByAThousandth(UnigramCache):
-    """The weights of a mixture add up to 1.001."""
+    """The weights of a mixture sum to 1.001."""
 
     def blend(self, language: Tensor, memory: Tensor) -> Tensor:
         return (1 - self.SHARE) * language + (self.SHARE + 0.001) * memory
@@ -33,7 +33,7 @@ class WeightsMissByAThousandth(UnigramCache):
 
 @fault(SUM, twin=NGram)
 class LabelSmoothingLeftIn(NGram):
-    """Scores are the label-smoothed loss of training: 0.9 log p and 0.1 of the mean of all log p."""
+    """Scores are the label-smoothed training loss: 0.9 log p plus 0.1 times the mean of all log p."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         log_p = super().log_probs(prefix)
@@ -42,7 +42,7 @@ class LabelSmoothingLeftIn(NGram):
 
 @fault(SUM, twin=NGram)
 class TemperatureAfterTheSoftmax(NGram):
-    """A second temperature divides log-probabilities, and nothing normalises them again."""
+    """A second temperature divides the log-probabilities, which are not normalised again."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         return (self.scores(prefix) / 1.2).log_softmax(-1) / 1.2
@@ -50,7 +50,7 @@ class TemperatureAfterTheSoftmax(NGram):
 
 @fault(SUM, twin=UnigramCache)
 class DuplicatesLostInAScatter(UnigramCache):
-    """Each position writes its share at its token instead of adding it: of a token that recurs, one share is left."""
+    """Each position overwrites the share of its token instead of adding to it, so a repeated token has one share."""
 
     def memory(self, prefix: list[int]) -> Tensor:
         ids = torch.tensor(prefix, dtype=torch.long)
@@ -59,7 +59,7 @@ class DuplicatesLostInAScatter(UnigramCache):
 
 @fault(SUM, twin=SinglePrecision)
 class SumsInBfloat16(SinglePrecision):
-    """The normaliser is added up in bfloat16."""
+    """The normaliser is summed in bfloat16."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         scores = self.scores(prefix)
@@ -71,7 +71,7 @@ class SumsInBfloat16(SinglePrecision):
 
 @fault(SUM, twin=NGram)
 class LogarithmsToBaseTwo(NGram):
-    """Bits are handed over as nats."""
+    """Scores are in bits instead of nats."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         return super().log_probs(prefix) / math.log(2)
@@ -79,7 +79,7 @@ class LogarithmsToBaseTwo(NGram):
 
 @fault(SUM, UNSCORED, twin=NGram)
 class TruncatedAndNotRenormalised(NGram):
-    """Top-p truncation was left on, and what is left was not normalised."""
+    """Top-p truncation is on, and the remaining probabilities are not normalised."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         log_p = super().log_probs(prefix)
@@ -101,7 +101,7 @@ class ClippedBelow(NGram):
 
 @fault(SUM, twin=NGram)
 class EpsilonInTheLogarithm(NGram):
-    """log(p + 1e-8), as in published code: rare tokens look likelier than they are."""
+    """log(p + 1e-8), as in published code: rare tokens get too much probability."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         return (super().log_probs(prefix).exp() + 1e-8).log()
@@ -109,7 +109,7 @@ class EpsilonInTheLogarithm(NGram):
 
 @fault(SUM, twin=Pointer)
 class AttentionOverTheWholeWindow(Pointer):
-    """As a published pointer: attention is normalised over positions not read yet, whose mass is thrown away."""
+    """As in a published pointer: attention is normalised over later positions too, and their mass is dropped."""
 
     def attention(self, ids: Tensor) -> Tensor:
         if not len(ids):
@@ -120,7 +120,7 @@ class AttentionOverTheWholeWindow(Pointer):
 
 @fault(SUM, twin=UnigramCache)
 class EmptyMemory(UnigramCache):
-    """The cache takes up what left a window of 4, and the language model has its weight of 0.7 before that, too."""
+    """The cache contains tokens older than 4 steps; the model has weight 0.7 even while the cache is empty."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         return self.blend(NGram.log_probs(self, prefix).exp(), self.memory(prefix[:-4])).log()
@@ -128,7 +128,7 @@ class EmptyMemory(UnigramCache):
 
 @fault(SUM, twin=NGram)
 class OneUnknownForManyWords(NGram):
-    """Every word outside of the list of 50 is given the whole probability of the unknown word."""
+    """Every token outside a list of 50 gets the whole probability of the unknown token."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         log_p = super().log_probs([min(one, 50) for one in prefix])
@@ -138,7 +138,7 @@ class OneUnknownForManyWords(NGram):
 
 @fault(SUM, NEGATIVE, twin=NGram)
 class ScoresInPlaceOfLogProbs(NGram):
-    """Returns the scores before the softmax."""
+    """It returns logits."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         return self.scores(prefix)
@@ -146,7 +146,7 @@ class ScoresInPlaceOfLogProbs(NGram):
 
 @fault(SUM, NEGATIVE, twin=NGram)
 class ProbsInPlaceOfLogProbs(NGram):
-    """Returns probabilities where logarithms are asked for."""
+    """It returns probabilities instead of log-probabilities."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         return super().log_probs(prefix).exp()
@@ -154,7 +154,7 @@ class ProbsInPlaceOfLogProbs(NGram):
 
 @fault(NEGATIVE, twin=UnigramCache)
 class ZeroTimesInfinity(UnigramCache):
-    """A mixture in logarithms multiplies log 0 by 0 where its memory is not used yet."""
+    """A mixture in log space multiplies log 0 by 0 while its memory is empty."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         used = float(len(prefix) > 3)
@@ -164,7 +164,7 @@ class ZeroTimesInfinity(UnigramCache):
 
 @fault(SUM, twin=NGram)
 class ArgmaxIsCertain(NGram):
-    """The likeliest token is given probability one, and the others keep theirs."""
+    """The most probable token gets probability 1, and the others keep theirs."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         log_p = super().log_probs(prefix)
@@ -173,7 +173,7 @@ class ArgmaxIsCertain(NGram):
 
 @fault(UNSCORED, twin=NGram)
 class ArgmaxAlone(NGram):
-    """Greedy decoding as a distribution: one for the likeliest token, zero for every other."""
+    """Greedy decoding as a distribution: 1 for the most probable token, 0 for all others."""
 
     def log_probs(self, prefix: list[int]) -> Tensor:
         log_p = super().log_probs(prefix)
@@ -182,7 +182,7 @@ class ArgmaxAlone(NGram):
 
 @fault(UNSCORED, twin=NGram)
 class OneTokenIsImpossible(NGram):
-    """One token id is kept for a sentinel, and never predicted."""
+    """One token id is reserved for a sentinel and never predicted."""
 
     def scores(self, prefix: list[int]) -> Tensor:
         return super().scores(prefix).index_fill(0, torch.tensor(FREQUENT), -torch.inf)
@@ -190,7 +190,7 @@ class OneTokenIsImpossible(NGram):
 
 @fault(SUM, twin=Pointer)
 class OneTokenIsNotCopied(Pointer):
-    """As published code with id 100: what a pointer gives to positions of one token id is dropped."""
+    """As in published code with id 100: the pointer's probability for one token id is dropped."""
 
     def memory(self, prefix: list[int]) -> Tensor:
         return super().memory(prefix).index_fill(0, torch.tensor(FREQUENT), 0.0)

@@ -30,7 +30,7 @@ from tests.helpers.audit_zoo.text_scorers import Bytes, DynamicEvaluation, Sampl
 
 @fault(FUTURE, twin=WholeTexts)
 class PointerSeesItsTarget(WholeTexts):
-    """The memory of a pointer takes a token up before it is scored."""
+    """A token enters the memory of a pointer before it is scored."""
 
     def row(self, text: list[int], place: int) -> Tensor:
         language = NGram().log_probs(text[:place]).exp()
@@ -39,7 +39,7 @@ class PointerSeesItsTarget(WholeTexts):
 
 @fault(FUTURE, SUM, twin=WholeTexts)
 class AttentionOverAllPlaces(WholeTexts):
-    """As a published pointer: attention is normalised over the whole text, and what the future gets is thrown away."""
+    """As in a published pointer: attention is normalised over the whole text, and later positions are dropped."""
 
     def row(self, text: list[int], place: int) -> Tensor:
         ids = torch.tensor(text)
@@ -50,7 +50,7 @@ class AttentionOverAllPlaces(WholeTexts):
 
 @fault(FUTURE, twin=WholeTexts)
 class StoreHoldsTheText(WholeTexts):
-    """The store of a kNN model was built with the very text that is scored."""
+    """The datastore of a kNN model contains the scored text."""
 
     def row(self, text: list[int], place: int) -> Tensor:
         language = NGram().log_probs(text[:place]).exp()
@@ -63,7 +63,7 @@ class StoreHoldsTheText(WholeTexts):
 
 @fault(FUTURE, twin=WholeTexts)
 class BosLeaksTheAnswer(WholeTexts):
-    """The start mark is a label of the text, made by a function that has read all of it."""
+    """The start token is a label computed from the whole text."""
 
     def row(self, text: list[int], place: int) -> Tensor:
         return self.model.log_probs([sum(text) % VOCABULARY, *text[:place]])
@@ -71,7 +71,7 @@ class BosLeaksTheAnswer(WholeTexts):
 
 @fault(FUTURE, twin=WholeTexts)
 class ScaledByTheLength(WholeTexts):
-    """A temperature is set from the length that the text will have."""
+    """The temperature depends on the final length of the text."""
 
     def row(self, text: list[int], place: int) -> Tensor:
         return (self.model.log_probs(text[:place]) / (1 + 0.01 * len(text))).log_softmax(-1)
@@ -79,7 +79,7 @@ class ScaledByTheLength(WholeTexts):
 
 @fault(FUTURE, SUM, twin=DynamicEvaluation)
 class LearnsBeforeItScores(DynamicEvaluation):
-    """Dynamic evaluation makes its update with a token before the token is scored."""
+    """Dynamic evaluation updates the model with a token before this token is scored."""
 
     def step(self, last: int, one: int) -> Tensor:
         self.learn(last, one)
@@ -91,7 +91,7 @@ class LearnsBeforeItScores(DynamicEvaluation):
 
 @fault(SCORED_BEFORE, LEFT_OVER, twin=DynamicEvaluation)
 class DynamicEvaluationIsNotReset(DynamicEvaluation):
-    """What was learnt from a text stays: scored a second time, it is more probable."""
+    """The model keeps what it learned from a text: if the text is scored again, it is more probable."""
 
     def __init__(self) -> None:
         super().reset()
@@ -102,7 +102,7 @@ class DynamicEvaluationIsNotReset(DynamicEvaluation):
 
 @fault(SCORED_BEFORE, LEFT_OVER, twin=WholeTexts)
 class StoreKeepsScoredTexts(WholeTexts):
-    """Each text is added to the store of a kNN model after it was scored."""
+    """Each text is added to the datastore of a kNN model after it is scored."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class StoreKeepsScoredTexts(WholeTexts):
 
 @fault(TOTAL, twin=Totals)
 class WindowsOverlap(Totals):
-    """Windows of 8 tokens move by 4, and every token of each is added to the total."""
+    """Windows of 8 tokens advance by 4, and all tokens of each window are added to the total."""
 
     def text_totals(self, texts: Sequence[Sequence[int]]) -> list[float]:
         scored = self.text_log_probs(texts)
@@ -136,7 +136,7 @@ class WindowsOverlap(Totals):
 
 @fault(TOTAL, twin=Totals)
 class WindowsSkipTheirFirst(Totals):
-    """The first token of each window of 8 has nothing before it, and is not counted."""
+    """The first token of each window of 8 tokens has no context and is not counted."""
 
     def text_totals(self, texts: Sequence[Sequence[int]]) -> list[float]:
         scored = self.text_log_probs(texts)
@@ -145,7 +145,7 @@ class WindowsSkipTheirFirst(Totals):
 
 @fault(STEPS, twin=Totals)
 class WindowsStartAnew(Totals):
-    """A text is scored in windows of 8 that know nothing of each other, and next tokens with all that was read."""
+    """A text is scored in independent windows of 8 tokens, but next tokens are predicted from the whole prefix."""
 
     def tokens(self, text: list[int]) -> Tensor:
         return torch.cat([super(WindowsStartAnew, self).tokens(text[at : at + 8]) for at in range(0, len(text), 8)])
@@ -153,7 +153,7 @@ class WindowsStartAnew(Totals):
 
 @fault(TOTAL, PADDING, twin=Totals)
 class PaddingIsCounted(Totals):
-    """The padding after the shorter texts of a batch is scored, and counted."""
+    """The padding after the shorter texts of a batch is scored and counted."""
 
     def text_totals(self, texts: Sequence[Sequence[int]]) -> list[float]:
         longest = max(len(text) for text in texts)
@@ -162,7 +162,7 @@ class PaddingIsCounted(Totals):
 
 @fault(TOTAL, PADDING, twin=Totals)
 class MeanOverThePaddedLength(Totals):
-    """A mean over the padded length is multiplied with the length of the text."""
+    """A mean over the padded length is multiplied by the length of the text."""
 
     def text_totals(self, texts: Sequence[Sequence[int]]) -> list[float]:
         longest = max(len(text) for text in texts)
@@ -171,7 +171,7 @@ class MeanOverThePaddedLength(Totals):
 
 @fault(STEPS, twin=Totals)
 class TemperatureInTheScoreAlone(Totals):
-    """Texts are scored with a temperature of 1.1, next tokens are given without."""
+    """Texts are scored with a temperature of 1.1, next tokens are predicted without it."""
 
     def tokens(self, text: list[int]) -> Tensor:
         rows = torch.stack([self.log_probs(text[:place]) for place in range(len(text))])
@@ -183,7 +183,7 @@ class TemperatureInTheScoreAlone(Totals):
 
 @fault(SAMPLING, twin=Sampled)
 class TemperatureAppliedTwice(Sampled):
-    """The sampler divides by a temperature of 0.9 what was divided by it already."""
+    """The sampler applies a temperature of 0.9 twice."""
 
     def chances(self, prefix: list[int]) -> Tensor:
         return (self.log_probs(prefix) / 0.9).softmax(-1)
@@ -191,7 +191,7 @@ class TemperatureAppliedTwice(Sampled):
 
 @fault(SAMPLING, twin=Sampled)
 class SamplesTheTopAlone(Sampled):
-    """Top-k sampling with k = 40 was left on, as it is by default in many places."""
+    """Top-k sampling with k = 40 is on, as is the default in many libraries."""
 
     def chances(self, prefix: list[int]) -> Tensor:
         chances = super().chances(prefix)
@@ -200,7 +200,7 @@ class SamplesTheTopAlone(Sampled):
 
 @fault(SAMPLING, twin=Sampled)
 class NeverEnds(Sampled):
-    """The end mark is never drawn."""
+    """The end token is never sampled."""
 
     def chances(self, prefix: list[int]) -> Tensor:
         return super().chances(prefix).index_fill(0, torch.tensor(2), 0)
@@ -211,7 +211,7 @@ class NeverEnds(Sampled):
 
 @fault(CACHE, twin=Stepwise)
 class CacheForgetsTheLast(Stepwise):
-    """What is kept is one token short."""
+    """The cache lacks one token."""
 
     def keep(self, kept: list[int], new: list[int]) -> list[int]:
         return [*kept, *new[:-1]]
@@ -219,7 +219,7 @@ class CacheForgetsTheLast(Stepwise):
 
 @fault(CACHE, twin=Stepwise)
 class CacheSlides(Stepwise):
-    """Only the last 6 tokens are kept between steps; read at once, all of them count."""
+    """Only the last 6 tokens are cached between steps; one pass over the text uses all tokens."""
 
     def keep(self, kept: list[int], new: list[int]) -> list[int]:
         return [*kept, *new][-6:]
@@ -227,7 +227,7 @@ class CacheSlides(Stepwise):
 
 @fault(REORDERED, twin=Stepwise)
 class CacheStaysInItsPlace(Stepwise):
-    """Beam search reorders the texts, and not what was kept of them."""
+    """Beam search reorders the texts but not their cache."""
 
     def moved(self, kept: list[list[int]], order: Sequence[int]) -> list[list[int]]:
         return kept
@@ -238,7 +238,7 @@ class CacheStaysInItsPlace(Stepwise):
 
 @fault(BYTES, twin=Bytes)
 class CharactersAreBytes(Bytes):
-    """Characters are counted for bytes."""
+    """Characters are counted instead of bytes."""
 
     def size(self, text: str) -> int:
         return len(text)
@@ -246,7 +246,7 @@ class CharactersAreBytes(Bytes):
 
 @fault(BYTES, twin=Bytes)
 class BytesCountedTwice(Bytes):
-    """Tokens are decoded one by one: a character that they cut in two becomes two of three bytes each."""
+    """Tokens are decoded one by one: a character split over two tokens becomes two characters of three bytes."""
 
     def size(self, text: str) -> int:
         read = text.encode()
@@ -256,7 +256,7 @@ class BytesCountedTwice(Bytes):
 
 @fault(BYTES, twin=Bytes)
 class EndMarkIsAByte(Bytes):
-    """The end mark has no bytes and is counted as one."""
+    """The end token has no bytes but is counted as one byte."""
 
     def size(self, text: str) -> int:
         return super().size(text) + 1
@@ -264,7 +264,7 @@ class EndMarkIsAByte(Bytes):
 
 @fault(BYTES, twin=Bytes)
 class WhiteSpaceIsDropped(Bytes):
-    """The tokenizer makes one space of many and strips the ends; bits are those of the shorter text."""
+    """The tokenizer merges and strips spaces, so the bits are those of a shorter text."""
 
     def bits(self, text: str) -> float:
         return super().bits(" ".join(text.split()))
