@@ -1,7 +1,7 @@
 """Next-word distributions beyond softmax for Hugging Face language models.
 
-Public names are imported when first used, so that ``nextword --help`` does not wait for torch. What is imported at once
-makes our models known to the Auto classes of transformers.
+Public names are imported on first use, so that ``nextword --help`` does not wait for torch. Only the module that
+registers our models with the Auto classes of transformers is imported immediately.
 """
 
 from __future__ import annotations

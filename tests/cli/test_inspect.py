@@ -226,10 +226,10 @@ def test_other_tokens_are_refused(tmp_path: Path) -> None:
         (["--prompt", "The", "--decoding", "top-x:3"], "'top-x:3' is not a decoding"),
         (["--text", "story.txt", "--out", "folder"], r"--out folder: must be a file to write \(folder is a folder\)"),
         (["--text", "story.txt", "--out", "story.txt/x"], r"must be a file to write \(.*story.txt is a file\)"),
-        (["--text", "story.txt", "--out", "story.txt"], "--out story.txt: must be another file than what is read"),
+        (["--text", "story.txt", "--out", "story.txt"], "--out story.txt: must not be a file that is read"),
         (["--text", "story.txt", "--json", "a", "--json", "b"], r"once for each model \(2 given for 1\)"),
         (["--text", "story.txt", "--json", "page.html", "--out", "page.html"], "must be different files"),
-        (["trace.json", "--text", "story.txt", "--json", "trace.json"], "must be another file than what is read"),
+        (["trace.json", "--text", "story.txt", "--json", "trace.json"], "must not be a file that is read"),
     ],
 )
 def test_words_that_cannot_be_meant(

@@ -102,5 +102,5 @@ def test_cropped_behind_the_models_back(rows: int) -> None:
     reader.read(prompt(rows))
     for layer in reader.cache.layers:
         layer.crop(-2)
-    with pytest.raises(ValueError, match="model's back"):
+    with pytest.raises(ValueError, match="changed by other code"):
         reader.read(prompt(rows, 1))

@@ -79,8 +79,8 @@ def test_auxiliary_texts(conditioner: str, given: dict[str, Any], message: str) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source_ids": None}, r"copies words of the auxiliary text: pass source_ids and source_positions"),
-        ({"source_positions": None}, r"copies words of the auxiliary text: pass source_ids and source_positions"),
+        ({"source_ids": None}, r"copies tokens of the auxiliary text: pass source_ids and source_positions"),
+        ({"source_positions": None}, r"copies tokens of the auxiliary text: pass source_ids and source_positions"),
         ({"source_ids": torch.zeros(3, 2).long()}, r"one shape, with 3 rows \(shapes \(3, 2\) and \(3, 6\) given"),
         ({"source_ids": torch.full((3, 6), VOCABULARY)}, f"source_ids: token id {VOCABULARY} is outside"),
         (
@@ -213,7 +213,7 @@ def test_more_padding_is_the_same_text(conditioner: str) -> None:
 
 
 def test_guidance_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"guidance_scale:.*model without its inputs"):
+    with pytest.raises(ValueError, match=r"guidance_scale:.*model without inputs"):
         model_of("dau").generate(**GIVEN, **AUX, max_new_tokens=2, guidance_scale=2.0)
 
 

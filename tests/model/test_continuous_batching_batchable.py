@@ -25,7 +25,10 @@ def refused(model: Any, match: str, settings: Any = None, batches: Any = None) -
 
 
 def test_an_encoder() -> None:
-    refused(headed("t5", "source cache"), "continuous batching: is for decoder-only models; use generate")
+    refused(
+        headed("t5", "source cache"),
+        "continuous batching: must be used with a decoder-only model .an encoder-decoder model given.; use generate",
+    )
 
 
 def test_beams() -> None:

@@ -38,7 +38,7 @@ def test_prompt_tuning(head: str) -> None:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         written = adapted.generate(**given)
-    assert any("looks at words, and knows none here" in str(one.message) for one in said) == READS_WORDS[head]
+    assert any("reads tokens, and has none here" in str(one.message) for one in said) == READS_WORDS[head]
     if head in OTHER_DISTRIBUTION:
         assert written.shape[1] == given["input_ids"].shape[1] + 3
     else:
@@ -52,7 +52,7 @@ def test_prefix_tuning_leaves_the_words(head: str) -> None:
     adapted = tuned(nw.attach(tiny("gpt2", torch.float64), head), "PrefixTuningConfig")
     ids = torch.tensor([[5, 6, 7, 5, 6]])
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".*looks at words")
+        warnings.filterwarnings("error", message=".*reads tokens")
         out = adapted.generate(
             input_ids=ids, max_new_tokens=3, do_sample=False, output_logits=True, return_dict_in_generate=True
         )

@@ -133,7 +133,7 @@ def test_specs(given: str, settings: dict, written: str) -> None:
         ("mle+seq:0.5,0.5", r"must be \+seq, .* \('\+seq:0.5,0.5' given"),
         ("mle+seq:half", r"must be \+seq"),
         ("mle+seq:", r"must be \+seq"),
-        ("mle+seq+seq", "stands there twice"),
+        ("mle+seq+seq", "is given twice"),
         ("mle+seq:0", "more than 0"),
         ("mle+seq:2", "at most 1"),
         ("mle+seq:0x10", "at least 1"),

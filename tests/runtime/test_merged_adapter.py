@@ -95,9 +95,9 @@ def test_a_model_of_ours_keeps_its_head(folders: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"base_model_name_or_path": None}, "an adapter that does not say to which model it belongs"),
+        ({"base_model_name_or_path": None}, "the adapter does not name its base model"),
         ({"base_model_name_or_path": "./gone"}, r"\./gone"),
-        ({"target_modules": ["no_such"]}, "the adapter cannot be put on its model"),
+        ({"target_modules": ["no_such"]}, "the adapter does not fit its base model"),
     ],
 )
 def test_what_cannot_be_opened_is_said(folders: Path, changes: dict[str, Any], message: str) -> None:

@@ -267,7 +267,7 @@ def expect_refused(path: Path, match: str) -> None:
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.99])
 def test_half_a_gguf_file(tiny: Path, share: float) -> None:
-    expect_refused(cut(tiny, share), r"tiny\.gguf: the GGUF file is damaged or half written")
+    expect_refused(cut(tiny, share), r"tiny\.gguf: the GGUF file is damaged or incomplete")
 
 
 def test_no_gguf_file(tmp_path: Path) -> None:

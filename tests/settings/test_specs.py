@@ -49,14 +49,14 @@ def test_every_part_comes_back_from_its_name_alone(kind: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("mos:3+mi:1x3+mi", "head spec 'mos:3+mi:1x3+mi': '+mi' stands there twice; write it once"),
+        ("mos:3+mi:1x3+mi", "head spec 'mos:3+mi:1x3+mi': '+mi' is given twice; write it once"),
         (
             "softmax+c+e",
-            "head spec 'softmax+c+e': '+e' stands beside '+c'; write both as one, as in 'softmax+ce'",
+            "head spec 'softmax+c+e': '+e' is given beside '+c'; write both as one, as in 'softmax+ce'",
         ),
         (
             "softmax+r:20+c",
-            "head spec 'softmax+r:20+c': '+c' stands beside '+r'; write both as one, as in 'softmax+cr:20'",
+            "head spec 'softmax+r:20+c': '+c' is given beside '+r'; write both as one, as in 'softmax+cr:20'",
         ),
         (
             "f2+c",
@@ -66,11 +66,11 @@ def test_every_part_comes_back_from_its_name_alone(kind: str) -> None:
             "mos:components=2.5+c+e",
             "head spec 'mos:components=2.5+c+e': components: must be a whole number (2.5 given)",
         ),
-        ("cpr:5", "head 'cpr': must be behind a head (alone given); write it as in 'softmax+cpr:20,100+mi'"),
+        ("cpr:5", "head 'cpr': must follow a head (alone given); write it as in 'softmax+cpr:20,100+mi'"),
         ({"heads": "mos"}, "head: missing; it names the head. Known: cache, "),
         (
             "softmax+rc:5+r:7",
-            "head spec 'softmax+rc:5+r:7': '+r' stands beside '+rc'; write both as one, as in 'softmax+cr:5,7'",
+            "head spec 'softmax+rc:5+r:7': '+r' is given beside '+rc'; write both as one, as in 'softmax+cr:5,7'",
         ),
         ({"head": "mos:3", "components": 3.0}, "head.components: must be a whole number (3.0 given)"),
         ({"head": "mos:5", "components": 3}, "head.components: given as 5 by 'mos:5' and as 3"),

@@ -1,4 +1,4 @@
-"""The NextToken distribution, its five kinds, and one over scores that are there already."""
+"""The NextToken distribution, its five kinds, and one over scores that are already computed."""
 
 from nextword.distribution.factorized import ClassDraw, FactorizedDistribution, TokenClasses
 from nextword.distribution.mixtures import CacheDistribution, Mixture, PointerMixture

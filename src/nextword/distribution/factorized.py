@@ -1,4 +1,4 @@
-"""FactorizedDistribution: first a class, then a token of that class."""
+"""FactorizedDistribution: a class is predicted first, then a token of that class."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from nextword.functional.weight_gradient import FusedBackward
 class FactorizedDistribution(NextToken):
     """``P(w) = P(class of w) * softmax over the tokens of that class`` (F2-Softmax, eq. 2).
 
-    Asked for one token per position (training is), it scores the tokens of that token's class and no others: positions
-    are grouped by class, so that every class is one product with the states that need it.
+    For one token per position, as in training, only the tokens of that token's class are scored. Positions are grouped
+    by class, and each class is one matrix product with its positions.
 
     Args:
-        vocabulary: Turns states into a score for every token; only differences within a class matter.
-        states: Input of the vocabulary at each position.
+        vocabulary: Computes a score for every token from states; only differences within a class matter.
+        states: Input of the output layer at each position.
         class_scores: Unnormalised scores of the C classes.
-        classes: Which tokens each class holds.
+        classes: The tokens of each class.
     """
 
     def __init__(
@@ -71,19 +71,19 @@ class FactorizedDistribution(NextToken):
         return at_least_float32(self.class_scores).log_softmax(-1)
 
     def over_prior(self, log_mass: Float[Tensor, "N C"]) -> FactorizedDistribution:
-        """With ``log_mass`` added to the scores of the classes."""
+        """The same distribution with ``log_mass`` added to the class scores."""
         return FactorizedDistribution(
             self.vocabulary, self.states, at_least_float32(self.class_scores) + log_mass, self.classes
         )
 
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
-        """Log of the probability that each class would have under one softmax over all tokens."""
+        """Log-probability of each class under one softmax over all tokens."""
         chunks = self._chunks()
         mass = concatenate_chunks(lambda rows: self.map(lambda tensor: tensor[rows])._class_mass(), chunks)
         return mass.log_softmax(-1)
 
     def _class_mass(self) -> Float[Tensor, "N C"]:
-        """Up to a constant of each row: relative to its peak, sums of large scores keep their digits."""
+        """Log-mass of each class relative to the row's largest score, so that large scores lose no digits."""
         scores = self._dense()
         scores = scores - scores.detach().amax(-1, keepdim=True)
         return torch.stack([of_class.logsumexp(-1) for of_class in self._split(scores)], -1)
@@ -95,7 +95,10 @@ class FactorizedDistribution(NextToken):
         return torch.split(scores[:, self.classes.order], list(self.classes.sizes), dim=-1)
 
     def within(self, chosen: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Log-probability of every token, given the class at each position; ``-inf`` outside it (eq. 7)."""
+        """Log-probability of every token, given the class at each position.
+
+        ``-inf`` for tokens of other classes (eq. 7).
+        """
         if torch.compiler.is_compiling():  # a graph cannot let shapes depend on the classes
             outside = self.classes.token_class != chosen[:, None]
             return self._dense().masked_fill(outside, -torch.inf).log_softmax(-1)
@@ -105,9 +108,9 @@ class FactorizedDistribution(NextToken):
         return within
 
     def token_within(self, chosen: Int[Tensor, "N"], uniform: Float[Tensor, "N"] | None = None) -> Int[Tensor, "N"]:
-        """A token of the class at each position: what ``within`` would give, without the (N, V) tensor.
+        """A token of the chosen class at each position, without an (N, V) tensor.
 
-        A number in [0, 1) for each position draws the token; None: the most probable one.
+        ``uniform``: numbers in [0, 1) that select a sampled token; None: the most probable token.
         """
         ids = torch.empty_like(chosen)
         for rows, members, scores in self._by_class(chosen):
@@ -117,7 +120,7 @@ class FactorizedDistribution(NextToken):
         return ids
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """One token per position needs the scores of its class only."""
+        """Share of the scores that are computed: for one token per position, those of its class."""
         if not self._is_grouped(ids) or not len(ids):
             return super().share_scored(ids)
         counts = self.classes.counted(self.classes.token_class[ids[:, 0]])
@@ -130,7 +133,7 @@ class FactorizedDistribution(NextToken):
     def _by_class(
         self, chosen: Int[Tensor, "N"], fused_backward: FusedBackward | None = None
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For every chosen class: its positions, its tokens, and the scores of these at those, in columns held here."""
+        """For every chosen class: its positions, its tokens, and their scores in this process's columns."""
         order = chosen.argsort(stable=True)
         counts = self.classes.counted(chosen)
         by_class = zip(torch.split(order, counts), self.classes.members, strict=True)
@@ -176,10 +179,10 @@ class FactorizedDistribution(NextToken):
 
 
 class ClassDraw:
-    """Draws a class at each position and gives the distribution within it (F2-Softmax, eq. 7).
+    """Chooses a class at each position and returns the distribution within the class (F2-Softmax, eq. 7).
 
-    Greedy decoding takes the most probable class, sampling draws one from p1. Whatever comes after (argmax, top-k,
-    top-p, temperature) then acts within the class.
+    Greedy decoding takes the most probable class, sampling takes one from p1. Argmax, top-k, top-p and temperature then
+    act within the class.
     """
 
     def __init__(self, sample: bool, top_k: int | None = None, top_p: float | None = None) -> None:
@@ -195,13 +198,14 @@ class ClassDraw:
         return distribution.within(chosen)
 
     def token(self, distribution: FactorizedDistribution, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """The token itself, where nothing acts within its class: only that class is scored."""
+        """The token directly, if no processor acts within its class; only that class is scored."""
         return distribution.token_within(self._class(distribution), uniform)
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
-        """The same with another class at some positions, because nothing of the first was allowed there.
+        """Chooses another class at some positions, because no token of the first class was allowed there.
 
-        Every class is tried at most once, those that were cut away last. None where a position has no class left.
+        Every class is tried at most once, those removed by truncation last. Returns None if a position has no class
+        left.
         """
         assert self._distribution is not None
         assert self._chosen is not None
@@ -231,11 +235,11 @@ class ClassDraw:
 
 @dataclass(frozen=True)
 class TokenClasses:
-    """C classes of tokens, none of them empty.
+    """C classes of tokens; no class is empty.
 
     Args:
         order: All token ids, class after class.
-        sizes: Tokens in each class.
+        sizes: Number of tokens in each class.
         token_class: Class of each token, 0 to C - 1.
         position: Position of each token within its class.
     """
@@ -247,7 +251,7 @@ class TokenClasses:
 
     @classmethod
     def of(cls, token_class: Int[Tensor, "V"]) -> TokenClasses:
-        """From the class of each token; within a class tokens stand in the order of their ids.
+        """Builds classes from the class of each token; within a class tokens are ordered by id.
 
         >>> import torch
         >>> TokenClasses.of(torch.tensor([1, 0, 1])).members
@@ -257,7 +261,7 @@ class TokenClasses:
 
     @classmethod
     def ordered(cls, order: Int[Tensor, "V"], sizes: Sequence[int]) -> TokenClasses:
-        """From all token ids, class after class, and the number of tokens in each class."""
+        """Builds classes from all token ids, class after class, and the number of tokens in each class."""
         device = order.device
         classes = torch.arange(len(sizes), device=device).repeat_interleave(torch.tensor(sizes, device=device))
         positions = torch.cat([torch.arange(size, device=device) for size in sizes])
@@ -266,11 +270,11 @@ class TokenClasses:
 
     @property
     def count(self) -> int:
-        """C."""
+        """The number of classes C."""
         return len(self.sizes)
 
     def counted(self, chosen: Int[Tensor, "N"]) -> list[int]:
-        """How often each class was chosen, in one look: for ``bincount`` a GPU must stop twice more."""
+        """How often each class was chosen, with one GPU synchronisation; ``bincount`` would need three."""
         counts = chosen.new_zeros(self.count).scatter_add_(0, chosen, torch.ones_like(chosen))
         return counts.tolist()
 
@@ -281,6 +285,6 @@ class TokenClasses:
 
     @cached_property
     def column(self) -> Int[Tensor, "V"]:
-        """Where each token stands in ``order``."""
+        """Index of each token in ``order``."""
         begins = self.order.new_tensor([0, *accumulate(self.sizes)])
         return begins[self.token_class] + self.place

@@ -1,4 +1,4 @@
-"""Mixture: distributions blended by gate weights."""
+"""Mixture: distributions mixed by gate weights."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class Mixture(NextToken):
-    """``P(w) = sum_k weight_k P_k(w)``: mixture of softmaxes, linear interpolation with a cache.
+    """``P(w) = sum_k weight_k P_k(w)``, used for a mixture of softmaxes and for interpolation with a cache.
 
     Args:
-        parts: The K blended distributions, over the same positions and vocabulary.
-        log_weights: Log of each part's weight at each position; each row sums to one in probability.
+        parts: The K distributions, over the same positions and vocabulary.
+        log_weights: Log of each distribution's weight at each position; each row of weights sums to one.
     """
 
     def __init__(self, parts: Sequence[NextToken], log_weights: Float[Tensor, "N K"]) -> None:
@@ -49,7 +49,7 @@ class Mixture(NextToken):
         return Mixture([part.map(change) for part in self.parts], change(self.log_weights))
 
     def shared(self) -> list[Tensor]:
-        """What the parts share, each tensor once."""
+        """The shared tensors of all parts, each tensor once."""
         return list({id(tensor): tensor for part in self.parts for tensor in part.shared()}.values())
 
     def computed(self) -> Mixture:
@@ -97,15 +97,15 @@ class Mixture(NextToken):
 class PointerMixture(NextToken):
     """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s`` (pointer generator, pointer sentinel).
 
-    Attention is normalised over the visible entries here, so whatever scores come in, the row sums to one; where no
-    entry is visible the gate is 1.
+    Attention is normalised here over the visible entries, so the row sums to one for any scores. If no entry is
+    visible, the gate is 1.
 
     Args:
         base: The generating distribution.
         attention: Stored tokens with their attention scores (any constant may be added to a row).
         log_gate: ``log g`` at each position.
-        log_rest: ``log (1 - g)`` at each position, beside ``log_gate`` because neither can be had from the other
-            without losing digits (from a logit x they are ``logsigmoid(x)`` and ``logsigmoid(-x)``).
+        log_rest: ``log (1 - g)`` at each position. It is separate from ``log_gate`` because computing one from the
+            other loses digits (for a logit x they are ``logsigmoid(x)`` and ``logsigmoid(-x)``).
         name: Name of the attention in ``sources``.
     """
 
@@ -159,7 +159,7 @@ class PointerMixture(NextToken):
         return self.base.stands_in_store() | in_store({self.name: self.attention})
 
     def _attended(self) -> CopyScores:
-        """The entries with their share of the probability as their mass."""
+        """The entries, with their share of the probability as mass."""
         total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)
         return self.attention.lowered(total - self.log_rest)
 
@@ -191,13 +191,12 @@ class PointerMixture(NextToken):
 class CacheDistribution(NextToken):
     """``P(w)`` proportional to the mass of the visible entries that hold ``w``; zero for every other token.
 
-    At a position that sees no entry there is nothing to distribute over; ``fallback`` is used there, so that every row
-    is a distribution.
+    At a position that sees no entry, ``fallback`` is used, so that every row is a distribution.
 
     Args:
-        entries: What is stored, with the log-mass of each entry.
-        fallback: Over the same positions.
-        name: Name of the stored part in ``sources``.
+        entries: The stored tokens, with the log-mass of each entry.
+        fallback: A distribution over the same positions.
+        name: Name of the stored tokens in ``sources``.
     """
 
     def __init__(self, entries: CopyScores, fallback: NextToken, name: str = "cache") -> None:
@@ -227,7 +226,10 @@ class CacheDistribution(NextToken):
         return self.fallback.stands_in_store() | in_store({self.name: self.entries})
 
     def _total(self) -> tuple[Bool[Tensor, "N 1"], Float[Tensor, "N 1"]]:
-        """Whether anything is stored, and log of its mass; 0 keeps -inf - -inf, and its NaN gradient, out elsewhere."""
+        """Whether any entry is visible, and the log of the visible mass.
+
+        The log is 0 if no entry is visible, because ``-inf - -inf`` would have a NaN gradient.
+        """
         seen = self.entries.any_visible()
         return seen[:, None], torch.where(seen, self.entries.log_mass(), 0.0)[:, None]
 

@@ -1,4 +1,4 @@
-"""NextToken: what every head makes, and what objectives, decoding, metrics and checks ask."""
+"""NextToken: the distribution that every head returns, and that objectives, decoding, metrics and checks use."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _OLD_METHODS = {
 class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
-    A question about few tokens per position never makes an (N, V) tensor: rows are computed in chunks that fit the
-    memory budget (``nextword.score_memory``). Where a gradient is wanted, chunks are computed again in the backward
-    pass; but for a sum over positions (``log_likelihood``, what training asks) they are computed once.
+    Methods about few tokens per position never make an (N, V) tensor: rows are computed in chunks that fit the memory
+    budget (``nextword.score_memory``). With gradients, chunks are recomputed in the backward pass. ``log_likelihood``,
+    which training calls, computes each chunk once.
 
-    A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
-    ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and ``_log_positions`` and
-    ``_log_token_positions`` where it points at positions; cutting into chunks is done here, once for all kinds.
+    A subclass is final (its chunks are made by its own constructor). It implements ``_log_probs``, ``_log_prob``,
+    ``_log_sources``, ``map`` and ``shared`` for all its rows at once, and if it points at positions also
+    ``_log_positions`` and ``_log_token_positions``. This base class splits rows into chunks.
     """
 
     vocab_size: int
     device: torch.device
     columns: VocabShard = ALL_COLUMNS
-    """Which columns of dense scores this process makes; answers are those of whole rows."""
+    """The columns of dense scores that this process computes; results are always those of whole rows."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -54,38 +54,38 @@ class NextToken(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """N, the number of positions."""
+        """The number of positions N."""
 
     @abstractmethod
     def map(self, change: Callable[[Tensor], Tensor]) -> NextToken:
-        """The same kind of distribution with ``change`` made to every tensor that has a row for each position.
+        """The same kind of distribution, with ``change`` applied to every tensor that has one row per position.
 
-        It is called with them in the same order every time.
+        The tensors are passed in the same order every time.
         """
 
     @abstractmethod
     def shared(self) -> list[Tensor]:
-        """Tensors that may have a gradient and are the same for all positions: the output embedding."""
+        """Tensors shared by all positions that may need a gradient, such as the output embedding."""
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> NextToken:
         """The distribution at some of the positions."""
         return self.map(lambda tensor: tensor[rows])
 
     def computed(self) -> NextToken:
-        """The same distribution with its (N, V) numbers made, so that several questions cost one product.
+        """The same distribution with its (N, V) scores computed, so that several method calls share one product.
 
-        It is for as many rows as fit into memory, and without gradients. A kind whose questions share nothing is this
-        already.
+        Use it without gradients, for as many rows as fit into memory. Kinds that share nothing between calls return
+        themselves.
         """
         return self
 
     def relative(self) -> NextToken:
-        """``computed``, but each row's log-probabilities may all be off by one constant, where that is cheaper."""
+        """Like ``computed``, but log-probabilities may be shifted by a constant per row, if that is cheaper."""
         return self.computed()
 
     @abstractmethod
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        """Scores of all rows at once, in a new tensor, which the caller may change where autograd is off."""
+        """Log-probabilities of all rows at once, in a new tensor that the caller may change if autograd is off."""
 
     @abstractmethod
     def _log_prob(self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None) -> Float[Tensor, "N K"]:
@@ -93,10 +93,10 @@ class NextToken(ABC):
 
     @abstractmethod
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        """By component, log of the part of each token's probability (N, K)."""
+        """By component, log of its share of each token's probability (N, K)."""
 
     def _log_positions(self) -> dict[str, Tensor]:
-        """By component that points at positions, log of the probability that came from each (N, S)."""
+        """By component that points at positions, log of the probability from each position (N, S)."""
         return {}
 
     def _log_token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
@@ -104,11 +104,11 @@ class NextToken(ABC):
         return {}
 
     def log_probs(self) -> Float[Tensor, "N V"]:
-        """Log-probability of every token at every position; ``-inf`` exactly where the probability is zero."""
+        """Log-probability of every token at every position; ``-inf`` exactly for tokens with probability zero."""
         return concatenate_chunks(lambda rows: self[rows]._log_probs(), self._chunks(), recompute=False)
 
     def log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Log-probability of K asked tokens at every position, without an (N, V) tensor.
+        """Log-probability of K given tokens at every position, without an (N, V) tensor.
 
         Raises:
             ValueError: ``ids`` is not of shape (N, K).
@@ -118,15 +118,15 @@ class NextToken(ABC):
         return concatenate_chunks(lambda rows: self[rows]._log_prob(ids[rows]), chunks)
 
     def log_likelihood(self, ids: Tensor, weights: Tensor | None = None) -> Float[Tensor, ""]:
-        """``sum_n weights_n log P(ids_n)``: what training asks, with its gradient made in the same pass.
+        """``sum_n weights_n log P(ids_n)``, the sum that training uses; its gradient is computed in the same pass.
 
         Args:
-            ids: One token for each position (N,).
-            weights: How much each position counts (N,); 1 by default. They get no gradient.
+            ids: One token per position (N,).
+            weights: Weight of each position (N,); None: 1. Weights get no gradient.
 
         Raises:
-            ValueError: ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary; give a
-                position that does not count any token, and the weight 0.
+            ValueError: If ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary. Give
+                positions that do not count any valid token and weight 0.
         """
         for name, vector in (("ids", ids), ("weights", weights)):
             shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
@@ -149,10 +149,10 @@ class NextToken(ABC):
         return sum_with_gradient(likelihood, chunks, row_tensors, shared)
 
     def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """``log(1 - P)`` of K asked tokens at every position, without an (N, V) tensor; exact where P is near 0 or 1.
+        """``log(1 - P)`` of K given tokens at every position, without an (N, V) tensor; accurate for P near 0 or 1.
 
-        Where P is 1 and every other token has probability zero, it is the log of the smallest positive number of its
-        precision (-87.3 in float32) instead of ``-inf``, without gradient.
+        If every other token has probability zero, the result is the log of the smallest positive number of the dtype
+        (-87.3 in float32) instead of ``-inf``, without gradient.
 
         Raises:
             ValueError: ``ids`` is not of shape (N, K).
@@ -196,14 +196,15 @@ class NextToken(ABC):
         """Tokens sampled independently (with replacement) at each position.
 
         Args:
-            generator: Source of randomness; torch's global one by default.
-            num_samples: Draws per position.
-            temperature: Divides the log-probabilities first; below 1 sharpens.
-            top_k: Draw among the ``top_k`` most probable tokens only.
-            top_p: Draw among the fewest tokens that together have at least this probability (nucleus), after ``top_k``.
+            generator: Random generator; None: torch's global one.
+            num_samples: Number of samples per position.
+            temperature: Number that log-probabilities are divided by first; values below 1 sharpen the distribution.
+            top_k: Number of most probable tokens to sample from; None: all.
+            top_p: Sample from the fewest tokens that together have at least this probability (nucleus), after
+                ``top_k``; None: from all.
         """
         if not temperature > 0:
-            raise ValueError(f"sample: temperature must be more than 0 ({temperature} given); greedy is top_k(1)")
+            raise ValueError(f"sample: temperature must be more than 0 ({temperature} given); use top_k(1) for greedy")
         expect_truncation("sample", top_k, top_p)
 
         def draw(rows: slice) -> Tensor:
@@ -216,52 +217,53 @@ class NextToken(ABC):
     # names, such as ``softmax`` and ``cache``.
 
     def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
-        """For each component of the distribution, the part of each asked token's probability that came from it.
+        """For each component of the distribution, the share of each given token's probability that it contributes.
 
-        The parts of a token add up to its probability.
+        The shares of a token sum to its probability.
         """
         self._expect_rows(ids)
         return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
 
     def positions(self) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at positions, the probability that each row gets from each of them.
+        """For each component that points at positions, the probability mass on each position, per row.
 
         Positions are those of the decoder's sequence (padding included), for an encoder-decoder model those of the
-        source. Over the positions that hold a token they add up to what ``sources`` says of it; components that point
-        at nothing are not there.
+        source. The sum over the positions that hold a token equals its share in ``sources``. Components that do not
+        point at positions are missing.
         """
         return _joined([self[rows]._log_positions() for rows in self._chunks()])
 
     def token_positions(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at positions, how much of one token's probability came from each.
+        """For each component that points at positions, the share of one token's probability from each position.
 
-        ``positions()`` is about all tokens, this about one token per position: the positions that hold another are
-        zero. Over the positions the parts add up to what ``sources`` says of the token. ``positions_in`` says of which
-        text the positions are.
+        ``positions()`` covers all tokens; this method covers one token per row, so positions that hold another token
+        are zero. The sum over positions equals the token's share in ``sources``. ``positions_in`` names the text that
+        the positions belong to.
 
-        A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one
-        score for all positions where it stands. Its probability is divided among them: evenly, or with local embeddings
-        (``p``) in proportion to ``exp`` of each position's similarity. A component that no position explains is absent.
+        A cache or a pointer gives each position a probability. A partition (``+c``, ``+e``, ``+p``) gives a token one
+        score for all its positions. The token's probability is divided among these positions: evenly, or with local
+        embeddings (``p``) in proportion to ``exp`` of each position's similarity. Components without positions are
+        missing.
 
         Raises:
-            ValueError: ``ids`` is not one token of the vocabulary for each position.
+            ValueError: If ``ids`` is not one token of the vocabulary per row.
         """
         self._expect_rows(ids[:, None])
         return _joined([self[rows]._log_token_positions(ids[rows]) for rows in self._chunks()])
 
     def positions_in(self) -> dict[str, TextRead]:
-        """For each component in ``token_positions``, which text its positions are of.
+        """For each component in ``token_positions``, the text that its positions belong to.
 
-        ``"text"`` is the decoder's own sequence. ``"source"`` is what the head reads beside it: the source of an
-        encoder-decoder model, else the auxiliary text in the decoder's tokens. ``"store"``: the positions are numbers
-        of the tokens that were retrieved for each position, and ``stands_in_store`` says where each of those stands.
+        ``"text"``: the decoder's own sequence. ``"source"``: the source of an encoder-decoder model, or the auxiliary
+        text in the decoder's tokens. ``"store"``: a datastore; the positions are indices of the retrieved tokens, and
+        ``stands_in_store`` returns where these tokens are in the datastore.
         """
         return {}
 
     def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
-        """For each component that retrieves tokens from a store, where they stand: document, and position within it.
+        """For each component that retrieves tokens from a datastore, the document and the position of each token.
 
-        In the order of the K positions that ``positions`` and ``token_positions`` give such a component.
+        The order is that of the K positions in ``positions`` and ``token_positions``.
         """
         return {}
 
@@ -269,7 +271,7 @@ class NextToken(ABC):
     places, token_places, places_in = positions, token_positions, positions_in
 
     def row_bytes(self) -> int:
-        """Bytes that one row needs while it is computed."""
+        """Bytes of memory needed to compute one row."""
         return self._scores_bytes() + 2 * self.vocab_size * 4  # normalised: a shifted copy and the exponentials
 
     def _scores_bytes(self) -> int:
@@ -280,7 +282,7 @@ class NextToken(ABC):
         return 1
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
-        """The part of a row, on average, that is scored where these tokens are asked for."""
+        """Average share of a row's scores that must be computed for these tokens."""
         return 1.0
 
     def _chunks(self, row_bytes: int | None = None) -> list[slice]:
@@ -299,15 +301,15 @@ class NextToken(ABC):
 
 
 def _joined(chunks: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Probabilities of all rows from the logs of each chunk."""
+    """Joins the chunks' log-probabilities into the probabilities of all rows."""
     return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
 
 
 def log_complement(log_probs: Float[Tensor, "N V"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-    """``log(1 - P)`` of some tokens: ``log1p(-P)``, and the sum over all other tokens where P is more than one half.
+    """``log(1 - P)`` of some tokens: ``log1p(-P)``, or for P above one half the log of the sum over all other tokens.
 
-    There ``1 - P`` would cancel, and once P rounds to 1 its gradient would vanish; that of the sum stays. Only the most
-    probable token of a row can have more than one half, so one sum a row is enough.
+    For P near 1, ``1 - P`` loses digits, and its gradient vanishes once P rounds to 1; the sum avoids both. Only the
+    most probable token of a row can have P above one half, so one sum per row is enough.
 
     >>> log_complement(torch.tensor([[40.0, 0.0, 0.0]]).log_softmax(-1), torch.tensor([[0]]))
     tensor([[-39.3069]])

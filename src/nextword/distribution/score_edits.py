@@ -18,7 +18,7 @@ from nextword.functional.weight_gradient import FusedBackward
 
 
 class EditMode(ABC):
-    """How a value meets the score that stands: ``Replace`` or ``Add``; shapes are the same for both."""
+    """How a new value changes a score: ``Replace`` or ``Add``."""
 
     @abstractmethod
     def scores_of(
@@ -28,7 +28,7 @@ class EditMode(ABC):
         ids: Int[Tensor, "B K"],
         fused_backward: FusedBackward | None = None,
     ) -> Float[Tensor, "B Q K"]:
-        """The values that queries of the output embedding give to few tokens."""
+        """Values of few tokens, computed from queries and the output embedding."""
 
     @abstractmethod
     def write_(
@@ -45,17 +45,17 @@ class EditMode(ABC):
     def gather(
         self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
     ) -> Float[Tensor, "N K"]:
-        """Values of a step and of the steps before it, as one."""
+        """Combines the values of a step with those of the steps before it."""
 
     @abstractmethod
     def standing(
         self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> Float[Tensor, "N K"]:
-        """What the scores would be."""
+        """The scores after this edit."""
 
 
 class Replace(EditMode):
-    """The value takes the score's position ("assign")."""
+    """The value replaces the score (mode "assign")."""
 
     def scores_of(
         self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, fused_backward: FusedBackward | None = None
@@ -75,12 +75,12 @@ class Replace(EditMode):
 
 
 class Add(EditMode):
-    """The value is added to the score ("add")."""
+    """The value is added to the score (mode "add")."""
 
     def scores_of(
         self, vocabulary: Vocabulary, states: Tensor, ids: Tensor, fused_backward: FusedBackward | None = None
     ) -> Tensor:
-        """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
+        """Scores of the queries without the bias of the output layer, which the dense score already includes."""
         of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, fused_backward)
         # a token that the vocabulary rules out stays out
         return (vocabulary.scores_of(states, ids, fused_backward) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
@@ -99,12 +99,12 @@ class Add(EditMode):
 
 @dataclass(frozen=True)
 class EditedTokens:
-    """Which tokens an edit changed.
+    """The tokens that an edit changed.
 
     Args:
         source: Name under which ``sources`` reports their probability.
-        present: Which of them were changed.
-        positions: Where they stand, as in ``TokenLogitEdit``.
+        present: True for tokens that were changed.
+        positions: Positions of the tokens, as in ``TokenLogitEdit``.
     """
 
     source: str
@@ -117,7 +117,7 @@ class EditedTokens:
         return EditedTokens(self.source, change(self.ids), change(self.present), positions)
 
     def holds(self, ids: Int[Tensor, "N J"], vocab_size: int) -> Bool[Tensor, "N J"]:
-        """Whether each of the asked tokens was changed."""
+        """Whether each of the given tokens was changed."""
         if self.ids.shape[1] * ids.shape[1] < vocab_size:
             same = self.ids[:, :, None] == ids[:, None, :]
             return (same & self.present[:, :, None]).any(1)
@@ -126,37 +126,40 @@ class EditedTokens:
 
 
 class LogitEdit(ABC):
-    """A change to the scores of few tokens per position, made on the dense scores as earlier edits left them."""
+    """A change to the scores of few tokens per position, applied to the dense scores after earlier edits."""
 
     @abstractmethod
     def map(self, change: Callable[[Tensor], Tensor]) -> LogitEdit:
-        """With ``change`` made to every tensor that has a row for each position."""
+        """The same edit with ``change`` applied to every tensor that has one row per position."""
 
     def positions_in(self) -> dict[str, TextRead]:
-        """Under its name, of which text the positions are that changed words stand at; nothing where none are known."""
+        """The text that the positions of changed tokens belong to, by the edit's name.
+
+        Empty if positions are unknown.
+        """
         return {}
 
     @abstractmethod
     def apply_(
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, fused_backward: FusedBackward | None = None
     ) -> tuple[Float[Tensor, "N V"], list[EditedTokens]]:
-        """Changes ``scores`` in place; returns them, and which tokens were changed, the latest change last."""
+        """Changes ``scores`` in place; returns the scores and the changed tokens, latest change last."""
 
 
 @dataclass(frozen=True)
 class TokenLogitEdit(LogitEdit):
-    """New scores for words known beforehand: those of the context, of the source (partitions, pointers).
+    """New scores for a known set of tokens, such as those of the context or of the source (partitions, pointers).
 
     Args:
         source: Name in ``sources``.
-        words: Words with the value of each as seen from every position, and which of them are changed. They are
-            distinct: a word given twice would be changed twice, and still sum to one.
-        change: How the value meets the score.
-        positions: Where the words stand. The scores say how much of its word's probability each explains: shares are in
-            proportion to their exponentials. None: no position explains it.
+        words: Distinct tokens with a value for each position, and which of them are changed. A token given twice would
+            be changed twice without an error.
+        change: How the value changes the score.
+        positions: Positions of the tokens. The probability of a token is divided among its positions in proportion to
+            ``exp`` of their scores. None: it is not divided.
 
     Raises:
-        TypeError: Words that may occur twice.
+        TypeError: If ``words`` is not a ``WordScores``, so that tokens could occur twice.
     """
 
     source: str
@@ -167,8 +170,8 @@ class TokenLogitEdit(LogitEdit):
     def __post_init__(self) -> None:
         if not isinstance(self.words, WordScores):
             raise TypeError(
-                "TokenLogitEdit: words must be WordScores, in which each word occurs once "
-                f"({type(self.words).__name__} given); nextword.heads.past_words and source_words give the words of a "
+                "TokenLogitEdit: words must be WordScores, in which each token occurs once "
+                f"({type(self.words).__name__} given); nextword.heads.past_words and source_words make them of a "
                 "text"
             )
 
@@ -190,17 +193,17 @@ class TokenLogitEdit(LogitEdit):
 
 @dataclass(frozen=True)
 class Rerank(LogitEdit):
-    """The best tokens are scored again by a query of their own, then the best of the outcome by another, and so on.
+    """The best tokens are scored again by a separate query, then the best of the result by another query, and so on.
 
-    Source: Softmax-CPR, reranker partition R. A step takes its candidates from the whole vector as the step before
-    left it. What a step may take was then either rescored or among the first ``sum of sizes`` tokens at the start, so
-    one top-k over the vocabulary serves all steps.
+    Source: Softmax-CPR, reranker partition R. A step takes its candidates from all scores after the previous step. Each
+    candidate was either rescored before or was among the first ``sum of sizes`` tokens of the original scores, so one
+    top-k over the vocabulary is enough for all steps.
 
     Args:
-        queries: Query of each step.
-        sizes: Candidates of each step.
-        change: How the new score meets the old one.
-        from_initial: Whether each step takes its candidates from the scores as they were before the first.
+        queries: Queries of each step.
+        sizes: Number of candidates of each step.
+        change: How the new score changes the old one.
+        from_initial: Whether each step takes its candidates from the scores before the first step.
     """
 
     queries: Float[Tensor, "N J D"]

@@ -26,14 +26,15 @@ class SoftmaxDistribution(NextToken):
 
         P(w) = (exp z_w + sum_{j: w_j = w} exp s_j) / (sum_v exp z_v + sum_j exp s_j)
 
-    Edits come before the normaliser is summed; subtracting old exponentials from a finished sum would cancel digits.
+    Edits are applied before the normaliser is summed, because subtracting old exponentials from the sum would lose
+    digits.
 
     Args:
-        vocabulary: Turns states into dense scores, chunk by chunk.
-        states: Input of the vocabulary at each position.
-        nonlinearity: Applied to the dense scores before anything else (sigsoftmax).
-        edits: Changes of single scores, the later over the earlier.
-        stored: Entries whose mass is added (log-add-exp), by name: a cache, CopyNet's pointer.
+        vocabulary: Computes dense scores from states, chunk by chunk.
+        states: Input of the output layer at each position.
+        nonlinearity: Function applied to the dense scores first (sigsoftmax); None: none.
+        edits: Changes of single scores, applied in order.
+        stored: Entries whose mass is added by log-add-exp, by name, such as a cache or CopyNet's pointer.
         name: Name of the dense part in ``sources``.
     """
 
@@ -82,13 +83,13 @@ class SoftmaxDistribution(NextToken):
         return self._whole(fused_backward)[0]
 
     def with_product(self, product: Float[Tensor, "N V"]) -> SoftmaxDistribution:
-        """The same, but the first question takes ``product`` for ``vocabulary(states)``, and destroys it."""
+        """The same distribution with ``vocabulary(states)`` given; the first call uses ``product`` and destroys it."""
         changed = copy(self)
         changed._product = product
         return changed
 
     def beside(self, stored: Mapping[str, Stored]) -> SoftmaxDistribution:
-        """The same with further entries, normalised together with all that is there."""
+        """The same distribution with further entries, all normalised together."""
         changed = copy(self)
         changed.stored = self.stored | dict(stored)
         return changed
@@ -98,7 +99,7 @@ class SoftmaxDistribution(NextToken):
         return self.columns.whole(scores), touched
 
     def _edited(self, fused_backward: FusedBackward | None = None) -> tuple[Float[Tensor, "N _"], list[EditedTokens]]:
-        """Scores after the edits, in the columns that are held here, and which tokens each edit changed."""
+        """Scores after the edits, in this process's columns, and the tokens that each edit changed."""
         # the answer to a question is written over the product, so the next question makes a new one
         product, self._product = self._product, None
         scores = at_least_float32(self.vocabulary(self.states, fused_backward) if product is None else product)
@@ -115,7 +116,7 @@ class SoftmaxDistribution(NextToken):
         return {name: stored.scored() for name, stored in self.stored.items()}
 
     def _normalised_(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], dict[str, CopyScores]]:
-        """Dense scores and entries as log-probabilities. Destroys ``scores``."""
+        """Log-probabilities of dense scores and entries together. Destroys ``scores``."""
         dense_peak, stored = scores.amax(-1), self._entries()
         log_probs = log_softmax_(scores)
         if not stored:
@@ -139,7 +140,7 @@ class SoftmaxDistribution(NextToken):
     def _at(
         self, ids: Int[Tensor, "N K"], fused_backward: FusedBackward | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-mass of tokens, log of the normaliser, both less the peak; and the peak."""
+        """Log-mass of tokens and log of the normaliser, both minus the row's largest score, and that score."""
         at_ids, total, dense_peak = softmax_at_(self._edited(fused_backward)[0], ids, fused_backward, self.columns)
         stored = self._entries()
         peak = _common_peak(dense_peak, stored)
@@ -151,7 +152,7 @@ class SoftmaxDistribution(NextToken):
         return at_ids, total, peak
 
     def log_prob_and_normaliser(self, ids: Int[Tensor, "N K"]) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"]]:
-        """``log_prob``, and log of the normaliser: what tells how likely a token is beside further entries."""
+        """``log_prob`` and the log of the normaliser, which are needed to add further entries."""
         self._expect_rows(ids)
 
         def both(rows: slice) -> Tensor:
@@ -162,7 +163,7 @@ class SoftmaxDistribution(NextToken):
         return answers[:, :-1], answers[:, -1]
 
     def relative(self) -> ComputedScores:
-        """The scores as they are, and stored entries beside them."""
+        """The unnormalised scores, with the stored entries kept separate."""
         return ComputedScores(*self._whole(), self._entries(), self.name)
 
     def computed(self) -> ComputedScores:
@@ -201,9 +202,9 @@ def _added_(log_probs: Float[Tensor, "N V"], stored: Mapping[str, CopyScores]) -
 
 
 def in_one_product(parts: Sequence[NextToken], fused_backward: FusedBackward | None = None) -> list[NextToken]:
-    """The same distributions; those that are softmaxes over one vocabulary get their products, made as one.
+    """The same distributions; the products of softmaxes over one vocabulary are computed together.
 
-    Each product answers the first question to its distribution; for a second one it is made again.
+    Each product is used by the first call to its distribution; a second call computes it again.
     """
     softmaxes = [part for part in parts if isinstance(part, SoftmaxDistribution)]
     together = [part for part in softmaxes if part.vocabulary is softmaxes[0].vocabulary]
@@ -217,15 +218,15 @@ def in_one_product(parts: Sequence[NextToken], fused_backward: FusedBackward | N
 
 
 class ComputedScores(NextToken):
-    """What ``SoftmaxDistribution`` becomes when its (N, V) numbers are made.
+    """A ``SoftmaxDistribution`` with its (N, V) scores computed.
 
-    Any question is answered from these numbers: log-probabilities, or the same up to one constant for each row.
+    The scores are log-probabilities, possibly shifted by one constant per row.
 
     Args:
-        dense: What comes from the scores of the vocabulary, after the edits.
-        touched: What edits changed, the latest change last.
-        stored: Entries beside the scores, on the same scale.
-        name: Component of what no edit changed.
+        dense: Scores of the vocabulary after the edits.
+        touched: Tokens that edits changed, latest change last.
+        stored: Entries in addition to the scores, on the same scale.
+        name: Component name of tokens that no edit changed.
     """
 
     def __init__(
@@ -269,7 +270,7 @@ class ComputedScores(NextToken):
         return log_prob
 
     def _by_edit(self, ids: Int[Tensor, "N K"]) -> Iterator[tuple[EditedTokens, Tensor]]:
-        """Each edit, the latest first, with the log-probabilities of the tokens whose score it made."""
+        """Each edit, latest first, with the log-probabilities of the tokens whose final score it set."""
         dense, untaken = self.dense.gather(1, ids), torch.ones_like(ids, dtype=torch.bool)
         for touched in reversed(self.touched):  # the latest change of a token is the one that stands
             changed = touched.holds(ids, self.vocab_size) & untaken
@@ -297,25 +298,25 @@ class ComputedScores(NextToken):
 
 
 def add_share(shares: dict[str, Tensor], name: str, share: Tensor) -> None:
-    """Adds to what a component has already, all in logs."""
+    """Adds a share to a component's share, in log space."""
     shares[name] = log_add_exp(shares[name], share) if name in shares else share
 
 
 # -- KnownScores: a softmax over scores that are there already, such as the logits of a pass.
 
 _BLOCK_BYTES = {"cpu": 2**22}
-"""Bytes of scores that are normalised at once, by device. On a CPU they stay in its cache."""
+"""Bytes of scores normalised at once, by device; on a CPU they fit into its cache."""
 _BLOCK_BYTES_ELSEWHERE = 2**26
 
 
 class KnownScores(NextToken):
-    """``P = softmax(scores[row])`` at each of N positions; log-probabilities are such scores too.
+    """``P = softmax(scores[row])`` at each of N positions; ``scores`` may be log-probabilities.
 
-    Scores are read where they lie, some rows at a time, and never copied as a whole.
+    Scores are read some rows at a time and never copied as a whole.
 
     Args:
-        scores: Scores of M positions; they are not changed.
-        row: Which of them each of the N positions is.
+        scores: Scores of M positions; not modified.
+        row: Row of ``scores`` for each of the N positions.
     """
 
     def __init__(self, scores: Float[Tensor, "M V"], row: Int[Tensor, "N"]) -> None:

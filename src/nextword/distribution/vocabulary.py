@@ -1,4 +1,4 @@
-"""What a distribution needs of an output embedding."""
+"""The interface between a distribution and an output embedding."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from nextword.functional.weight_gradient import FusedBackward
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """What turns states into scores of tokens: an output embedding with all that belongs to it.
+    """Computes token scores from states: an output embedding with its bias and scaling.
 
-    Dense scores have a column for each token, or for those tokens whose rows of the embedding this process holds
-    (``columns``).
+    Dense scores have one column per token, or one per token whose embedding row is on this process (``columns``).
 
-    ``fused_backward`` is passed on to the products of ``nextword.functional.products``, which then give the embedding's
-    gradient to its collector. A vocabulary that makes its products otherwise leaves it alone.
+    ``fused_backward`` is passed to the products of ``nextword.functional.products``, which add the embedding's gradient
+    to its collector. A vocabulary with products of its own ignores it.
     """
 
     @property
     def size(self) -> int:
-        """V."""
+        """The vocabulary size V."""
 
     @property
     def columns(self) -> VocabShard:
-        """Which columns dense scores have."""
+        """The columns of dense scores."""
 
     def __call__(
         self, states: Float[Tensor, "N D"], fused_backward: FusedBackward | None = None
@@ -40,12 +39,12 @@ class Vocabulary(Protocol):
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> Sequence[Float[Tensor, "_R V"]]:
-        """The same for several sets of states that belong to the same rows, in one pass over the embedding."""
+        """Scores of several sets of states for the same rows, in one pass over the embedding."""
 
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
-        """The scores of few tokens, the same for the Q states of a row, without those of all others."""
+        """Scores of only K tokens per sequence, for each of its Q states."""
 
     def scores_of_groups(
         self,
@@ -54,13 +53,13 @@ class Vocabulary(Protocol):
         rows: Sequence[Int[Tensor, "_R"]],
         fused_backward: FusedBackward | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
-        """For each group of states, of some of the N rows, the scores of its own tokens; no token is in two groups."""
+        """For each group of states, the scores of the group's own tokens; groups have no token in common."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Vocabulary:
-        """The same with ``change`` made to what has a row for each position (or sequence); most have no such thing."""
+        """The same vocabulary with ``change`` applied to tensors with one row per position or sequence, if any."""
 
     def shared(self) -> Sequence[Tensor]:
-        """What may have a gradient and is the same for all rows: the embedding itself."""
+        """Tensors shared by all rows that may need a gradient: the embedding."""
 
 
 # -- Shifted: a vocabulary whose scores each sequence shifts in a way of its own.
@@ -68,9 +67,9 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True)
 class Shifted:
-    """``vocabulary(states) + shift[row]``: the same vector of V numbers is added at every position of a sequence.
+    """``vocabulary(states) + shift[row]``: adds one vector of V numbers at every position of a sequence.
 
-    For what is known of a whole sequence: B vectors are kept, not N, and which sequence each row belongs to.
+    Only B vectors are kept instead of N, with the sequence of each row.
     """
 
     vocabulary: Vocabulary

@@ -1,15 +1,15 @@
-"""Pure tensor functions shared by two parts or more; they know nothing else of the library.
+"""Pure tensor functions used by several packages; they import nothing else from the library.
 
-One loss is computed, from objective to gradient, without ever holding the scores (N, V) of all positions. An objective
-(``objectives/likelihood.py``) asks ``head(context).log_likelihood(targets)``. ``NextToken.log_likelihood``
-(``distribution/next_token.py``) takes the distribution apart: tensors with a row for each position, and weights that
-all positions share. Then these files act, in this order: ``chunked_loss.py`` goes through the rows a chunk at a time,
-forwards and at once backwards; ``products.py`` makes the scores of a chunk; ``vocab_shard.py`` knows which columns of
-them this process holds; ``inplace.py`` writes over them, gradients too; ``copy_scores.py`` adds stored tokens with a
-score each; ``weight_gradient.py`` gathers the gradient of the embedding (V, D). When autograd reaches the sum, it only
-scales these gradients, then continues through the backbone. What the fast functions compute, said in one line of torch
-each, is in ``textbook_forms.py``; a test holds every head to it.
+A loss is computed, from objective to gradient, without storing the scores (N, V) of all positions. An objective
+(``objectives/likelihood.py``) calls ``head(context).log_likelihood(targets)``. ``NextToken.log_likelihood``
+(``distribution/next_token.py``) splits the distribution into tensors with one row per position and weights shared by
+all positions. Then these files are used, in this order: ``chunked_loss.py`` iterates over chunks of rows, each forward
+and immediately backward; ``products.py`` computes the scores of a chunk; ``vocab_shard.py`` defines which columns this
+process has; ``inplace.py`` overwrites the scores, also with gradients; ``copy_scores.py`` adds the scores of stored
+tokens; ``weight_gradient.py`` accumulates the gradient of the embedding (V, D). When autograd reaches the sum, it only
+scales these gradients, then continues through the backbone. ``textbook_forms.py`` has the same functions in one line of
+torch each; a test compares every head with these.
 
-Shape letters, one legend for the whole library: B sequences, T positions, N positions that count, D hidden width, V
-vocabulary, K asked ids or parts, S stored entries, E source positions.
+Shape letters of the whole library: B sequences, T positions, N positions that count, D hidden width, V vocabulary, K
+given ids or components, S stored entries, E source positions.
 """

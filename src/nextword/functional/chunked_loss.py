@@ -1,7 +1,8 @@
-"""Sums over all rows whose gradient is made chunk by chunk, in the pass that makes the sum.
+"""Sums over all rows, with gradients computed chunk by chunk in the forward pass.
 
-The gradient of a sum is that of its terms times one number, which the backward pass brings. So each chunk of scores is
-computed, turned into gradients and dropped before the next one is computed; the backward pass multiplies by the number.
+The gradient of a sum is that of its terms times one number, the incoming gradient of the backward pass. So each chunk
+of scores is computed, turned into gradients and freed before the next one; the backward pass only multiplies by this
+number.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ def sum_with_gradient(
 ) -> Float[Tensor, ""]:
     """The sum of ``compute`` over all chunks.
 
-    Where gradients are wanted, that of each chunk is taken at once. It is kept until the backward pass, which only
-    scales it; a second backward pass through the same graph computes it again. What is kept for a shared weight (V, D)
-    is the smaller of its gradient and the gradient's factors.
+    With gradients enabled, the gradient of each chunk is computed immediately and kept until the backward pass, which
+    only scales it. A second backward pass through the same graph computes it again. For a shared weight (V, D) the
+    smaller of its gradient and the gradient's two factors is kept.
 
-    Half precision of 16 bits with few exponents (float16) is the exception: its gradients must be made with the loss
-    scale in them, which is known in the backward pass only, so chunks are computed again there.
+    For float16, gradients must include the loss scale, which is known only in the backward pass, so chunks are computed
+    again there.
 
     Args:
-        compute: What is summed. Everything with a gradient that it depends on is among ``rows`` and ``shared``.
+        compute: Function that returns the sum of a chunk. All tensors with gradients that it uses must be in ``rows``
+            or ``shared``.
         chunks: Slices that cover all rows.
         rows: Tensors with one row for each position.
         shared: Tensors that all positions depend on, such as the output embedding.
@@ -159,11 +161,11 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 
 @contextmanager
 def score_memory(mebibytes: int | float) -> Iterator[None]:
-    """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
+    """Sets the memory for dense scores to about ``mebibytes`` MiB in this block, instead of the automatic budget.
 
-    That is a tenth of the free memory of a GPU; on a CPU 128 MiB, in training 64 MiB or two thirds of what the output
-    embedding's gradient takes, whichever is more. The results do not depend on it, only time and memory do;
-    ``float("inf")`` means no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
+    The automatic budget is a tenth of a GPU's free memory. On a CPU it is 128 MiB, in training the larger of 64 MiB and
+    two thirds of the size of the output embedding's gradient. The budget changes time and memory, not results.
+    ``float("inf")`` means no limit. Example: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
     ...     row_chunks(rows=100, row_bytes=2**20, device=torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""Stored tokens with a score each: the entries of a cache, a pointer or a partition."""
+"""Stored tokens with scores: the entries of a cache, a pointer or a partition."""
 
 from __future__ import annotations
 
@@ -14,52 +14,51 @@ from nextword.functional.inplace import overwrite_
 from nextword.functional.probability import log_add_exp, masked_logsumexp
 
 _FEW_IDS = 8
-"""Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
+"""Up to this many ids per position, comparing them with the stored ids is cheaper than scattering entries over V."""
 
 _SHARE_LOOKED_UP = 0.25
-"""From so many entries for each word of the vocabulary on, sorting them costs more than a pass over the vocabulary."""
+"""From this ratio of entries to vocabulary size, sorting entries costs more than a pass over the vocabulary."""
 
 TextRead = Literal["text", "source", "store"]
-"""Which text positions are of: the decoder's own sequence, the source that a head reads, or a store of other texts."""
+"""Text that positions belong to: the decoder's own sequence, the source, or a datastore."""
 
 
 @runtime_checkable
 class Stored(Protocol):
-    """What can be made into entries for N positions: entries themselves, or what their scores are made of."""
+    """Entries for N positions, whose scores are either computed already or computed on demand."""
 
     @property
     def text(self) -> TextRead:
-        """Which text the tokens stand in."""
+        """The text that the tokens belong to."""
 
     @property
     def visible(self) -> Bool[Tensor, "N S"]:
-        """Which entries each position may see."""
+        """The entries that each position may see."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
-        """With ``change`` made to every tensor that has a row for each position."""
+        """The same entries with ``change`` applied to every tensor that has one row per position."""
 
     def shared(self) -> Sequence[Tensor]:
-        """What may have a gradient and is the same for all positions."""
+        """Tensors shared by all positions that may need a gradient."""
 
     def scored(self) -> CopyScores:
-        """The entries."""
+        """The entries with computed scores."""
 
 
 @dataclass(frozen=True)
 class CopyScores:
-    """For each of N positions, scores of the S entries stored for its sequence; several entries may hold one token.
+    """Scores of the S entries stored for the sequence of each of N positions; several entries may hold one token.
 
     Args:
-        ids: Token that each entry stands for, per sequence. An id outside the vocabulary stands for no token: its entry
-            counts in ``log_mass`` only.
-        row: Which sequence each position belongs to.
-        scores: Log of the (unnormalised) mass of each entry as seen from each position.
-        visible: Which entries each position may see; the others count nowhere.
-        first_position: Position in its sequence, or in the source, of the token that the first entry stands for; the
-            others follow it.
-        stored: Which entries stand for a token of their sequence, whether a position sees it yet or not; the others are
-            padding. None: all.
-        text: Which text the entries stand for tokens of.
+        ids: Token of each entry, per sequence. An id outside the vocabulary is not a token; its entry counts only in
+            ``log_mass``.
+        row: Sequence of each position.
+        scores: Log of the unnormalised mass of each entry at each position.
+        visible: True for entries that a position may see; all others are ignored.
+        first_position: Position, in the sequence or the source, of the first entry's token; the other entries follow
+            it.
+        stored: True for entries with a token, visible or not; False for padding. None: all True.
+        text: Text that the entries' tokens belong to.
     """
 
     ids: Int[Tensor, "B S"]
@@ -80,50 +79,53 @@ class CopyScores:
         return self
 
     def any_visible(self) -> Bool[Tensor, "N"]:
-        """Whether a position sees any entry at all."""
+        """Whether each position sees any entry."""
         return self.visible.any(-1)
 
     def peak(self) -> Float[Tensor, "N"]:
-        """Largest visible score, without gradient; ``-inf`` where no entry is visible."""
+        """Largest visible score, without gradient; ``-inf`` if no entry is visible."""
         if self.scores.shape[-1] == 0:
             return self.scores.new_full((len(self.scores),), -torch.inf)
         return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
 
     def relative(self) -> tuple[CopyScores, Float[Tensor, "N"]]:
-        """The same entries relative to the largest of each position, and that largest score.
+        """The same entries with each position's largest score subtracted, and that largest score.
 
-        Their masses are small numbers; the difference of two large ones would lose digits.
+        Differences of two large masses would lose digits.
         """
         peak = self.peak()
         peak = peak.masked_fill(peak == -torch.inf, 0.0)  # nothing visible
         return self.lowered(peak), peak
 
     def lowered(self, by: Float[Tensor, "N"]) -> CopyScores:
-        """The same entries with ``by`` taken from every score of a position."""
+        """The same entries with ``by`` subtracted from every score of a position."""
         return replace(self, scores=self.scores - by[:, None])
 
     def log_mass(self) -> Float[Tensor, "N"]:
-        """Log of the summed mass of all visible entries; ``-inf`` where there is none."""
+        """Log of the summed mass of all visible entries; ``-inf`` if none is visible."""
         return masked_logsumexp(self.scores, self.visible)
 
     def by_position(self) -> Float[Tensor, "N S"]:
-        """Log-mass of the entry at each position of the sequence; ``-inf`` where there is none or it is not visible."""
+        """Log-mass of the entry at each position of the sequence; ``-inf`` if it does not exist or is not visible."""
         scores = self.scores.masked_fill(~self.visible, -torch.inf)
         return torch.nn.functional.pad(scores, (self.first_position, 0), value=-torch.inf)
 
     def holding(self, ids: Int[Tensor, "N"]) -> CopyScores:
-        """The same entries, of which each position sees only those that hold its token."""
+        """The same entries; each position sees only those that hold its token in ``ids``."""
         return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
 
     def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
-        """Log of a mass divided among the positions that hold each position's token, in proportion to their own."""
+        """Divides ``log_mass`` among the entries that hold each position's token, in proportion to their mass."""
         entries = self.holding(ids)
         held = entries.any_visible()[:, None]
         total = torch.where(held, entries.log_mass()[:, None], 0.0)
         return (entries.by_position() - total).to(log_mass.dtype) + log_mass.masked_fill(~held, 0.0)
 
     def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
-        """Log of the summed mass of the visible entries that hold each of K tokens; ``-inf`` where none does."""
+        """Log of the summed mass of the visible entries that hold each of K tokens.
+
+        ``-inf`` if none holds the token.
+        """
         if ids.shape[1] > _FEW_IDS:
             return self._looked_up(ids, vocab_size)
         stored = self.ids[self.row]
@@ -133,8 +135,8 @@ class CopyScores:
     def add_to_(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """``log(exp(log_mass) + mass)`` of every token, with the mass of the visible entries that hold it.
 
-        Only the words that entries hold are touched, unless these may be most: no pass over the vocabulary. Destroys
-        ``log_mass``, in whose place the result is written unless autograd may have kept its values.
+        Only the stored tokens are changed, unless these may be most of the vocabulary. Destroys ``log_mass``: the
+        result overwrites it, unless autograd may have kept its values.
         """
         if self.ids.shape[1] >= _SHARE_LOOKED_UP * log_mass.shape[1]:
             return log_add_exp(log_mass, self.scatter(log_mass.shape[1]).to(log_mass.dtype))
@@ -145,14 +147,14 @@ class CopyScores:
         return overwrite_(target, ids, values, added != -torch.inf)
 
     def _by_word(self, vocab_size: int) -> tuple[UniqueTokens, Float[Tensor, "N U"]]:
-        """The distinct words that are stored, and log of the mass of each as seen from every position."""
+        """The distinct stored tokens, and the log-mass of each at every position."""
         in_vocabulary = (self.ids >= 0) & (self.ids < vocab_size)
         words = UniqueTokens.of(self.ids, in_vocabulary)
         column, counted = words.column[self.row], self.visible & in_vocabulary[self.row]
         return words, self._column_log_mass(column, counted, words.ids.shape[1])
 
     def _looked_up(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
-        """``log_mass_of`` by a table of the words of each sequence, which is of size (B, V)."""
+        """``log_mass_of`` computed with a lookup table (B, V) of the tokens of each sequence."""
         words, mass = self._by_word(vocab_size)
         count = words.ids.shape[1]
         filled = words.first < words.valid.shape[1]
@@ -166,7 +168,7 @@ class CopyScores:
     def _column_log_mass(
         self, index: Int[Tensor, "N S"], counted: Bool[Tensor, "N S"], columns: int
     ) -> Float[Tensor, "N columns"]:
-        """Log of the summed mass per column; relative to each column's own largest entry, so nothing underflows."""
+        """Log of the summed mass per column, computed relative to the column's largest entry to avoid underflow."""
         scores = self.scores.masked_fill(~counted, -torch.inf)
         peak = scores.new_full((len(scores), columns), -torch.inf)
         peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
@@ -181,7 +183,7 @@ class CopyScores:
         return masses.new_zeros(len(masses), columns).scatter_add(1, index, masses)
 
     def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
-        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it."""
+        """Log of the summed mass per token of the vocabulary; ``-inf`` if no visible entry holds the token."""
         stored = self.ids[self.row]
         counted = self.visible & (stored >= 0) & (stored < vocab_size)
         return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)
@@ -192,13 +194,13 @@ class CopyScores:
 
 @dataclass(frozen=True)
 class Retrieved(CopyScores):
-    """Entries of which every position has its own: K tokens that a search found for it, and where each one stands.
+    """Retrieved entries: each position has K entries of its own, which a search found.
 
-    A distribution takes them as it takes other entries: ``PointerMixture`` mixes them with any distribution by a gate,
-    ``SoftmaxDistribution`` normalises them together with its own scores. Made by ``Retrieved.of``.
+    They are used like other entries: ``PointerMixture`` mixes them with any distribution by a gate, and
+    ``SoftmaxDistribution`` normalises them together with its own scores. Use ``Retrieved.of`` to make them.
 
     Args:
-        stands: Document, and position within it, of the token that each entry stands for.
+        stands: Document of each entry's token, and the position within the document.
     """
 
     stands: Int[Tensor, "N K 2"] = field(kw_only=True)
@@ -211,7 +213,7 @@ class Retrieved(CopyScores):
         visible: Bool[Tensor, "N K"],
         stands: Int[Tensor, "N K 2"],
     ) -> Retrieved:
-        """Entries for N positions; several of one may hold the same token, and where fewer were found some are hidden.
+        """Makes entries for N positions; entries that were not found are hidden with ``visible``.
 
         A constant may be added to a row of scores where they are not normalised jointly with others.
         """
@@ -231,7 +233,7 @@ class Retrieved(CopyScores):
 
 
 def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
-    """By the name of those entries that were retrieved, document and position of each."""
+    """Document and position of the retrieved entries, by name; other entries are left out."""
     return {name: entries.stands for name, entries in stored.items() if isinstance(entries, Retrieved)}
 
 
@@ -240,13 +242,13 @@ def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
 
 @dataclass(frozen=True)
 class UniqueTokens:
-    """Distinct valid tokens of B sequences, in U columns; a sequence with fewer words leaves columns empty.
+    """Distinct valid tokens of B sequences, in U columns; sequences with fewer distinct tokens have empty columns.
 
     Args:
-        ids: Token of each column; 0 where the column is empty.
-        first: First position that holds it; S, past the last position, where the column is empty.
-        column: Column of the token at each position; 0 where the position is not valid.
-        valid: Which positions count.
+        ids: Token of each column; 0 if the column is empty.
+        first: First position that holds the token; S if the column is empty.
+        column: Column of the token at each position; 0 if the position is not valid.
+        valid: True for positions that count.
     """
 
     ids: Int[Tensor, "B U"]
@@ -256,7 +258,7 @@ class UniqueTokens:
 
     @classmethod
     def of(cls, ids: Int[Tensor, "B S"], valid: Bool[Tensor, "B S"]) -> UniqueTokens:
-        """The words of sequences of tokens.
+        """The distinct tokens of sequences.
 
         >>> words = UniqueTokens.of(torch.tensor([[7, 3, 7, 9]]), torch.tensor([[True, True, True, False]]))
         >>> words.ids, words.first, words.column
@@ -277,15 +279,15 @@ class UniqueTokens:
         return cls(words[:, :size], first[:, :size], column, valid)
 
     def seen(self, row: Int[Tensor, "N"], before: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Which words occur in each position's sequence at a position smaller than ``before``."""
+        """The tokens that occur in each position's sequence before the position ``before``."""
         return self.first[row] < before[:, None]
 
     def occurring(self, row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Which words occur in each position's sequence at all."""
+        """The tokens that occur anywhere in each position's sequence."""
         return (self.first < self.valid.shape[1])[row]
 
     def at(self, visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
-        """Which words stand at a position that each position sees; positions that do not count hold no word."""
+        """The tokens at valid positions that each position sees."""
         there = visible & self.valid[row]
         found = there.new_zeros((len(row), self.ids.shape[1]), dtype=torch.uint8)
         return found.scatter_reduce(1, self.column[row], there.to(torch.uint8), "amax").bool()
@@ -293,7 +295,7 @@ class UniqueTokens:
     def mean(
         self, scores: Float[Tensor, "N S"], visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]
     ) -> Float[Tensor, "N U"]:
-        """Mean score over the visible positions that hold each word; 0 where none does."""
+        """Mean score over the visible positions that hold each token; 0 if none holds it."""
         column = self.column[row]
         shape = (len(row), self.ids.shape[1])
         total = scores.new_zeros(shape).scatter_add(1, column, scores.masked_fill(~visible, 0.0))
@@ -303,7 +305,7 @@ class UniqueTokens:
 
 @dataclass(frozen=True)
 class WordScores:
-    """For each of N positions, scores of the distinct words of its sequence; those not ``present`` count nowhere."""
+    """For each of N positions, scores of the distinct tokens of its sequence; only those ``present`` are used."""
 
     words: UniqueTokens
     row: Int[Tensor, "N"]
@@ -312,7 +314,7 @@ class WordScores:
 
     @property
     def ids(self) -> Int[Tensor, "N U"]:
-        """The words of each position's sequence."""
+        """The tokens of each position's sequence."""
         return self.words.ids[self.row]
 
     def map(self, change: Callable[[Tensor], Tensor]) -> WordScores:

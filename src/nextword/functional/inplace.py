@@ -1,4 +1,4 @@
-"""Functions that destroy their first argument, dense scores (N, V), so that no second tensor of that size is made."""
+"""Functions that overwrite their first argument, dense scores (N, V), to avoid a second tensor of that size."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ def softmax_at_(
     fused_backward: FusedBackward | None = None,
     columns: VocabShard = ALL_COLUMNS,
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
-    """What a softmax needs: the scores of K tokens per row, and the log-sum-exp of the row. Destroys ``scores``.
+    """The scores of K tokens per row, and the log-sum-exp of the row. Destroys ``scores``.
 
-    The exponentials take the place of the scores. Both results are relative to the row's peak.
+    The exponentials overwrite the scores. Both results are relative to the row's largest score.
 
     Args:
-        scores: Dense scores, read nowhere else; no row is ``-inf`` throughout. They hold exponentials afterwards.
-        ids: Tokens.
-        fused_backward: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes
-            one more (N, V) tensor.
-        columns: Which columns ``scores`` has.
+        scores: Dense scores that are not used elsewhere; each row has a finite score. Afterwards they hold
+            exponentials.
+        ids: K tokens per row.
+        fused_backward: If given, the gradient overwrites the exponentials; None: the backward pass makes one more (N,
+            V) tensor.
+        columns: The columns of ``scores``.
 
     Returns:
-        Scores of the tokens less the peak; log-sum-exp less the peak; the peak, which counts as a constant: whatever is
-        made of these does not depend on it.
+        Scores of the tokens minus the peak; log-sum-exp minus the peak; the peak, the row's largest score, which has no
+        gradient because final results do not depend on it.
 
     >>> at_ids, total, peak = softmax_at_(torch.tensor([[100.0, 101.0, 102.0]]), torch.tensor([[2, 0]]))
     >>> at_ids, total, peak
@@ -76,14 +77,14 @@ class _SoftmaxAt(torch.autograd.Function):
 
 
 _IN_CACHE = 1 << 20
-"""Numbers that a processor keeps at hand between two passes over them."""
+"""Count of numbers that stay in the processor's cache between two passes."""
 
 
 def log_softmax_(scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """``scores.log_softmax(-1)``, in the memory of ``scores`` where that can be; they are read nowhere else.
+    """``scores.log_softmax(-1)``, in place if possible; ``scores`` must not be used elsewhere.
 
-    New memory of this size costs a CPU several times what the numbers do. Where a gradient is made, or by a compiler,
-    the result is a new tensor. In place each row sums to one more exactly than torch's own: over 49,152 tokens that is
+    On a CPU allocating this much memory costs several times the computation. With gradients or under a compiler the
+    result is a new tensor. The in-place rows sum to one more exactly than torch's own, whose sum over 49,152 tokens is
     off by 1.6e-5 in single precision.
 
     >>> log_softmax_(torch.tensor([[0.0, 0.0]]))
@@ -105,16 +106,16 @@ def overwrite_(
     present: Bool[Tensor, "N K"],
     fused_backward: FusedBackward | None = None,
 ) -> Float[Tensor, "N V"]:
-    """Puts ``values`` in place of the scores of ``ids`` wherever ``present``. Changes ``scores``, and returns them.
+    """Overwrites the scores of ``ids`` with ``values`` wherever ``present``. Changes and returns ``scores``.
 
     The overwritten scores get no gradient.
 
     Args:
-        scores: Dense scores, read nowhere else.
+        scores: Dense scores that are not used elsewhere.
         ids: Tokens to overwrite; those present in a row must differ, or agree in value.
-        values: What to write.
-        present: Which columns count.
-        fused_backward: With one, the gradient of the result is changed into that of ``scores`` in place; otherwise the
+        values: New scores.
+        present: True for tokens to overwrite.
+        fused_backward: If given, the gradient of the result is turned into that of ``scores`` in place; None: the
             backward pass makes one more (N, V) tensor.
 
     >>> overwrite_(torch.zeros(1, 3), torch.tensor([[2, 0]]), torch.tensor([[5.0, 7.0]]), torch.tensor([[True, False]]))
@@ -164,18 +165,17 @@ class _Overwrite(torch.autograd.Function):
 
 
 def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], *, recompute: bool = True) -> Tensor:
-    """``compute`` of every chunk, concatenated along the rows.
+    """Calls ``compute`` for every chunk and concatenates the results along the rows.
 
-    With ``recompute`` and more than one chunk, what ``compute`` builds on the way is dropped after each chunk and built
-    again in the backward pass, so only its results stay. Tensors that ``compute`` reads from outside get their
-    gradients as usual.
+    With ``recompute`` and more than one chunk, intermediate values are freed after each chunk and recomputed in the
+    backward pass, so only results stay in memory. Other tensors that ``compute`` uses get their gradients as usual.
 
     Args:
-        compute: Given a slice of the rows, returns a tensor whose first dimension runs over those rows. (With
-            ``recompute`` it may be shorter, such as a sum over them.)
-        chunks: From ``row_chunks``; at least one.
-        recompute: Off where the result itself is as large as the intermediate values. Without gradients each part is
-            then written into the result before the next one is made.
+        compute: Function from a slice of the rows to a tensor with these rows as its first dimension. (With
+            ``recompute`` it may be shorter, such as a sum over rows.)
+        chunks: One or more slices, from ``row_chunks``.
+        recompute: False if the result is as large as the intermediate values. Without gradients each chunk is then
+            written into the result before the next one is computed.
     """
     if len(chunks) == 1:
         return compute(chunks[0])

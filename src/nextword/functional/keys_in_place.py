@@ -1,7 +1,7 @@
-"""Keys that stay where they lie: rows of one tensor, read a piece at a time.
+"""Keys that are not copied: rows of one tensor, read in blocks.
 
-A serving engine keeps the positions of a text in blocks anywhere in its cache. Picking all of them into a tensor of
-their own in every step costs more than the products that are made of it.
+A serving engine stores the positions of a text in scattered blocks of its cache. Copying these into one tensor at every
+step would cost more than the products computed from it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class KeysInPlace:
 
     Args:
         table: All rows.
-        index: Which row each key is.
-        counts: How many of its first keys each sequence needs, where that is known without asking the device.
+        index: Row of each key in ``table``.
+        counts: Number of first keys that each sequence needs; None if unknown without a device synchronisation.
     """
 
     table: Float[Tensor, "R D"]
@@ -38,11 +38,11 @@ class KeysInPlace:
 
     @property
     def shape(self) -> torch.Size:
-        """(B, S, D)."""
+        """The shape (B, S, D)."""
         return self.index.shape + self.table.shape[1:]
 
     def __getitem__(self, part: Any) -> KeysInPlace:
-        """Some sequences, or with a second slice some positions of each."""
+        """Selects sequences with the first slice, and positions of each with the second."""
         rows: slice
         rows, positions = part if isinstance(part, tuple) else (part, slice(None))
         first, end, _ = positions.indices(self.index.shape[1])
@@ -50,13 +50,13 @@ class KeysInPlace:
         return KeysInPlace(self.table, self.index[rows, positions], counts)
 
     def read(self, out: Tensor | None = None) -> Float[Tensor, "B S D"]:
-        """A copy of the keys, in memory of their type where some is given."""
+        """A copy of the keys, written into ``out`` if given with their dtype."""
         if out is None or out.dtype != self.table.dtype:
             return at_least_float32(self.table[self.index])
         return torch.index_select(self.table, 0, self.index.flatten(), out=out.flatten(0, 1)).view(self.shape)
 
     def scored(self, queries: Float[Tensor, "B Q D"], score: Callable[[Tensor, KeysInPlace], Tensor]) -> Tensor:
-        """What ``score`` makes of queries and keys (B, Q, S); nothing is read behind the end of a sequence."""
+        """Applies ``score`` to queries and keys (B, Q, S), without reading beyond the end of a sequence."""
         if self.counts is None:
             return score(queries, self)
         scores = queries.new_zeros(*queries.shape[:2], self.index.shape[1])
@@ -67,7 +67,7 @@ class KeysInPlace:
 
 
 Keys = Float[Tensor, "B S D"] | KeysInPlace
-"""Keys as a tensor of their own, or where they lie."""
+"""Keys as a tensor, or as rows of a larger tensor."""
 
 
 def read_keys(keys: Keys) -> Float[Tensor, "B S D"]:
@@ -90,7 +90,7 @@ def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "
 
 
 class StreamsInPlace(Mapping[str, Tensor]):
-    """Streams (B, S, ...) by name, copied when they are asked for from the rows of a table for each."""
+    """Streams (B, S, ...) by name, each copied from the rows of its table on access."""
 
     def __init__(
         self, tables: Mapping[str, Tensor], index: Int[Tensor, "B S"], counts: tuple[int, ...] | None = None
@@ -107,5 +107,5 @@ class StreamsInPlace(Mapping[str, Tensor]):
         return len(self._tables)
 
     def in_place(self, name: str) -> KeysInPlace:
-        """A stream of vectors, not copied."""
+        """A stream of vectors, without a copy."""
         return KeysInPlace(self._tables[name], self._index, self._counts)

@@ -1,4 +1,4 @@
-"""Rows of different lengths as one tensor."""
+"""Puts rows of different lengths into one tensor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IGNORED_LABEL = -100
 def stacked(
     rows: Sequence[Tensor] | Sequence[Sequence[int]], fill: int, side: Side = "right"
 ) -> Shaped[Tensor, "B ..."]:
-    """The rows with ``fill`` on one side of each that is shorter than the longest; lists of numbers are ids.
+    """Stacks rows, with ``fill`` on one side of rows shorter than the longest; lists of numbers are ids.
 
     >>> stacked([[5, 6], [7]], -100)
     tensor([[   5,    6],
@@ -31,10 +31,10 @@ def stacked(
 def padded(
     rows: Sequence[Tensor] | Sequence[Sequence[int]], fill: int = 0, side: Side = "right"
 ) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
-    """Ids and their attention mask.
+    """Stacks rows of ids and returns them with their attention mask.
 
-    On the right, position ids count from each row's first token. On the left all rows end in the last column, as texts
-    to be continued must. Any fill will do where a mask is passed on, for it lets none be seen.
+    With padding on the right, position ids count from each row's first token. With padding on the left, all rows end in
+    the last column, as needed to continue texts. The value of ``fill`` does not matter, because the mask hides it.
 
     >>> padded([[5, 6], [7]], side="left")
     (tensor([[5, 6],
@@ -50,7 +50,7 @@ def _vectors(rows: Sequence[Tensor] | Sequence[Sequence[int]]) -> list[Tensor]:
 
 
 def shifted_right(labels: Int[Tensor, "B T"], start: int, pad: int) -> Int[Tensor, "B T"]:
-    """What a decoder reads to predict ``labels``: the start token, then all labels but the last.
+    """Decoder inputs for ``labels``: the start token, then all labels but the last.
 
     >>> shifted_right(torch.tensor([[7, 8, -100]]), start=2, pad=0)
     tensor([[2, 7, 8]])
@@ -65,9 +65,9 @@ def shifted_right(labels: Int[Tensor, "B T"], start: int, pad: int) -> Int[Tenso
 def aligned_at_end(
     positions: Shaped[Tensor, "B S ..."], dropped: Int[Tensor, "B"], length: int
 ) -> Shaped[Tensor, "B length ..."]:
-    """The last ``length`` positions of each row without its ``dropped`` last ones.
+    """Removes the ``dropped`` last positions of each row, and returns the last ``length`` of the others.
 
-    Where a row has fewer positions than that, its first one stands for what is missing (``known_at_end`` says where).
+    If a row has fewer positions left, its first position fills the gap (``known_at_end`` marks it).
 
     >>> aligned_at_end(torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([0, 1]), 3)
     tensor([[1, 2, 3],
@@ -78,7 +78,7 @@ def aligned_at_end(
 
 
 def known_at_end(valid: Bool[Tensor, "B S"], dropped: Int[Tensor, "B"], length: int) -> Bool[Tensor, "B length"]:
-    """``aligned_at_end`` of a mask, False where a row has too few positions.
+    """``aligned_at_end`` of a mask, with False for missing positions.
 
     >>> known_at_end(torch.ones(2, 3, dtype=torch.bool), torch.tensor([0, 1]), 3).tolist()
     [[True, True, True], [False, True, True]]

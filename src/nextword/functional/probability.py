@@ -1,4 +1,4 @@
-"""Sums of probabilities in log space, safe where a set is empty."""
+"""Sums of probabilities in log space that are safe for empty sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nextword.functional.products import only_torch_operations
 
 
 def masked_logsumexp(scores: Float[Tensor, "*rows S"], mask: Bool[Tensor, "*rows S"]) -> Float[Tensor, "*rows"]:
-    """``log sum exp(scores)`` over the entries where ``mask`` is true; ``-inf`` with zero gradient where none is.
+    """``log sum exp(scores)`` over the entries where ``mask`` is true; ``-inf`` with zero gradient if there are none.
 
     ``torch.logsumexp`` of a row of ``-inf`` has the value ``-inf`` but the gradient NaN, and ``torch.where`` lets that
     NaN through (NaN * 0). So empty rows are computed on zeros and replaced afterwards.
@@ -29,12 +29,12 @@ def masked_logsumexp(scores: Float[Tensor, "*rows S"], mask: Bool[Tensor, "*rows
 
 
 def logsumexp_finite(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows"]:
-    """``log sum exp`` over the entries that are not ``-inf``; the same guarantee as ``masked_logsumexp``."""
+    """``log sum exp`` over the entries that are not ``-inf``; ``-inf`` with zero gradient if there are none."""
     return masked_logsumexp(scores, scores != -torch.inf)
 
 
 def log_add_exp(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
-    """``log(exp(a) + exp(b))``, with zero gradient instead of NaN where both are ``-inf``."""
+    """``log(exp(a) + exp(b))``, with zero gradient instead of NaN if both are ``-inf``."""
     if not torch.is_grad_enabled():
         return torch.logaddexp(a, b)
     nothing = (a == -torch.inf) & (b == -torch.inf)
@@ -43,12 +43,12 @@ def log_add_exp(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[T
 
 
 def log_add_exp_(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
-    """The same, in the memory of ``a`` where no gradient is made."""
+    """``log(exp(a) + exp(b))``, in place in ``a`` if no gradient is needed."""
     return torch.logaddexp(a, b, out=a) if _may_be_changed(a) else log_add_exp(a, b)
 
 
 def shift_rows_(scores: Float[Tensor, "N V"], shift: Float[Tensor, "N"]) -> Float[Tensor, "N V"]:
-    """``scores + shift[:, None]``, in the memory of ``scores`` where no gradient is made."""
+    """``scores + shift[:, None]``, in place if no gradient is needed."""
     return scores.add_(shift[:, None]) if _may_be_changed(scores) else scores + shift[:, None]
 
 
@@ -57,21 +57,21 @@ def _may_be_changed(scores: Tensor) -> bool:
 
 
 def at_least_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Half precision scores as float32, wider ones as they are; no sum of exponentials is taken in less."""
+    """Converts half-precision scores to float32; sums of exponentials need at least this precision."""
     return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()
 
 
 # -- The largest of many numbers.
 
 _BLOCK = 64
-"""Columns that are looked at as one on a CPU; 32 and 128 take longer (50,257 columns)."""
+"""Number of columns per block on a CPU; 32 and 128 are slower (50,257 columns)."""
 
 
 def top_k(scores: Float[Tensor, "N V"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
     """Values and columns of the ``k`` largest numbers of each row, in decreasing order, as ``torch.topk``.
 
-    On a CPU that takes as long as three passes over the numbers. The ``k`` largest lie in the ``k`` blocks of columns
-    with the largest maxima, so one pass finds these, and only they are sorted.
+    On a CPU torch's function takes as long as three passes. The ``k`` largest numbers are in the ``k`` blocks of
+    columns with the largest maxima, so one pass finds these blocks, and only they are sorted.
 
     >>> top_k(torch.tensor([[1.0, 3.0, 2.0]]), 2)
     (tensor([[3., 2.]]), tensor([[1, 2]]))
@@ -94,12 +94,12 @@ def top_k(scores: Float[Tensor, "N V"], k: int) -> tuple[Float[Tensor, "N k"], I
 def truncated(
     log_probs: Float[Tensor, "N V"], top_k: int | None = None, top_p: float | None = None
 ) -> Float[Tensor, "N V"]:
-    """Log-probabilities with ``-inf`` in place of what is cut away; not normalised again.
+    """Truncates log-probabilities by top-k and top-p: removed outcomes get ``-inf``; the result is not renormalised.
 
     Args:
         log_probs: Log-probabilities, in any order.
-        top_k: Keep the ``top_k`` most probable outcomes; of equal ones those that a stable sort puts first.
-        top_p: Among these, keep the fewest that together have at least this share of their probability (nucleus).
+        top_k: Number of most probable outcomes to keep; ties as in a stable sort.
+        top_p: Share of the kept probability; the fewest outcomes that reach it are kept (nucleus).
 
     >>> import torch
     >>> truncated(torch.tensor([[0.5, 0.3, 0.2]]).log(), top_p=0.6).exp()
@@ -122,14 +122,14 @@ def expect_truncation(where: str, top_k: int | None, top_p: float | None) -> Non
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"{where}: top_p must be more than 0 and at most 1 ({top_p} given)")
     if top_k is not None and top_k < 1:
-        raise ValueError(f"{where}: top_k must be at least 1 ({top_k} given); None draws among all tokens")
+        raise ValueError(f"{where}: top_k must be at least 1 ({top_k} given); give None to sample from all tokens")
 
 
 # -- Drawing by inverting a cumulative distribution: the same number gives the same token, whenever it is asked for.
 
 
 def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """The first place of each row where the sum exceeds the row's share of its total: never one of probability zero.
+    """First index of each row where the sum exceeds ``uniform`` times the total; never one of probability zero.
 
     >>> inverse_cumulative(torch.tensor([[0.0, 0.3, 0.3, 1.0]] * 3), torch.tensor([0.0, 0.29, 0.3]))
     tensor([1, 1, 3])
@@ -140,9 +140,9 @@ def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, 
 
 
 def drawn_at(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """A token of each row, drawn from the softmax of its scores by one number in [0, 1).
+    """One token per row, sampled from the softmax of its scores with one number in [0, 1).
 
-    Double precision: a sum of many small numbers in single precision would move tokens by whole probabilities.
+    Sums are in double precision, because single precision would assign numbers to wrong tokens.
     """
     return inverse_cumulative(scores.double().softmax(-1).cumsum(-1), uniform.to(scores.device))
 
@@ -150,17 +150,16 @@ def drawn_at(scores: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[T
 # -- Fitting a linear softmax to given distributions: multinomial regression with soft targets.
 
 _RIDGE = 1e-4
-"""Weight of the squared weights, in nats at unit variance: ties down directions in which the states hardly vary."""
+"""Weight of the L2 penalty, in nats at unit variance; it fixes directions in which the states hardly vary."""
 
 _ITERATIONS = 60
 
 
 @torch.enable_grad()
 def fitted_softmax(states: Float[Tensor, "N D"], log_targets: Float[Tensor, "N C"]) -> Float[Tensor, "C D"]:
-    """Weights U with ``softmax(U h)`` as close as possible to the targets: the least mean divergence KL(target || fit).
+    """Weights U that minimise the mean divergence KL(target || ``softmax(U h)``).
 
-    Convex, so where it starts does not matter: least squares on the log-probabilities is near already, L-BFGS on
-    whitened states does the rest.
+    The problem is convex: L-BFGS on whitened states starts from least squares on the log-probabilities.
     """
     inputs = at_least_float32(states.detach())
     targets = at_least_float32(log_targets.detach()).to(inputs.dtype)

@@ -75,7 +75,7 @@ class _DenseProducts(torch.autograd.Function):
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
-    """The parts one after another; without a copy where they lie so in memory, as gradients written over scores do."""
+    """Concatenates the parts, without a copy if they are already adjacent in memory."""
     first, end = parts[0], parts[0].storage_offset()
     for part in parts:
         same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
@@ -89,7 +89,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
-    """Columns of the scores, each slice with the rows of the weight that they are products with."""
+    """Slices of the scores' columns, each with the rows of the weight for these columns."""
     size = picked_at_once(weight.shape[1] * weight.element_size(), weight.device)
     return [(slice(start, start + size), rows[start : start + size]) for start in range(0, len(rows), size)]
 
@@ -97,9 +97,8 @@ def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
 class _GroupedProduct(torch.autograd.Function):
     """``states[g] @ weight[ids[g]].T`` for every group g.
 
-    Written out because autograd would make a (V, D) gradient for every group and add them up, and would keep a copy of
-    every picked row until then. Here rows are picked again in the backward pass, and each group's gradient is added
-    to its rows alone.
+    A custom function, because autograd would make a (V, D) gradient for every group, and keep a copy of every picked
+    row. Here rows are picked again in the backward pass, and each group's gradient is added only to its rows.
     """
 
     @staticmethod
@@ -171,7 +170,7 @@ PICKED_BYTES_ELSEWHERE = 2**28
 
 
 def picked_at_once(row_bytes: int, device: torch.device) -> int:
-    """How many rows of so many bytes each are picked at once, at least one."""
+    """Number of rows of ``row_bytes`` bytes to pick at once, at least one."""
     return max(1, PICKED_BYTES.get(device.type, PICKED_BYTES_ELSEWHERE) // max(1, row_bytes))
 
 
@@ -287,7 +286,7 @@ _MOST = 64
 
 
 def only_torch_operations(device: torch.device) -> bool:
-    """Whether autocast, a compiler or ``torch.func`` is at work: they know torch's operations, not ours."""
+    """Whether autocast, a compiler or ``torch.func`` is active, which support only torch's own operations."""
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     return transformed or torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
 
@@ -295,7 +294,7 @@ def only_torch_operations(device: torch.device) -> bool:
 def product(
     states: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], bias: Float[Tensor, "V"] | None = None
 ) -> Float[Tensor, "N V"]:
-    """``states @ weight.T + bias`` in the way that is fastest.
+    """``states @ weight.T + bias``, computed in the fastest way.
 
     >>> product(torch.ones(1, 2), torch.arange(6.0).reshape(3, 2))
     tensor([[1., 5., 9.]])
@@ -336,7 +335,7 @@ _LEAST_BYTES_IN_PLACE = 2**20
 
 
 def reads_in_place(table: Float[Tensor, "R D"], queries: Float[Tensor, "B Q D"], rows: int) -> bool:
-    """Whether ``products_in_place`` can be taken for so many rows, and pays."""
+    """Whether ``products_in_place`` is possible and faster for ``rows`` rows."""
     return (
         queries.shape[1] == 1  # several would share the rows that are picked for them
         and table.device.type == "cpu"  # on a GPU picking costs little
@@ -362,11 +361,10 @@ def products_in_place(
     tensor([[[9., 1.]]])
 
     Args:
-        table: The matrix; where it has no row that is asked for, IndexError.
-        queries: A query of each text.
-        ids: Rows that it is multiplied with.
-        counts: How many of its first ids each text needs; products behind them are 0, and their rows are not read.
-            None: all.
+        table: The matrix. A missing row raises IndexError.
+        queries: One query per text.
+        ids: Rows of the matrix to multiply with the query.
+        counts: Number of first ids that each text needs; later products are 0 and their rows are not read. None: all.
     """
     _without_warning()
     counts = [ids.shape[1]] * len(ids) if counts is None else counts

@@ -1,4 +1,4 @@
-"""The plain form of every fast function of this package: what it computes, said in one line of torch.
+"""Plain forms of the fast functions of this package, in one line of torch each.
 
 One loss in plain form is::
 
@@ -6,8 +6,8 @@ One loss in plain form is::
     log_probs = scores.log_softmax(-1)
     loss = -log_probs.gather(1, ids[:, None]).sum()        # autograd does the rest
 
-Nothing calls these functions but the tests: with each of them in the place of its fast form, every head must give the
-same loss and the same gradients. None of them works in place, and none uses its ``fused_backward``.
+Only tests call these functions: if one replaces its fast form, every head must give the same loss and gradients. They
+do not work in place and do not use ``fused_backward``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def dense_products(
     states: Sequence[Float[Tensor, "_R D"]],
     fused_backward: object = None,
 ) -> list[Float[Tensor, "_R V"]]:
-    """One product for each set of states."""
+    """One matrix product per set of states."""
     return [part @ weight.T + (0.0 if bias is None else bias) for part in states]
 
 
 def picked_product(
     weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: object = None
 ) -> Float[Tensor, "B Q K"]:
-    """Every picked row in memory."""
+    """Products with all picked rows copied into memory."""
     return states @ weight[ids].mT
 
 
@@ -52,14 +52,14 @@ def grouped_product(
     ids: Sequence[Int[Tensor, "_K"]],
     fused_backward: object = None,
 ) -> list[Float[Tensor, "_R _K"]]:
-    """One product for each group."""
+    """One matrix product per group."""
     return [part @ weight[group].T for part, group in zip(states, ids, strict=True)]
 
 
 def softmax_at_(
     scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], fused_backward: object = None, columns: object = None
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
-    """Scores and normaliser, relative to 0 in place of the peak."""
+    """Scores and normaliser, relative to 0 instead of the peak."""
     return scores.gather(1, ids), scores.logsumexp(-1), scores.new_zeros(len(scores))
 
 
@@ -70,7 +70,7 @@ def overwrite_(
     present: Bool[Tensor, "N K"],
     fused_backward: object = None,
 ) -> Float[Tensor, "N V"]:
-    """A choice between old and new for every token of the vocabulary."""
+    """Chooses between old and new score for every token of the vocabulary."""
     new = torch.zeros_like(scores).scatter_add(1, ids, values.masked_fill(~present, 0.0))
     count = torch.zeros_like(scores).scatter_add(1, ids, present.to(scores.dtype))
     return torch.where(count > 0, new / count.clamp_min(1.0), scores)

@@ -1,7 +1,7 @@
-"""Which columns of dense scores (N, V) are held here: all of them, or the share of one process among several.
+"""The columns of dense scores (N, V) on this process: all columns, or a vocabulary shard.
 
-Code that sums over the tokens of a row, or picks one of them, asks the columns to do it. Nothing else of a loss depends
-on where a column lies: products, bends, exponentials and their gradients are made of each column alone.
+Code that sums over the tokens of a row or picks tokens calls the methods of these classes. Everything else in a loss
+(products, nonlinearities, exponentials and their gradients) works on each column separately.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class VocabShard:
-    """All columns, V of V. ``SharedColumns`` answers the same for a share of them, with the processes that hold others.
+    """All V columns on one process. ``SharedColumns`` has the same methods for a shard of several processes.
 
     >>> import torch
     >>> scores = torch.tensor([[1.0, 3.0, 2.0]])
@@ -30,14 +30,14 @@ class VocabShard:
     """
 
     processes = 1
-    """How many processes share the columns."""
+    """Number of processes that share the columns."""
 
     def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
         """The largest score of each row; no gradient."""
         return scores.amax(-1, keepdim=True)
 
     def total(self, part: Tensor) -> Tensor:
-        """The sum over all columns, from that over those held here."""
+        """The sum over all columns, given the sum over this process's columns."""
         return part
 
     def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
@@ -53,11 +53,11 @@ class VocabShard:
     def writable(
         self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
     ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
-        """For values to write at tokens: the columns held here, the values, and which of them are to be written."""
+        """For writing values at tokens: columns on this process, values, and which of them to write here."""
         return ids, values, present
 
     def read_by_all(self, tensor: Tensor) -> Tensor:
-        """What the columns are made of and every process has alike; its gradient is the sum of all processes'."""
+        """Marks a tensor that is the same on all processes, so that its gradient is summed over processes."""
         return tensor
 
     def top_k(self, scores: Float[Tensor, "N _"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
@@ -65,34 +65,34 @@ class VocabShard:
         return top_k(scores, k)
 
     def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N V"]:
-        """All columns."""
+        """The scores of all columns, gathered from all processes."""
         return scores
 
     def from_holders(
         self, ids: Int[Tensor, "B K"], compute: Callable[[Int[Tensor, "B K"]], Float[Tensor, "B Q K"]]
     ) -> Float[Tensor, "B Q K"]:
-        """What ``compute`` makes of the rows of some tokens, from the process that holds each."""
+        """Calls ``compute`` for the rows of some tokens, each on the process that has the row."""
         return compute(ids)
 
     @property
     def tokens(self) -> Int[Tensor, "_"] | None:
-        """Which tokens are held here; None for all in order."""
+        """The tokens on this process; None: all, in order."""
         return None
 
     def held(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "_"]:
-        """The tokens, of some, that are held here."""
+        """The given tokens that are on this process."""
         return ids
 
     def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
-        """Where tokens that are held here lie among them."""
+        """Local row of each given token of this process."""
         return ids
 
     def of_group(self, ids: Int[Tensor, "K"]) -> VocabShard:
-        """The columns of some tokens alone, as ``held`` leaves them; a token is then its position in ``ids``."""
+        """The columns of a group of tokens; a token is then identified by its index in ``ids``."""
         return self
 
     def rows_at_once(self, limit: int) -> int:
-        """How many rows of scores are made at once, where memory here allows so many."""
+        """Number of rows of scores computed at once, given the limit of this process."""
         return limit
 
 
@@ -108,7 +108,7 @@ ALL_COLUMNS = VocabShard()
 
 
 class SharedColumns(VocabShard):
-    """A share of the columns. Every question is asked by all processes of the mesh, of the same rows and tokens."""
+    """A shard of the columns. All processes of the mesh must call each method, with the same rows and tokens."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         self.mesh = mesh
@@ -116,14 +116,14 @@ class SharedColumns(VocabShard):
 
     @abstractmethod
     def _here(self, ids: Int[Tensor, "*shape"]) -> tuple[Int[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
-        """The column of each token, any for one that is not held here, and which are."""
+        """The local column of each token, and whether the token is on this process; if not, the column is arbitrary."""
 
     def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
         empty = scores.new_full((len(scores), 1), -torch.inf)  # a process may hold none of a group of tokens
         return self._reduced(scores.amax(-1, keepdim=True) if scores.shape[1] else empty, "max")
 
     def total(self, part: Tensor) -> Tensor:
-        """The sum over processes; each has all of the gradient of what it is summed to."""
+        """The sum over processes; each process gets the full gradient."""
         return self._reduced(part, "sum")
 
     def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
@@ -133,7 +133,7 @@ class SharedColumns(VocabShard):
         return self.total(scores.gather(1, columns).masked_fill(~here, 0.0))
 
     def from_holders(self, ids: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
-        """Every process computes its own; what it makes of the others' does not count."""
+        """Each process computes its own tokens; results for tokens of other processes are masked."""
         columns, here = self._here(ids)
         return self.total(compute(columns).masked_fill(~here[:, None], 0.0))
 
@@ -154,7 +154,7 @@ class SharedColumns(VocabShard):
         return same.to_local(grad_placements=[Partial()])
 
     def rows_at_once(self, limit: int) -> int:
-        """The fewest that memory allows any process, so that all make the same number of chunks."""
+        """The minimum over processes, so that all compute the same number of chunks."""
         return int(self._reduced(torch.tensor(limit, device=self.mesh.device_type), "min"))
 
     def _reduced(self, part: Tensor, operation: Any) -> Tensor:
@@ -164,7 +164,7 @@ class SharedColumns(VocabShard):
 
 
 class ColumnRange(SharedColumns):
-    """A range of tokens in each process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter."""
+    """A range of tokens per process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter."""
 
     def __init__(self, mesh: DeviceMesh, size: int) -> None:
         super().__init__(mesh)
@@ -185,7 +185,7 @@ class ColumnRange(SharedColumns):
         return best.values, self._from_all(columns + self._begin, sizes).gather(1, best.indices)
 
     def _from_all(self, part: Float[Tensor, "N _"] | Int[Tensor, "N _"], sizes: list[int]) -> Tensor:
-        """What every process has, as many columns of each as ``sizes`` says."""
+        """Gathers ``part`` of all processes, with ``sizes[i]`` columns of process i."""
         from torch.distributed.tensor import DTensor, Shard
 
         width = max(sizes)  # all gather equal parts
@@ -215,7 +215,7 @@ class ColumnRange(SharedColumns):
 
 
 class PickedColumns(SharedColumns):
-    """The columns of a group of tokens, which are numbered by their position in it; some of them are held here."""
+    """The columns of a group of tokens, numbered by their index in the group; some are on this process."""
 
     def __init__(self, mesh: DeviceMesh, here: Bool[Tensor, "K"]) -> None:
         super().__init__(mesh)

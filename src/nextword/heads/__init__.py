@@ -1,6 +1,6 @@
-"""Heads: from hidden states and memory to a distribution. Importing this package registers all.
+"""Heads compute a distribution from hidden states and cached positions. Importing this package registers all heads.
 
-``head.py`` is the contract, ``context.py`` what a head is given.
+``head.py`` defines the base class, ``context.py`` the input of a head.
 """
 
 import importlib

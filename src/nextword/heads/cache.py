@@ -1,4 +1,4 @@
-"""Cache-LM: the softmax competes with tokens stored in recent history or in the source."""
+"""Cache language model: tokens stored from the recent history or from the source compete with the softmax."""
 
 from __future__ import annotations
 
@@ -27,32 +27,31 @@ _STREAM = "keys"
 
 
 class CacheConfig(HeadConfig):
-    """Settings of the cache head; all of them may be changed on a trained model."""
+    """Settings of the cache head. All of them can be changed on a trained model."""
 
     published: ClassVar[Mapping[str, Any]] = {"temperature": 1.0, "weight": None}
 
     head: Literal["cache"] = "cache"
     mode: Literal["joint", "cache_only", "lm_only"] = "joint"
-    """Which distribution the model uses: both parts, what is stored alone, or the softmax alone."""
+    """Distribution that the model uses: softmax and cache together, the cache alone, or the softmax alone."""
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Fitted = FITTED
-    """Divides the similarities (not the softmax scores); above 1 flattens the cache. ``fitted``: to the length of the
-    model's states, when the head is attached. Published: 1."""
+    """Temperature of the cache: similarities (not the softmax scores) are divided by it. Values above 1 flatten the
+    cache. ``fitted``: chosen from the norm of the model's states when the head is attached. Published: 1."""
     weight: Annotated[float, Field(ge=0, le=1)] | Fitted | None = FITTED
-    """A number is the share of the cache in a linear interpolation with the softmax; ``fitted`` is one of at most 0.03
-    that leaves the model's likeliest token what it was. None normalises softmax and cache together (eq. 3,
-    published)."""
+    """Share of the cache in a linear interpolation with the softmax. ``fitted``: a share of at most 0.03 that rarely
+    changes the model's most likely token. None: softmax and cache are normalised together (eq. 3, published)."""
     long: int | None = Field(default=None, ge=1, le=100_000_000)
-    """Number of the last positions that are seen, of windows that came before too, where a long text is scored or
-    written on. None: those of the window."""
+    """Number of previous positions that are visible, across windows if a long text is scored or continued. None: all
+    positions of the current window."""
 
     def to_fine_tune(self) -> CacheConfig:
-        """One softmax for both, whose share of the cache grows with training, at a temperature that fits the states."""
+        """Settings for training: softmax and cache normalised together, at a temperature that fits the states."""
         return self.model_copy(update={"weight": None}) if self.weight == FITTED else self
 
 
 @registry.register("cache")
 class CacheHead(Head):
-    """Softmax and stored tokens, normalised together; no new parameters.
+    """Softmax and stored tokens, normalised together, without new parameters.
 
     Formula: with stored pairs of a state ``k_j`` and a token ``x_j`` and similarity ``s_j = h_t . k_j / sqrt(D)``::
 
@@ -61,27 +60,26 @@ class CacheHead(Head):
     Decoder-only models store ``(h_j, x_{j+1})``, the state with the token that followed it, visible from position
     ``j + 1`` on. Encoder-decoder models store the encoder's states with the source tokens. Padding is never stored.
 
-    Expresses: tokens of the context can win without a fitting output embedding; the rank of the log-probability matrix
-    is no longer bounded by D + 1. Costs: one T x T product; training through this head with ``mle`` is TRIME.
+    Expresses: tokens of the context can become likely without a matching output embedding. The rank of the
+    log-probability matrix is not bounded by D + 1. Costs: one T x T product. Training this head with ``mle`` is TRIME.
 
-    ``weight`` gives instead ``(1 - weight) softmax + weight P_cache`` (Grave et al. 2017; TRIME's linear mode). Where
-    nothing is stored yet, the softmax predicts alone, in ``cache_only`` too.
+    With ``weight`` the distribution is ``(1 - weight) softmax + weight P_cache`` (Grave et al. 2017; TRIME's linear
+    mode). While nothing is stored, the softmax predicts alone, in mode ``cache_only`` too.
 
-    ``cache:published`` is the joint form with similarities as they are. States of a pretrained model are long, so there
-    the cache drowns the softmax until it is trained. Attached as ``cache``, it begins as an interpolation whose
-    temperature fits the length of the states, which costs at most 0.031 nats per token on any text; ``nw.calibrate``
-    chooses better settings on yours.
+    ``cache:published`` is the joint form at temperature 1. States of a pretrained model have large norms, so that the
+    cache dominates the softmax until the model is trained. ``cache`` starts as an interpolation with a temperature that
+    fits the norm of the states, which costs at most 0.031 nats per token on any text. ``nw.calibrate`` chooses better
+    settings on your text.
 
-    ``long`` bounds what a position sees by a number of positions and not by the window: the memory may be longer than
-    what the backbone sees at once (TRIME's long-term memory), or shorter. Each position is stored once, with the state
-    of the window that predicted the token after it. A start token begins a document, which sees nothing of the one
-    before.
+    ``long`` sets the number of visible positions, which may be more than the backbone's window (TRIME's long-term
+    memory) or fewer. Each position is stored once, with the state from the window that predicted its next token. A
+    start token begins a new document, which sees nothing of the previous document.
 
     Source: Grave et al. 2017; TRIME, Zhong et al. 2022; HistAlign, eq. 2 and 3.
 
-    Differs from the published code: masked similarities are -inf, not -10000; the memory survives cached decoding; a
-    state at padding is never stored; the joint distribution is the default (released GPT-2 code: cache only); a
-    position that two windows read is stored once (TRIME's released code: twice).
+    Differs from the published code: masked similarities are -inf, not -10000; stored tokens are kept during decoding
+    with a KV cache; states at padding are never stored; the joint distribution is the default (released GPT-2 code:
+    cache only); a position that is in two windows is stored once (TRIME's released code: twice).
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -125,7 +123,7 @@ class CacheHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Temperature and weight that fit the model, where none were chosen."""
+        """Fits temperature and weight to the model, unless they were chosen."""
         if FITTED not in (self.config.temperature, self.config.weight):
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
@@ -202,8 +200,8 @@ class LazyCopyScores:
     Args:
         ids: Token that each entry stands for, per sequence.
         row: Which sequence each position belongs to, ascending.
-        queries: What each position looks for.
-        keys: What each entry is found by.
+        queries: Query vector of each position.
+        keys: Key vector of each entry.
         visible: Which entries each position may see.
     """
 
@@ -227,7 +225,7 @@ class LazyCopyScores:
         return CopyScores(self.ids, self.row, scores, self.visible, self.first_position, self.stored, self.text)
 
     def scored(self) -> CopyScores:
-        """Entries with the dot products of queries and keys, of the sequences alone that positions belong to."""
+        """The entries with their scores (query times key), only for sequences that have positions here."""
         if not len(self.row):
             return self.with_scores(self.queries.new_zeros(0, self.keys.shape[1]))
         layout, rows = Layout(self.row, len(self.ids)).occupied()

@@ -1,13 +1,14 @@
-"""Temperature and weight of stored tokens, such as those of a cache: the best ones, after one pass over a text.
+"""Finds the best temperature and weight of stored tokens, such as those of a cache, in one pass over a text.
 
-With ``z`` the score of a token beside the normaliser ``Z`` of the softmax, stored scores ``s_j`` and their temperature
-``t``, every setting needs of a token no more than
+Let ``z`` be the score of a token, ``Z`` the normaliser of the softmax, ``s_j`` the stored scores and ``t`` their
+temperature. Every setting needs only two more numbers per token:
 
     hits(t) = log sum_{j: x_j = token} exp(s_j / t)        mass(t) = log sum_j exp(s_j / t)
 
-so ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w`` and ``log(exp z + exp hits) - log(exp Z + exp
-mass)`` for one softmax (jointly normalised). Both are kept at some temperatures. Less their largest score they are
-smooth in ``log t`` and never leave [0, log S], so that a spline gives the temperatures between.
+The log-probability is ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w``, and
+``log(exp z + exp hits) - log(exp Z + exp mass)`` if jointly normalised. Both numbers are kept at a few temperatures.
+After subtracting their largest score they are smooth in ``log t`` and lie in [0, log S], so a spline interpolates
+between temperatures.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Optimum:
     """The settings under which held-out tokens are most likely.
 
     Attributes:
-        log_probs: Log-probability of each token under them, in nats.
-        alone: The same under the distribution that the head adds to, such as the softmax.
-        silent: Settings under which the head adds nothing; None where it has none.
-        curve: Settings that were tried, with the nats per token under each.
+        log_probs: Log-probability of each token under these settings, in nats.
+        alone: Log-probability of each token under the distribution that the head adds to, such as the softmax.
+        silent: Settings under which the head adds nothing; None if it has no such settings.
+        curve: Settings that were tried, each with its nats per token.
     """
 
     settings: dict[str, Any]
@@ -49,26 +50,26 @@ class Optimum:
 
 
 class Calibration(ABC):
-    """Reads tokens once, and knows then how likely they are under every setting.
+    """Reads tokens once, then computes how likely they are under any settings.
 
-    ``Head.calibration`` makes one for one pass. What it keeps of a token does not grow with the settings that are tried
-    nor with what the head has stored, and does not depend on how the head is set.
+    ``Head.calibration`` makes one for one pass. Memory per token does not grow with the number of settings tried or of
+    stored tokens. The result does not depend on the head's current settings.
     """
 
     @abstractmethod
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Keeps what is needed of K tokens at each position; returns their log-probabilities without what is stored."""
+        """Keeps the statistics of K tokens at each position; returns their log-probabilities without stored tokens."""
 
     @abstractmethod
     def optimum(self) -> Optimum:
-        """The best settings for all that was read.
+        """The best settings for all tokens read so far.
 
         Raises:
-            ValueError: Nothing was read.
+            ValueError: If no token was read.
         """
 
     def apply(self, model: Any, settings: Mapping[str, Any]) -> None:
-        """Leaves a model with settings of an optimum."""
+        """Gives a model the settings of an optimum."""
         model.configure_head(**settings)
 
 
@@ -76,32 +77,32 @@ class Calibration(ABC):
 
 
 PER_OCTAVE = 4
-"""Temperatures that are computed between one and its double. Powers of two are among them."""
+"""Number of temperatures computed per octave. Powers of two are among them."""
 
 _COLDER, _WARMER = 6, 5
-"""Octaves below and above the usual distance of a score from the largest: from where the nearest entry has all the mass
-to where all have the same."""
+"""Octaves tried below and above the usual distance of a score from the largest one. At the lower end the nearest entry
+has all the mass, at the upper end all entries have the same mass."""
 
 _AT_ONCE = 1 << 20
-"""Similarities of a chunk of positions: few enough to stay in a processor's cache while they are exponentiated."""
+"""Number of similarities per chunk of positions, small enough to stay in the processor's cache."""
 
 _DIGITS, _ROUNDED = 4, 1e-3
-"""Significant digits of what is chosen, since a text cannot tell more apart; and how much that may change a number."""
+"""Significant digits of chosen settings, and the relative change that this rounding may cause."""
 
 Parts = Callable[[Context], tuple[NextToken, Stored]]
-"""What a head mixes: a distribution, and stored tokens with their scores at temperature 1."""
+"""The two things a head mixes: a distribution, and stored tokens with their scores at temperature 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """What was kept of N tokens, at G temperatures.
+    """Statistics of N tokens at G temperatures.
 
     Attributes:
-        alone: Log-probability under the distribution alone.
-        normaliser: Log of its normaliser; 0 where no form asks for it.
-        peak: Largest stored score; 0 where none is visible.
-        gap: How much lower the largest one that holds the token is; inf where none does.
-        seen: Whether anything is visible; elsewhere the distribution is alone.
+        alone: Log-probability under the distribution without stored tokens.
+        normaliser: Log of the distribution's normaliser; 0 if no form needs it.
+        peak: Largest stored score; 0 if no entry is visible.
+        gap: Largest stored score minus the largest one among entries that hold the token; inf if none holds it.
+        seen: Whether any entry is visible; if not, the distribution predicts alone.
         hits: ``hits(t)`` less its largest term.
         mass: ``mass(t)`` less its largest term.
     """
@@ -116,11 +117,11 @@ class Copies:
 
 
 class CopyCalibration(Calibration):
-    """Chooses the temperature of stored tokens and how they meet another distribution.
+    """Chooses the temperature of stored tokens and how they are mixed with another distribution.
 
-    The weight is exact: a mixture's likelihood is concave in it. The temperature is continuous: the best computed one,
-    and then the best between its neighbours. The head may mix by a weight (``interpolated``) or be jointly normalised
-    (``joint``); where it may do both, ``weight`` None is the latter.
+    The weight is exact, because a mixture's likelihood is concave in it. The temperature is the best computed one,
+    refined between its neighbours. The head mixes by a weight (``interpolated``) or is jointly normalised (``joint``).
+    If it can do both, ``weight`` None means jointly normalised.
     """
 
     def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:
@@ -164,7 +165,7 @@ class CopyCalibration(Calibration):
 
     @property
     def copies(self) -> Copies:
-        """All that was read; raises ValueError where nothing was."""
+        """The statistics of all tokens read; raises ValueError if there are none."""
         if self._read:
             parts = [*([self._copies] if self._copies else []), *self._read]
             columns = ([getattr(part, column.name) for part in parts] for column in fields(Copies))
@@ -179,11 +180,11 @@ class CopyCalibration(Calibration):
         return _around(1.0) if self._temperatures is None else self._temperatures
 
     def log_probs(self, temperature: float, weight: float | None) -> Float[np.ndarray, "N"]:
-        """Log-probability of each token that was read.
+        """Log-probability of each token read.
 
         Args:
-            temperature: From the first to the last of ``temperatures``, or it raises ValueError.
-            weight: Share of what is stored; None: jointly normalised.
+            temperature: A value between the first and the last of ``temperatures``; otherwise ValueError is raised.
+            weight: Share of the stored tokens; None: jointly normalised.
         """
         copies = self.copies
         hits, mass = self._log_masses(temperature)
@@ -196,7 +197,7 @@ class CopyCalibration(Calibration):
         return np.where(copies.seen, np.logaddexp(alone, copied), copies.alone)
 
     def best_weight(self, temperature: float) -> float:
-        """The weight of the highest likelihood at a temperature."""
+        """The weight with the highest likelihood at a temperature."""
         hits, mass = self._log_masses(temperature)
         seen = self.copies.seen
         return best_weight(self.copies.alone[seen], (hits - mass)[seen])
@@ -208,7 +209,7 @@ class CopyCalibration(Calibration):
         low, high = float(known[0]), float(known[-1])
         if not low * (1 - _ROUNDED) <= temperature <= high * (1 + _ROUNDED):
             raise ValueError(
-                f"temperature: must be from {low:.3g} to {high:.3g}, where it matters for these states "
+                f"temperature: must be from {low:.3g} to {high:.3g}, the range that matters for these states "
                 f"({temperature:.3g} given)"
             )
         # how much each computed temperature counts at this one: interpolation is linear in what it interpolates
@@ -252,7 +253,7 @@ def _no_weight(_: float) -> None:
 
 
 def _around(scale: float) -> Float[np.ndarray, "G"]:
-    """Temperatures around a size of scores, all of one lattice, so that powers of two are among them."""
+    """Temperatures around a scale of scores, on one fixed grid that contains the powers of two."""
     middle = round(PER_OCTAVE * math.log2(scale)) if scale > 0 else 0
     steps = np.arange(middle - PER_OCTAVE * _COLDER, middle + PER_OCTAVE * _WARMER + 1)
     return 2.0 ** (steps / PER_OCTAVE)
@@ -268,7 +269,7 @@ def _masses(scores: Float[Tensor, "N S"], temperatures: Float[Tensor, "G"]) -> F
 def _held_masses(
     entries: CopyScores, token: Int[Tensor, "N"], temperatures: Float[Tensor, "G"]
 ) -> tuple[Float[Tensor, "N"], Float[Tensor, "N G"]]:
-    """The same of the few entries that hold a token, beside how much their largest lies below 0."""
+    """``_masses`` of the few entries that hold a token, and how far their largest score lies below 0."""
     row, column = entries.holding(token).visible.nonzero(as_tuple=True)
     scores = entries.scores[row, column]
     largest = scores.new_full((len(token),), -torch.inf).scatter_reduce(0, row, scores, "amax")
@@ -284,8 +285,8 @@ def _rounded(number: float) -> float:
 def best_weight(alone: Float[np.ndarray, "N"], copied: Float[np.ndarray, "N"]) -> float:
     """The weight that makes ``sum log((1 - w) exp(alone) + w exp(copied))`` largest.
 
-    That is concave in the weight; where its slope is zero, or at the end that it rises to. Both are log-probabilities
-    of each token.
+    ``alone`` and ``copied`` are log-probabilities of each token. The sum is concave in the weight, so its maximum is
+    where the slope is zero, or at an end of [0, 1].
 
     >>> round(best_weight(np.log([0.1, 0.4]), np.log([0.3, 1e-300])), 3)
     0.25

@@ -1,4 +1,4 @@
-"""What a head is given: states at the positions that count, what came before them, the source text."""
+"""The input of a head: states at the positions that count, earlier positions, and the source text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from nextword.functional.probability import at_least_float32
 
 @dataclass(frozen=True)
 class Memory:
-    """The sequences so far, as remembered between decoding steps.
+    """The sequences so far, as kept between decoding steps.
 
     Args:
-        ids: Token at each position; negative where it is unknown (virtual tokens of prefix tuning).
+        ids: Token at each position; negative if unknown (virtual tokens of prefix tuning).
         valid: False at padding and unknown tokens.
-        streams: What the head asked to keep for each position, by name: (B, S, ...) each.
-        labels: Label at each position, where the whole sequence came with labels; -100 where it is masked.
-        document: Number of the document at each position, where a sequence has several that do not see each other.
+        streams: Tensors (B, S, ...) that the head keeps for each position, by name.
+        labels: Label at each position, -100 where masked; None unless labels of the whole sequence were given.
+        document: Number of the document at each position; None unless a sequence packs several documents.
     """
 
     ids: Int[Tensor, "B S"]
@@ -36,7 +36,7 @@ class Memory:
     document: Int[Tensor, "B S"] | None = None
 
     def begins(self) -> Int[Tensor, "B S"]:
-        """Where the document at each position begins, as far as it is remembered; 0 where there is only one."""
+        """First kept position of the document at each position; 0 if there is only one document."""
         position = torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
         if self.document is None:
             return torch.zeros_like(position)
@@ -44,7 +44,7 @@ class Memory:
         return position.masked_fill(continues, 0).cummax(1).values
 
     def keys(self, name: str) -> Keys:
-        """A stream that is compared with queries, in single precision or more; that of a serving engine in place."""
+        """A stream to be compared with queries, in float32 or wider. A serving engine's stream is not copied."""
         streams = self.streams
         return streams.in_place(name) if isinstance(streams, StreamsInPlace) else at_least_float32(streams[name])
 
@@ -57,7 +57,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Source:
-    """The encoder's side of an encoder-decoder model: tokens, last hidden states, and what the head keeps by name."""
+    """The encoder side of an encoder-decoder model: tokens, last hidden states, and the head's tensors by name."""
 
     ids: Int[Tensor, "B E"]
     valid: Bool[Tensor, "B E"]
@@ -70,7 +70,7 @@ class Source:
 
 
 class Layout:
-    """Which sequence each of the N positions belongs to, ascending, and how to lay them out as (B, Q) for products."""
+    """The sequence of each of the N positions (ascending), and how to arrange them as (B, Q) for products."""
 
     def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
         self.row = row
@@ -78,16 +78,16 @@ class Layout:
 
     @cached_property
     def width(self) -> int:
-        """Q, the most positions that a sequence has; asked by what lays positions out, since a GPU must stop for it."""
+        """Q, the largest number of positions in a sequence; computed lazily, because it synchronises the GPU."""
         return max(self.counts) if len(self.row) else 0
 
     @cached_property
     def counts(self) -> list[int]:
-        """How many positions each sequence has, looked at once."""
+        """Number of positions in each sequence, computed once."""
         return self._counts.tolist()
 
     def occupied(self) -> tuple[Layout, slice]:
-        """The layout among those sequences alone from the first to the last one with positions, and which these are."""
+        """The layout of the sequences from the first to the last one with positions, and their slice."""
         having = [number for number, count in enumerate(self.counts) if count]
         if not having:
             return self, slice(0, self.batch_size)
@@ -98,7 +98,7 @@ class Layout:
 
     @cached_property
     def slot(self) -> Int[Tensor, "N"]:
-        """Place of each position among those of its sequence."""
+        """Index of each position among the positions of its sequence."""
         return torch.arange(len(self.row), device=self.row.device) - (self._counts.cumsum(0) - self._counts)[self.row]
 
     @cached_property
@@ -108,7 +108,7 @@ class Layout:
 
     @classmethod
     def full(cls, batch_size: int, width: int, device: torch.device) -> Layout:
-        """Every sequence with the same number of positions; made without looking at any value."""
+        """Layout in which every sequence has the same number of positions; made without a device synchronisation."""
         layout = cls.__new__(cls)
         layout.batch_size, layout.width = batch_size, width
         layout.row = torch.arange(batch_size, device=device).repeat_interleave(width)
@@ -139,19 +139,19 @@ class Layout:
 
 @dataclass(frozen=True)
 class Context:
-    """All that a head may look at for N positions.
+    """The complete input of a head for N positions.
 
     Args:
         states: What the backbone feeds its output layer at each position.
-        inputs: What the head's projections and gates read there: the states, or wider with multiple inputs.
+        inputs: Input of the head's projections and gates: the states, or wider vectors with multiple inputs.
         position: Position of each position within the memory of its sequence.
         layout: Which sequence each position belongs to.
-        output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
-        memory: The sequences so far; None for a head that remembers nothing.
-        source: The encoder's side; None for a decoder-only model or a head that needs none.
-        input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens; None where
-            it cannot be read (quantised, offloaded).
-        output_embedding: Weight of its output layer, likewise.
+        output_layer: The backbone's output layer with bias and scaling, one row per sequence.
+        memory: The sequences so far; None for a head that keeps nothing.
+        source: The encoder side; None for a decoder-only model or a head that does not read it.
+        input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens; None if it is
+            quantised or offloaded.
+        output_embedding: Weight of the backbone's output layer; None in the same cases.
     """
 
     states: Float[Tensor, "N D"]
@@ -171,11 +171,11 @@ class Context:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The output layer as it is asked from each of the N positions."""
+        """The output layer for each of the N positions."""
         return self.output_layer.map(lambda of_sequences: of_sequences[self.row])
 
     def at(self, positions: Int[Tensor, "M"]) -> Context:
-        """The context at some of the N positions, given so that rows ascend; it holds no sequences beyond theirs."""
+        """The context at some of the N positions (ascending), with only the sequences of these positions."""
         layout, rows = Layout(self.row[positions], self.layout.batch_size).occupied()
         return replace(
             self,
@@ -194,21 +194,21 @@ class Context:
     def word_scores(
         self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: EditMode
     ) -> Float[Tensor, "N K"]:
-        """What each position's query of the output embedding gives to K words of its sequence."""
+        """Scores that each position's query gives to K tokens of its sequence."""
         packed = change.scores_of(self.output_layer, self.layout.pack(queries), ids)
         return at_least_float32(self.layout.unpack(packed))
 
     def with_label_values(self) -> Context:
-        """The same context with labels as the tokens in memory (TRIME as released); positions keep their validity.
+        """The same context with labels in place of the stored tokens (TRIME as released); ``valid`` does not change.
 
         Raises:
-            ValueError: Labels of earlier positions are not known: the text began in another pass.
+            ValueError: If labels of earlier positions are unknown, because the text began in another pass.
         """
         assert self.memory is not None, "objectives check that the head remembers"
         if self.memory.labels is None:
             raise ValueError(
-                "memory_values: 'labels' must be with whole texts (here a KV cache or a memory of earlier windows, as "
-                "in training.consecutive, holds positions without labels); take 'inputs', the default, as in mle"
+                "memory_values: 'labels' must be used with whole texts (here a KV cache or earlier windows, as "
+                "in training.consecutive, hold positions without labels); take 'inputs', the default"
             )
         return replace(self, memory=replace(self.memory, ids=self.memory.labels))
 
@@ -225,53 +225,55 @@ class Context:
 # A head is asked in the same way with either, and does not know which it has.
 
 IDS, VALID = "ids", "valid"
-"""Streams that every memory has: the token at each position, and whether it is a known token and no padding."""
+"""Streams that every memory has: the token at each position, and whether it is a known token (not padding)."""
 
 DOCUMENT = "document"
-"""Stream of a memory of several documents: the number of the one at each position."""
+"""Stream of a memory with several documents: the document number of each position."""
 
 
 class HeadCacheView(ABC):
-    """What one forward pass does with the memory of a head.
+    """Reads and writes the cache of a head during one forward pass.
 
-    ``preceded`` is called for every window of the head, then ``remember`` once; after it ``recall`` gives the texts
-    with the new positions in them.
+    Call ``preceded`` for every window of the head, then ``remember`` once. Then ``recall`` returns the texts with the
+    new positions.
     """
 
     def remember(
         self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor], looks_back: int | None = None
     ) -> int | Tensor:
-        """Writes the new positions (B, T) of this pass; returns where each row's first one stands: a number, or (B,).
+        """Writes the new positions (B, T) of this pass; returns the index of each row's first one: a number, or (B,).
 
         Args:
-            ids: Tokens, negative where unknown.
+            ids: Tokens, negative if unknown.
             valid: False at padding.
-            streams: What the head keeps of each position, (B, T, ...) by name; the same names in every pass.
-            looks_back: How many positions before the new ones the head reads again; None: all.
+            streams: Tensors (B, T, ...) that the head keeps, by name; the same names in every pass.
+            looks_back: Number of positions before the new ones that the head reads again; None: all.
         """
         # a copy: the caller may write the next tokens where these are
         return self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams}, looks_back)
 
     @abstractmethod
     def recall(self) -> Memory:
-        """The texts so far, a row for each, the new positions in them."""
+        """The texts so far, one row per text, including the new positions."""
 
     @abstractmethod
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int | Tensor:
         """Writes the new positions (B, T, ...) of all streams; returns the position of the first of them.
 
-        What lies further back than ``looks_back`` positions before them may be forgotten.
+        Positions more than ``looks_back`` before the new ones may be dropped.
         """
 
     @abstractmethod
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """New positions (B, T, ...) of a window behind earlier ones (B, positions + T, ...); zeros before the start.
+        """The last ``positions`` earlier entries of a window followed by the new ones, (B, positions + T, ...).
+
+        Entries before the start of the text are zero.
 
         Args:
             name: Name of the window.
-            new: What the head computes from each new position.
-            positions: How many earlier positions come back; the same in every pass.
+            new: Values (B, T, ...) that the head computes at the new positions.
+            positions: Number of earlier positions returned; the same in every pass.
 
         Raises:
-            ValueError: What is kept of this window does not reach back so far.
+            ValueError: If fewer earlier positions of this window are kept.
         """

@@ -1,4 +1,4 @@
-"""CopyNet: positions of the text or source compete with the softmax for probability."""
+"""CopyNet: positions of the text or source compete with the softmax."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class CopyNetConfig(PointerConfig):
 
     head: Literal["copynet"] = "copynet"
     tanh: bool = True
-    """Whether local embeddings pass through a tanh; without it this is the published "cache"."""
+    """Whether local embeddings pass through a tanh; without the tanh this head is the published "cache"."""
     initial_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Initial bias of the copying scores. Negative values copy less at first: the scores start at 0, so a
-    pretrained model whose scores are all far below that would do nothing but copy. ``fitted``: at most 0, and so that
-    at most 3 % is copied in the longest text that the model reads. Published: 0."""
+    """Initial bias of the copy scores, which are 0 at first. A negative bias copies less: without it, a pretrained
+    model with scores far below 0 would only copy. ``fitted``: a bias of at most 0 with which at most 3 % is copied in
+    the longest text that the model supports. Published: 0."""
 
 
 @registry.register("copynet")
 class CopyNetHead(Head):
-    """Positions of the past or of the source compete with the softmax, normalised together.
+    """Earlier positions or positions of the source compete with the softmax; both are normalised together.
 
     Formula: with ``z = (S q_t + b) . w_v`` and ``c_s = PD q_t . tanh(LD q_s) + beta``::
 
@@ -44,17 +44,17 @@ class CopyNetHead(Head):
     Decoder-only models copy positions ``s < t`` of their own text, encoder-decoder models the positions of the source
     (``LE`` of the encoder's states in place of ``LD q_s``). Padding is never copied.
 
-    Expresses: a position that fits can win whatever its word's output embedding says; scores of positions add up in
-    probability, so a word that occurs often is copied more. Costs: three D x D projections
-    and one T x T product.
+    Expresses: a matching position can make its token likely whatever the output embedding of the token. Positions add
+    up in probability, so a token that occurs often is copied more. Costs: three D x D projections and one T x T
+    product.
 
-    Every position starts with the mass ``exp(beta)``. Attached to a pretrained model, ``beta`` starts so low that the
-    distribution is nearly the model's; ``copynet:published`` starts it at 0, as training does.
+    Every position starts with the mass ``exp(beta)``. On a pretrained model ``beta`` starts so low that the
+    distribution is nearly the model's; ``copynet:published`` and new small models start with 0.
 
     Source: Gu et al. 2016 (CopyNet); Softmax-CPR, row "CopyNet".
 
-    Differs from the published code: ``beta`` counts in decoder-only models too (there it was made and never used); no
-    1e-20 is added; padding of the source is not copied.
+    Differs from the published code: ``beta`` is used in decoder-only models too (the published code creates it but
+    never uses it); 1e-20 is not added; padding of the source is not copied.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -76,7 +76,7 @@ class CopyNetHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """The bias below the model's own scores, unless it was chosen."""
+        """Sets the bias below the model's own scores, unless it was chosen."""
         if self.config.initial_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))

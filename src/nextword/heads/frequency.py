@@ -1,4 +1,4 @@
-"""F2-Softmax: first the frequency class of the next token, then the token within it."""
+"""F2-Softmax: predicts the frequency class of the next token, then the token within this class."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
 logger = logging.getLogger(__name__)
 
 _BY_HAND = "eq-freq"
-"""Division where only the number of classes is given: by mass, as MefMax divides once it has chosen a number."""
+"""Division if only the number of classes is given: classes of equal mass, as in MefMax."""
 
 _STATES = 2048
-"""States on which class embeddings are fitted to the softmax of a trained model."""
+"""Number of states on which class embeddings are fitted to the softmax of a trained model."""
 
 _INITIAL_SPREAD = 0.02
-"""Standard deviation of class embeddings that start at random, as that of GPT-2's weights."""
+"""Standard deviation of randomly initialised class embeddings, as for GPT-2's weights."""
 
 
 class FrequencyConfig(HeadConfig):
@@ -40,35 +40,36 @@ class FrequencyConfig(HeadConfig):
 
     head: Literal["f2"] = "f2"
     counts: str | None = None
-    """File of token counts that classes are made from (``nextword count``); read once, when the head is built."""
+    """File of token counts from which classes are made (``nextword count``); read once, when the head is built."""
     division: Literal["mefmax", "eq-freq", "eq-token"] = "mefmax"
-    """Division of the tokens: by MefMax, or into a given number of classes of equal mass or of equally many tokens."""
+    """Division into classes: MefMax, or a given number of classes with equal mass or equally many tokens."""
     classes: int | None = Field(default=None, ge=1)
-    """K for a division that does not choose it."""
+    """Number of classes K, for a division that does not choose it."""
     start: Literal["softmax", "random"] = "softmax"
-    """Class embeddings that give each class about the mass of its tokens in the model's own softmax, or random ones."""
+    """Initial class embeddings: fitted, so that each class has about the mass of its tokens in the model's own softmax,
+    or random."""
     prior: Literal["softmax"] | Fitted | None = FITTED
-    """Prior that class embeddings add to. ``softmax``: the log of the mass that each class has in one softmax over all
-    tokens, so that embeddings of zero change nothing; it scores the whole vocabulary at each position. ``fitted`` is
-    that when the head is attached. None: nothing (published)."""
+    """Prior of the class scores. ``softmax``: log of the mass that each class has in one softmax over all tokens, so
+    that zero class embeddings change nothing; this scores the whole vocabulary at each position. ``fitted``: becomes
+    ``softmax`` when the head is attached. None: no prior (published)."""
     mi: MultiInputConfig | None = None
-    """Multiple input states; None reads the last state alone."""
+    """Multiple input states; None: only the last state."""
     bias: bool = True
     """Whether the projection of multiple inputs has a bias."""
     decoupled: bool = True
-    """Whether greedy search and sampling choose a class first; otherwise they take the full posterior."""
+    """Whether greedy search and sampling choose a class first; if not, they use the full distribution."""
     class_top_k: int | None = Field(default=None, ge=1)
-    """Draw among that many most probable classes only; None: among all."""
+    """Number of most probable classes to sample from; None: all classes."""
     class_top_p: float | None = Field(default=None, gt=0, le=1)
-    """Draw among the fewest classes that together have at least this probability; None: among all."""
+    """Sample from the fewest classes that together have at least this probability; None: all classes."""
     boundaries: list[int] | None = None
-    """Exclusive ends of the classes among the tokens by falling count; filled in when the head is built."""
+    """Exclusive ends of the classes in the list of tokens by decreasing count; filled in when the head is built."""
     tokenizer: str | None = None
-    """Fingerprint of the tokenizer that was counted with; filled in when the head is built."""
+    """Fingerprint of the tokenizer used for counting; filled in when the head is built."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``f2:8`` (equal mass) or ``f2:8,eq-token``."""
+        """Parses the arguments of ``f2:8`` (equal mass) or ``f2:8,eq-token``."""
         if not arguments:
             return {}
         if not arguments[0].isdecimal() or len(arguments) > 2:
@@ -81,11 +82,11 @@ class FrequencyConfig(HeadConfig):
         return [str(self.classes)] + ([self.division] if self.division != _BY_HAND else [])
 
     def to_fine_tune(self) -> FrequencyConfig:
-        """Without the fitted prior: training scores all classes, but only the tokens of the targets' classes."""
+        """Removes the fitted prior, so that training scores only the classes and the tokens of the targets' classes."""
         return self.model_copy(update={"prior": None}) if self.prior == FITTED else self
 
     def unbuilt(self) -> FrequencyConfig:
-        """Without what belongs to one vocabulary."""
+        """Removes the settings that belong to one vocabulary."""
         return self.model_copy(update={"boundaries": None, "tokenizer": None})
 
     @model_validator(mode="before")
@@ -107,7 +108,7 @@ class FrequencyConfig(HeadConfig):
 
 
 class ClassTable(nn.Module):
-    """Which tokens each class holds, by falling count, with the counts it was made from; saved with the model."""
+    """The tokens of each class by decreasing count, and the counts; saved with the model."""
 
     counts: Tensor
     order: Tensor
@@ -136,10 +137,10 @@ class ClassTable(nn.Module):
         return list(accumulate(self.sizes))
 
     def resize(self, vocab_size: int) -> None:
-        """New tokens, never counted, go to the last class; tokens beyond the new end leave theirs.
+        """Adds new tokens to the last class, or removes tokens beyond the new vocabulary size.
 
         Raises:
-            ValueError: A class would be left empty.
+            ValueError: If a class would become empty.
         """
         before = len(self.order)
         kept = self.order[self.order < vocab_size]
@@ -176,27 +177,28 @@ class ClassEmbedding(nn.Linear):
 
 @registry.register("f2")
 class FrequencyHead(Head):
-    """First the frequency class of the next token, then the token among those of the class.
+    """Predicts the frequency class of the next token, then the token within this class.
 
     Formula: ``P(w) = softmax_c(h_t . u_c) * softmax_{w in class c}(h_t . e_w)`` with c the class of w. Tokens are
-    divided into K classes by their counts in a corpus, so that classes have about the same mass and the tokens of one
-    class about the same frequency (MefMax, ``nextword.functional.frequency.classes``).
+    divided into K classes by their counts in a corpus. Classes have about the same mass, and tokens of one class about
+    the same frequency (MefMax, ``nextword.functional.frequency.classes``).
 
-    Expresses: a rare token competes with rare tokens only, and with the frequent ones through its class. Costs: K D
-    new parameters; training scores the tokens of the targets' classes only, about V / K a position.
+    Expresses: a rare token competes directly with rare tokens only; with frequent tokens it competes through its class.
+    Costs: K D new parameters; training scores only the tokens of the targets' classes, about V / K per position.
 
-    ``generate`` decodes decoupled (eq. 7): a class from p1, then a token from p2, which need not score the whole
-    vocabulary either. ``decoupled=False`` takes the full posterior instead, as beam search and everything else does.
+    ``generate`` decodes in two steps (eq. 7): a class from p1, then a token from p2. This does not need to score the
+    whole vocabulary. Beam search and all other methods use the full distribution; ``decoupled=False`` uses it in
+    ``generate`` too.
 
-    Attached to a pretrained model, the classes have the mass of their tokens under the model's own softmax (``prior``),
-    so the distribution is the model's and can be decoded by classes at once. ``f2:published``, as in training, has
-    class embeddings alone. On a trained model they start where each class has about that mass: they minimise the
-    divergence between the two on states of token sequences drawn by the counts.
+    On a pretrained model each class starts with the mass of its tokens under the model's own softmax (``prior``). The
+    distribution is then the model's, and can be decoded by classes immediately. ``f2:published`` has only class
+    embeddings, as in training. On a trained model they are initialised to minimise the divergence from these masses, on
+    states of token sequences sampled from the counts.
 
     Source: F2-Softmax, Choi et al. 2020, eq. 2 to 7 and algorithm 1.
 
-    Differs from the paper: top-k, top-p and temperature act within the class, which the paper leaves open; the start
-    on trained models and the prior are ours.
+    Differs from the paper: top-k, top-p and temperature act within the class, which the paper does not specify; the
+    prior and the initialisation on trained models are ours.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -231,7 +233,7 @@ class FrequencyHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Class embeddings of zero over the softmax; without that prior near the mass of their tokens, or random."""
+        """Initialises class embeddings: zero with the softmax prior, else fitted to the class masses or random."""
         if self.config.prior == FITTED:
             self.config = self.config.model_copy(update={"prior": "softmax"})
             self.classes.weight.zero_()
@@ -249,7 +251,7 @@ class FrequencyHead(Head):
     def draw(self, config: FrequencyConfig, *, sample: bool) -> Draw | None:
         if (config.class_top_k or config.class_top_p) and not (sample and config.decoupled):
             logger.warning(
-                "class_top_k and class_top_p have no effect here: a class is drawn with do_sample=True, decoupled=True"
+                "class_top_k and class_top_p have no effect here; they need do_sample=True and decoupled=True"
             )
         return ClassDraw(sample, config.class_top_k, config.class_top_p) if config.decoupled else None
 
@@ -259,7 +261,7 @@ class FrequencyHead(Head):
 
 
 def _divided(config: FrequencyConfig, vocab_size: int) -> tuple[Int[np.ndarray, "V"], FrequencyConfig]:
-    """Counts for the whole vocabulary, and the settings with the classes made from them."""
+    """Counts for the whole vocabulary, and the settings with the classes made from these counts."""
     if config.counts is None:
         raise ValueError(
             "f2: classes are made from the token counts of a corpus; count them with 'nextword count' and attach "

@@ -1,4 +1,4 @@
-"""Gates: how much each part of a distribution counts at each position."""
+"""Gates: the weight of each component of a distribution at each position."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nextword.functional.probability import at_least_float32
 
 
 class Gate(nn.Module, ABC):
-    """Weights of K parts at each position, in log space."""
+    """Weights of K components at each position, in log space."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Gate(nn.Module, ABC):
 
 
 class DynamicGate(Gate):
-    """``softmax(G q_t + g)``: weights that depend on the position."""
+    """Weights that depend on the position: ``softmax(G q_t + g)``."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__(width, parts)
@@ -35,7 +35,7 @@ class DynamicGate(Gate):
 
 
 class StaticGate(Gate):
-    """``softmax(r)``: learned weights, the same at every position."""
+    """Learned weights, the same at every position: ``softmax(r)``."""
 
     def __init__(self, width: int, parts: int) -> None:
         super().__init__(width, parts)
@@ -49,14 +49,14 @@ class StaticGate(Gate):
 
 
 class UniformGate(Gate):
-    """``1 / K``."""
+    """Constant weights ``1 / K``."""
 
     def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
         return at_least_float32(inputs.new_zeros(len(inputs), self.parts)).log_softmax(-1)
 
 
 class ScalarGate(nn.Linear):
-    """``w_g . h_t + b_g``: one number per position; ``b_g`` starts at ``initial_bias``."""
+    """One score per position, ``w_g . h_t + b_g``; ``b_g`` starts at ``initial_bias``."""
 
     def __init__(self, width: int, initial_bias: float = 0.0) -> None:
         self.initial_bias = initial_bias  # before the base class, which starts the weights
@@ -68,7 +68,7 @@ class ScalarGate(nn.Linear):
 
     @torch.no_grad()
     def start_at(self, bias: float) -> None:
-        """The same score everywhere, however long the states are."""
+        """Initialises the gate to one constant score at every position."""
         self.weight.zero_()
         self.bias.fill_(bias)
 

@@ -1,4 +1,4 @@
-"""The contract of a head."""
+"""The base class of heads."""
 
 from __future__ import annotations
 
@@ -22,67 +22,67 @@ from nextword.settings.specs import Grammar, SpecSettings
 
 Fitted = Literal["fitted"]
 FITTED: Final = "fitted"
-"""Value of a setting that is chosen when the head is attached, so that the model stays as good as it was."""
+"""Value of a setting that is fitted when the head is attached, so that the model predicts as well as before."""
 
 
 ContextOf = Callable[[Int[Tensor, "M"]], Context]
-"""Runs the model on tokens, cut into rows, and gives the context at every position."""
+"""A function that runs the model on tokens, split into rows, and returns the context at every position."""
 
 
 class HeadConfig(SpecSettings):
     """Settings that every head has.
 
-    ``published`` holds what its paper begins with, for each setting that is otherwise ``fitted`` to the model.
+    ``published`` has the paper's initial value for each setting that is ``fitted`` to the model by default.
     """
 
     head: str
     """Registered name of the head."""
 
     def as_published(self) -> Any:
-        """With the paper's value of each setting that is still to be fitted: what a training begins with."""
+        """These settings with the paper's value for each one that is not fitted yet, as used for new small models."""
         open_ = {name: value for name, value in self.published.items() if getattr(self, name) == FITTED}
         return self.model_copy(update=open_) if open_ else self
 
     def to_fine_tune(self) -> Any:
-        """What a pretrained model is trained with: fitted to it, in the form that learns where there are two."""
+        """These settings as used for training a pretrained model, in the trainable form if the head has two forms."""
         return self
 
     def is_met_by(self, other: HeadConfig) -> bool:
-        """Whether other settings are these, or were fitted where these are still to be."""
+        """Whether other settings are equal, apart from settings that are not fitted yet here and fitted there."""
         asked, had = self.model_dump(), other.model_dump()
         return asked.keys() == had.keys() and all(asked[name] in (had[name], FITTED) for name in asked)
 
     def located(self) -> HeadConfig:
-        """With absolute paths of stores, which are found from any working folder: as a model is saved."""
+        """These settings with absolute paths of stored files, as saved with a model."""
         return self
 
     def unbuilt(self) -> HeadConfig:
-        """These settings without what building a head for one model has filled in."""
+        """These settings without the values that were filled in for one model when the head was built."""
         return self
 
     def over(self, former: HeadConfig | None) -> HeadConfig:
-        """These settings for a model that has a head already; only a head over another one makes use of it."""
+        """These settings for a model that already has a head; only a head over another head uses that one."""
         return self
 
 
 class CachedModule(nn.Module):
-    """A part of a head that looks at earlier positions or at the source, and says what to keep of them.
+    """A module of a head that reads earlier positions or the source, and defines what is cached for them.
 
-    What depends on one position alone is computed once, when the position is new, and kept until the end. A part that
-    is made of others keeps what they do.
+    Values that depend on one position only are computed once, when the position is new, and cached. A module made of
+    other modules caches what these cache.
     """
 
     remembers: bool = False
-    """Whether it looks at earlier positions of the decoder's sequence, or keeps something of the source."""
+    """Whether the module reads earlier positions of the decoder's sequence, or caches values of the source."""
     reads_source: bool = False
-    """Whether it looks at the encoder's words and states."""
+    """Whether the module reads the encoder's tokens and states."""
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """What to keep of each position, by name, (B, T, ...) each."""
+        """Tensors (B, T, ...) to cache for each position, by name."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """What to keep of each source position, by name, (B, E, ...) each."""
+        """Tensors (B, E, ...) to cache for each source position, by name."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
 
@@ -91,28 +91,28 @@ def _cached_parts(module: nn.Module) -> list[CachedModule]:
 
 
 class Head(nn.Module, ABC):
-    """Turns hidden states and what it remembers into a ``NextToken`` distribution.
+    """Computes a ``NextToken`` distribution from hidden states and cached positions.
 
-    A concrete head is final (nobody inherits from it), stands in one file of ``nextword/heads`` with its ``Config``,
-    and is found through ``@registry.register("name")``. What its projections and gates read is ``context.inputs``,
-    which a config field ``mi`` widens to several layers and positions. What looks at other positions is a
-    ``CachedModule``: an attribute of the head, found here.
+    A concrete head is final (it has no subclasses), is in one file of ``nextword/heads`` with its ``Config``, and is
+    registered with ``@registry.register("name")``. Its projections and gates read ``context.inputs``, which a config
+    field ``mi`` widens to several layers and positions. Modules that read other positions are ``CachedModule``
+    attributes of the head; this class finds them.
 
     Args:
         config: The head's settings.
-        dimensions: Sizes of the model it sits on.
+        dimensions: Sizes of the backbone.
 
     Raises:
-        ValueError: The head cannot sit on such a model; the message says why.
+        ValueError: If the head does not support the model; the message says why.
     """
 
     Config: ClassVar[type[HeadConfig]]
     modes: ClassVar[tuple[str, ...]] = ("joint",)
-    """What may be evaluated apart: ``joint`` is the whole distribution."""
+    """Components that can be evaluated separately; ``joint`` is the whole distribution."""
     adjustable: ClassVar[frozenset[str]] = frozenset()
-    """Settings that may be changed on a built head, because no parameter depends on them."""
+    """Settings that can be changed on a built head, because parameters do not depend on these settings."""
     generate_takes: ClassVar[tuple[str, ...]] = ()
-    """Settings among these that ``generate`` takes as arguments too, for one call."""
+    """Subset of ``adjustable`` that ``generate`` also accepts as arguments, for one call."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -126,46 +126,46 @@ class Head(nn.Module, ABC):
 
     @property
     def layers(self) -> int:
-        """How many of the last decoder hidden states ``inputs`` reads."""
+        """Number of last decoder layers that ``inputs`` reads."""
         return self.inputs.layers
 
     @property
     def remembers(self) -> bool:
-        """Whether the head looks at earlier positions, or keeps something of the source, between decoding steps."""
+        """Whether the head reads earlier positions, or caches values of the source, between decoding steps."""
         return self.inputs.before > 0 or any(part.remembers for part in _cached_parts(self))
 
     @property
     def reads_source(self) -> bool:
-        """Whether the head looks at the encoder's words and states."""
+        """Whether the head reads the encoder's tokens and states."""
         return any(part.reads_source for part in _cached_parts(self))
 
     @property
     def reads_words(self) -> bool:
-        """Whether the head looks at the tokens of earlier positions, and so needs ids rather than embeddings."""
+        """Whether the head reads the tokens of earlier positions, and so needs ids, not only embeddings."""
         by_parts = any(part.remembers and not part.reads_source for part in _cached_parts(self))
         return by_parts or (self.remembers and not self.reads_source and not self.inputs.before)
 
     @property
     def looks_back(self) -> int | None:
-        """How many positions before a new one are read again, of earlier windows too; None: those of the window."""
+        """Number of earlier positions that are read again, across windows; None: all of the current window."""
         return None
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        """What to keep of each position for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
+        """Tensors (B, T, ...) to cache for later steps, by name; token ids are always cached.
 
-        It is made of what the output layer reads and of what ``inputs`` makes, ``q_t``.
+        ``states`` are the inputs of the output layer, ``inputs`` are ``q_t``.
         """
         return {name: kept for part in _cached_parts(self) for name, kept in part.streams(inputs).items()}
 
     def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
-        """What to keep of each source position for all steps, of the encoder's last states: (B, E, ...) by name."""
+        """Tensors (B, E, ...) to cache for all steps, by name, computed from the encoder's last states."""
         return {name: kept for part in _cached_parts(self) for name, kept in part.source_streams(states).items()}
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
-        """The head's settings with some of them changed.
+        """The head's settings with some changed.
 
         Raises:
-            ValueError: Unknown setting, or one that cannot change after the head is built.
+            ValueError: If a setting is unknown or cannot be changed after the head is built.
         """
         changed = validated(type(self.config), self.config.model_dump() | dict(changes), "head")
         for name in sorted(changes):
@@ -177,7 +177,7 @@ class Head(nn.Module, ABC):
         return changed
 
     def configure(self, changes: Mapping[str, Any]) -> None:
-        """Changes some of the head's settings; ValueError as of ``with_settings``."""
+        """Changes some of the head's settings; raises ValueError like ``with_settings``."""
         self.config = self.with_settings(changes)
 
     @abstractmethod
@@ -185,112 +185,115 @@ class Head(nn.Module, ABC):
         """The distribution at every position of the context.
 
         Args:
-            context: All that the head may look at.
-            mode: One of ``modes``; None for what the head is set to.
+            context: The input of the head.
+            mode: One of ``modes``; None: the mode in the head's settings.
         """
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:
-        """What the model returns as ``logits``: normalised log-probabilities."""
+        """The tensor that the model returns as ``logits``: normalised log-probabilities."""
         return distribution.log_probs()
 
     def take_over(self, former: Head) -> None:
-        """Called when the head is attached to a model that has one, whose parts a head over another may reuse."""
+        """Called if the model already has a head; a head over another head may reuse that one."""
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
-        """Called once when the head is attached or loaded, to refuse a model that does not go with what it reads.
+        """Called once when the head is attached or loaded, to reject a model that does not match the head's files.
 
         Args:
             context_of: See ``init_from_backbone``.
-            weights_of: Fingerprint of the backbone's weights; None where they cannot be compared.
+            weights_of: Returns the fingerprint of the backbone's weights, or None if it cannot be computed.
 
         Raises:
-            ValueError: The model is not the one that something was made with.
+            ValueError: If the files were made with another model.
         """
 
     prove = validate_backbone  # the name that it had: plug-ins call it of their base class
 
     def open_stored(self) -> None:
-        """Opens what lies on the disk beside the model; an engine calls it at its start, not at the first request.
+        """Opens files that the head reads from disk; a serving engine calls this at startup, before the first request.
 
         Raises:
-            ValueError: It is not there, or not for a model of this size.
+            ValueError: If the files do not exist or do not fit the model's size.
         """
 
     def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
-        """Called where the model's tokenizer may be known, to refuse one that does not go with what the head reads.
+        """Called when the model's tokenizer may be known, to reject one that does not match the head's files.
 
         Args:
-            fingerprint_of: What it is known by; None where there is none.
+            fingerprint_of: Returns the tokenizer's fingerprint, or None if the tokenizer is unknown.
 
         Raises:
-            ValueError: Something was made with another tokenizer.
+            ValueError: If the files were made with another tokenizer.
         """
 
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Called once when the head is attached, to start new parameters by what the model does already.
+        """Called once when the head is attached, to initialise new parameters from the model's predictions.
 
         Args:
-            context_of: Runs the model on tokens, cut into rows, and gives the context at every position.
+            context_of: Runs the model on tokens, split into rows, and returns the context at every position.
         """
 
     begin = init_from_backbone  # the name that it had: plug-ins call it of their base class
 
     def resized(self, vocab_size: int) -> None:
-        """Called when the vocabulary has another number of tokens; most heads read the live output layer anyway."""
+        """Called when the vocabulary size changes; most heads need nothing, as they use the current output layer."""
 
     def draw(self, config: Any, *, sample: bool) -> Draw | None:
-        """How greedy search and sampling draw from this head step by step; None for what everything draws from.
+        """How greedy search and sampling choose a token from this head; None: from its distribution.
 
         Args:
-            config: The head's settings, with those that this call of ``generate`` was given.
+            config: The head's settings, with those passed to this call of ``generate``.
             sample: Whether tokens are sampled at random.
         """
         return None
 
     def calibration(self) -> Calibration | None:
-        """What reads held-out text once, and knows then which settings are best; None: there is nothing to choose."""
+        """An object that reads held-out text once and finds the best settings; None if no setting can be fitted."""
         return None
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:
-        """By component whose positions are in a store: where its documents can be read."""
+        """The documents of each component that retrieves from a datastore, by component."""
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """What building the head found out, for records: numbers and text by name."""
+        """Facts about the built head for records: numbers and texts by name."""
         return {}
 
 
 @runtime_checkable
 class Draw(Protocol):
-    """A random choice before the token's own, made anew at every step of generation."""
+    """A choice made before the token at every step of generation, such as its class."""
 
     def __call__(self, distribution: Any) -> Float[Tensor, "N V"]:
-        """Log-probabilities of the tokens after a choice."""
+        """Log-probabilities of the tokens, given the choice."""
 
     def token(self, distribution: Any, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
-        """The token itself, where nothing acts on those log-probabilities: drawn by a number in [0, 1), or the best."""
+        """The token directly, if no processor changes the log-probabilities.
+
+        ``uniform``: numbers in [0, 1) that select a sampled token; None: the most probable one.
+        """
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
-        """The same after another choice at some positions, whose first one left nothing allowed; None: none is left."""
+        """Chooses again at some positions where no token was allowed; None if no choice is left."""
 
 
 @runtime_checkable
 class StoredTexts(Protocol):
-    """Documents of a store, numbered as ``stands_in_store`` has them."""
+    """Documents of a datastore, with the numbers that ``stands_in_store`` returns."""
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """Tokens from one position of a document to another, as far as there are any, and where the first one stands.
+        """Tokens of a document between two positions, and the position of the first one returned.
 
-        ``first`` may be before the document's beginning, ``last`` beyond its end.
+        The range is clipped to the document: ``first`` may be before its beginning, ``last`` beyond its end.
         """
 
 
 @runtime_checkable
 class RemembersTokens(Protocol):
-    """A head with stored tokens, scored by similarity: what alignment objectives train."""
+    """A head with stored tokens that are scored by similarity; alignment objectives can train it."""
 
     def entries(self, context: Context) -> CopyScores:
-        """The stored tokens with the similarity of each as seen from every position."""
+        """The stored tokens with their similarity to every position."""
 
 
 registry: Registry[type[Head]] = Registry("head", Head)
@@ -303,7 +306,7 @@ grammar = Grammar(registry, HeadConfig, "softmax", modifiers)
 
 
 def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
-    """The typed config of a head spec, of a config written out in full, or of a config as it is.
+    """Parses a head spec or a mapping of settings into a config; a config is returned unchanged.
 
     >>> parse_head("MoS:5+Mi").model_dump(exclude_defaults=True)
     {'components': 5, 'mi': {}}
@@ -319,14 +322,14 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
     nextword.settings.config.SettingsError: head spec 'mos:0': components must be at least 1 (0 given). K, ...
 
     Raises:
-        ValueError: An unknown name (with the nearest known one), a modifier that the head does not take, arguments
-            that do not fit.
+        ValueError: If the name is unknown (the message has the nearest known one), the head does not accept the
+            modifier, or the arguments are invalid.
     """
     return grammar.parse(spec)
 
 
 def head_spec(config: HeadConfig) -> str:
-    """The shortest spec that this config comes back from, without what building a head for a model has filled in.
+    """The shortest spec that parses to this config, without the values filled in for one model.
 
     >>> head_spec(parse_head("mos:3+mi:1x3"))
     'mos:3+mi:1x3'
@@ -339,9 +342,9 @@ def head_spec(config: HeadConfig) -> str:
 
 
 def build_head(config: HeadConfig, dimensions: Dimensions) -> Head:
-    """The head of a config.
+    """Builds the head of a config.
 
     Raises:
-        ValueError: It cannot sit on such a model, or its parameters would not fit into memory.
+        ValueError: If the head does not support the model, or its parameters would not fit into memory.
     """
     return built(lambda: registry.get(config.head)(config, dimensions), f"head '{head_spec(config)}'")

@@ -1,4 +1,4 @@
-"""What the projections of a head read: the last state alone, or several layers and positions (Mi)."""
+"""Inputs of a head's projections: the last state, or states of several layers and positions (Mi)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from nextword.settings.specs import Modifier, ModifierEntry, Modifiers
 # -- The modifiers of heads: what a ``+`` in a head spec may be followed by.
 
 modifiers = Modifiers()
-"""All by name. Each fills a field of a head's config, and a head takes those whose fields it has."""
+"""All modifiers by name. Each modifier fills one field of a head's config; a head accepts the modifiers whose fields it
+has."""
 
 
 # -- What the projections of a head read.
@@ -29,17 +30,17 @@ class MultiInputConfig(Settings):
     """Settings of the multiple input states."""
 
     layers: int | None = Field(default=None, ge=1)
-    """Number of the last decoder layers that are read; by default 3 for a decoder-only model and 1 for an
-    encoder-decoder, as published."""
+    """Number of last decoder layers to read. None: 3 for a decoder-only model, 1 for an encoder-decoder model
+    (published)."""
     window: int = Field(default=3, ge=1, le=10_000)
-    """Number of positions that are read of each layer: the current one and those just before it."""
+    """Number of positions to read from each layer: the current one and those just before it."""
     expansion: int = Field(default=1, ge=1, le=1000)
-    """Width of the hidden vector made of them, as a multiple of the width of the last state."""
+    """Width of the hidden vector computed from these states, as a multiple of the width of the last state."""
 
 
 @modifiers.register("mi")
 class MultiInputModifier(Modifier):
-    """``+mi`` or ``+mi:LAYERSxWINDOW``."""
+    """The modifier ``+mi`` or ``+mi:LAYERSxWINDOW``."""
 
     field: ClassVar[str] = "mi"
     usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW"
@@ -68,12 +69,12 @@ class MultiInputModifier(Modifier):
 
 
 class LastState(nn.Module):
-    """``q_t = h_t``: what the projections of a head read is the state that the output layer reads."""
+    """Uses the state that the output layer reads as the projections' input: ``q_t = h_t``."""
 
     layers: int = 0
-    """How many of the last decoder layers are read besides."""
+    """Number of last decoder layers that are read in addition."""
     before: int = 0
-    """How many positions before the current one are read."""
+    """Number of positions read before the current one."""
 
     def __init__(self, dimensions: Dimensions) -> None:
         super().__init__()
@@ -93,25 +94,25 @@ class LastState(nn.Module):
             states: What the backbone feeds its output layer.
             layers: The last ``self.layers`` decoder hidden states, the very last one first.
             valid: False at padding.
-            head_cache: Gives the positions just before the new ones; None where none are read.
+            head_cache: Cache with the positions just before the new ones; None if none are read.
         """
         return states
 
 
 class InputBlock(LastState):
-    """``q_t`` made of several layers and positions (Mi).
+    """Computes ``q_t`` from several layers and positions (Mi).
 
     Formula::
 
         u_t = concat over layers i = 0.. and offsets j = 0.. of state[-1-i] at t-j, zero before the start
         q_t = concat(h_t, gelu(A u_t + a))
 
-    Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer
-    is read after the final norm, the others before it. Padding counts as lying before the start, so a left-padded
-    sequence gives what the sequence alone gives.
+    Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer is
+    read after the final norm, the others without it. Padding is treated as before the start, so left padding does not
+    change the result.
 
     Raises:
-        ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
+        ValueError: If the decoder has fewer layers, or its layers have another width than the last state.
     """
 
     def __init__(self, config: MultiInputConfig, dimensions: Dimensions) -> None:
@@ -125,7 +126,7 @@ class InputBlock(LastState):
         if dimensions.layer != dimensions.hidden:
             raise ValueError(
                 f"+mi: the output layer reads states {dimensions.hidden} wide and the decoder's layers are "
-                f"{dimensions.layer} wide, so they cannot be read side by side"
+                f"{dimensions.layer} wide; +mi needs equal widths"
             )
         self.window = config.window
         self.before = config.window - 1
@@ -149,15 +150,15 @@ class InputBlock(LastState):
 
 
 def input_states_of(config: MultiInputConfig | None, dimensions: Dimensions) -> LastState:
-    """What the projections of a head read: several layers and positions, or the last state alone."""
+    """The module that computes the projections' input: from several layers and positions, or only the last state."""
     return LastState(dimensions) if config is None else InputBlock(config, dimensions)
 
 
 class Projection(nn.Linear):
-    """A map from ``q_t`` to a query of the output embedding, the identity on ``h_t`` at the start.
+    """Linear projection of ``q_t`` to a query, initialised as the identity on ``h_t``.
 
-    Attached to a pretrained model it therefore changes nothing before it is trained. ``scale`` times the identity is
-    next to nothing where a projection's product is added to something.
+    So a pretrained model predicts the same before training. A small ``scale`` of the identity is for projections whose
+    product is added to a score.
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
@@ -165,7 +166,7 @@ class Projection(nn.Linear):
         super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
-        """Identity on the first coordinates, zero on the rest and in the bias."""
+        """Sets the identity on the first coordinates, and zero elsewhere and in the bias."""
         if not getattr(self.weight, "_is_hf_initialized", False):  # or it came from a checkpoint that lacks the bias
             with torch.no_grad():
                 self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))
@@ -174,7 +175,7 @@ class Projection(nn.Linear):
 
 
 FAINT = 1e-10
-"""Scale at which a projection starts whose product is added to a score (published)."""
+"""Initial scale of a projection whose product is added to a score (published)."""
 
 
 # -- What a head knows about the model it sits on.
@@ -182,17 +183,17 @@ FAINT = 1e-10
 
 @dataclass(frozen=True)
 class Dimensions:
-    """Sizes of the model under a head.
+    """Sizes of the backbone of a head.
 
     Args:
-        hidden: Width of what the output layer reads (D).
-        layer: Width of the decoder's hidden states; nearly always the same.
+        hidden: Width of the output layer's input (D).
+        layer: Width of the decoder's hidden states; nearly always D.
         layers: Number of decoder hidden states, the embeddings not counted.
         vocab_size: V.
-        source: Width of the states of a source that heads may read: the encoder's of an encoder-decoder model, or those
-            of the auxiliary text that a conditioner brings to a decoder-only model; None where there is none.
+        source: Width of the source's states: those of the encoder, or those of the auxiliary text that a conditioner
+            adds to a decoder-only model. None: no source.
         auxiliary: Whether the source is an auxiliary text.
-        longest: Positions that a text may have at most, as far as the model says so.
+        longest: Maximum number of positions of a text according to the model; None if unknown.
     """
 
     hidden: int

@@ -31,36 +31,37 @@ from nextword.runtime.devices import precision_of
 logger = logging.getLogger(__name__)
 
 _ROWS = 256
-"""Positions whose keys are looked at together."""
+"""Number of positions whose keys are scored together."""
 
 
 class KnnConfig(WrapperHeadConfig):
-    """Settings of the kNN head; all but ``below`` and ``mix`` may be changed on a trained model."""
+    """Settings of the kNN head; all but ``below`` and ``mix`` can be changed on a trained model."""
 
     published: ClassVar[Mapping[str, Any]] = {"weight": 0.25}
 
     folder: ClassVar[str | None] = "store"
     head: Literal["knn"] = "knn"
     store: str | None = None
-    """Folder that ``nextword datastore build`` wrote; None: only what is appended while somebody talks."""
+    """Folder written by ``nextword datastore build``; None: only texts that are added during use."""
     k: int = Field(default=32, ge=1, le=10_000)
-    """Number of nearest keys."""
+    """Number of nearest keys to retrieve."""
     mix: Literal["fixed", "gate", "joint"] = "fixed"
-    """Mixing: by a fixed weight, by a learned weight that depends on the retrieval's confidence, or jointly
-    normalised."""
+    """How retrieved tokens are mixed in: with a fixed weight, with a learned weight that depends on the confidence of
+    the retrieval, or jointly normalised."""
     weight: Annotated[float, Field(ge=0, le=1)] | Fitted = FITTED
-    """Share of what is retrieved; where a gate learns it, the share that it starts from. ``fitted``: 0.03, which costs
-    next to nothing where the store does not fit the text; ``nw.calibrate`` finds a better one. Published: 0.25."""
+    """Weight of the retrieved tokens, or with a gate its initial value. ``fitted``: 0.03, which costs at most 0.031
+    nats per token; ``nw.calibrate`` finds a better weight. Published: 0.25."""
     distance: Literal["euclidean", "dot"] | None = None
-    """Distance of keys; None: the dot product with ``mix=joint``, as in TRIME, and Euclidean distance else."""
+    """Measure of nearness of keys; None: the dot product with ``mix=joint`` (as in TRIME), otherwise Euclidean
+    distance."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Divides the similarities; above 1 flattens what is retrieved."""
+    """Temperature: similarities are divided by it. Values above 1 flatten the retrieved distribution."""
     overlap: int = Field(default=16, ge=0, le=1000)
-    """A key after the same so many tokens as the position, or after all there are, is taken to be of the very text that
-    is read, and left out. 0: none is."""
+    """Number of equal preceding tokens at which a key counts as part of the text being read, and is left out. Shorter
+    contexts count if all tokens are equal. 0: no key is left out."""
     index: str | None = None
-    """None searches exactly. Text searches with the FAISS index of the store; it holds parameters such as
-    ``nprobe=32``, or is ``default``."""
+    """Search: None is exact; a text uses the FAISS index of the datastore with parameters such as ``nprobe=32``, or
+    ``default``."""
 
     @property
     def by_dot(self) -> bool:
@@ -77,20 +78,20 @@ class KnnHead(WrapperHead):
 
         P(w) = (1 - lambda) P_below(w) + lambda sum_{j: x_j = w} exp s_j / sum_j exp s_j
 
-    With ``mix=gate`` lambda is ``sigmoid(a . c_t + b)`` of the retrieval's confidence. With ``mix=joint`` the k scores
-    enter the normaliser of the softmax below, beside those of a cache.
+    With ``mix=gate`` lambda is ``sigmoid(a . c_t + b)`` of the retrieval's confidence ``c_t``. With ``mix=joint`` the k
+    scores are added to the normaliser of the softmax below, like those of a cache.
 
-    Expresses: what a corpus says after a like context, without training; where it was said is in ``positions``. Costs:
-    one search a position; no parameters but the gate's three.
+    Expresses: tokens that followed similar contexts in a corpus, without training; ``positions`` returns where. Costs:
+    one search per position; no parameters except three of the gate.
 
-    An index may miss some of the nearest keys. The scores of those that it finds are computed from the keys
-    themselves, so the distribution is exactly the one that is used.
+    An index may miss some of the nearest keys. Scores of the retrieved keys are always computed exactly, from the keys
+    themselves.
 
     Source: Khandelwal et al. 2020 (kNN-LM); TRIME, Zhong et al. 2022 (external memory, mix=joint); Grave et al. 2017
     (unbounded cache).
 
-    Differs from the published code: keys are what the output layer reads, not the input of the last feed-forward layer;
-    scores are divided by sqrt(D); keys of the text that is read are left out.
+    Differs from the published code: keys are inputs of the output layer, not of the last feed-forward layer; scores are
+    divided by sqrt(D); keys of the text being read are left out.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -111,12 +112,12 @@ class KnnHead(WrapperHead):
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
         self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None
-        """What is appended while somebody talks; none unless it is set."""
+        """Keys of texts added during use; None unless set."""
         self._search: Search | None = None
         self._weights: set[str] = set()
 
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """The head below, and a weight that costs next to nothing, unless it was chosen."""
+        """Initialises the head below, and sets the fitted weight unless one was chosen."""
         super().init_from_backbone(context_of)
         if self.config.weight == FITTED:
             self.config = self.config.model_copy(update={"weight": MOST})
@@ -125,11 +126,11 @@ class KnnHead(WrapperHead):
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
-        """Whether keys of the text that is read are to be left out."""
+        """Whether keys of the text being read are left out."""
         return self.config.store is not None and self.config.overlap > 0
 
     def validate_backbone(self, context_of: ContextOf, weights_of: Callable[[], str | None]) -> None:
-        """Refuses a store that was made with another model, and warns of one that was made with weights like these."""
+        """Rejects a datastore of another model, and warns if it was made with similar weights of this model."""
         super().validate_backbone(context_of, weights_of)
         own = weights_of()
         self._weights = set() if own is None else {own}
@@ -139,14 +140,14 @@ class KnnHead(WrapperHead):
         store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
         if not self._known(store.manifest.origin):
             logger.warning(
-                "store: '%s' was made with other weights of this model; their states are near, so it is used. After a "
-                "training build it again.",
+                "store: '%s' was made with other weights of this model; it is used, because their states are "
+                "similar. After training, build it again.",
                 store.folder,
             )
             self._weights.add(str(store.manifest.origin.model_fingerprint))
 
     def _known(self, origin: StoreOrigin) -> bool:
-        """Whether a store was made with weights that are known to go with these, as far as they can be compared."""
+        """Whether a datastore is known to be made with these weights, if they can be compared."""
         return not self._weights or origin.model_fingerprint in {None, *self._weights}
 
     def _open(self) -> StoredKeys:
@@ -171,9 +172,9 @@ class KnnHead(WrapperHead):
                 )
         if not self._known(origin):
             raise ValueError(
-                f"store: must be made with this very model ('{keys.folder}' was made with '{origin.model}', whose "
-                "weights are others); build a store with this one, or attach knn anew, which tries whether states are "
-                "near"
+                f"store: must be made with the same weights ('{keys.folder}' was made with '{origin.model}', which has "
+                "other weights); build a store with this model, or attach knn again, which checks whether states are "
+                "similar enough"
             )
         if self.config.k > len(keys):
             raise ValueError(
@@ -207,7 +208,7 @@ class KnnHead(WrapperHead):
         return PointerMixture(below, found, of_below, of_found, self.component)
 
     def calibration(self) -> Calibration | None:
-        """The temperature, and the weight where it is fixed; None where a gate learns it."""
+        """Calibrates the temperature and the fixed weight; None with a gate, which learns the weight."""
         if self.config.mix == "gate":
             return None
         joint = self.config.mix == "joint"
@@ -220,7 +221,7 @@ class KnnHead(WrapperHead):
         return CopyCalibration(parts, interpolated=not joint, joint=joint)
 
     def _retrieved(self, context: Context) -> Retrieved:
-        """What is found, with its scores at temperature 1."""
+        """The retrieved entries, with scores at temperature 1."""
         keys, searched = self.store(), None
         if keys is not None:  # the store is gone through once for all positions
             assert self._search is not None
@@ -235,7 +236,7 @@ class KnnHead(WrapperHead):
     def _found(
         self, context: Context, rows: Int[Tensor, "M"], searched: tuple[StoredKeys, Int[np.ndarray, "N K"]] | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Ids, scores, visibility and positions of what is found for some positions."""
+        """Ids, scores, visibility and positions of the entries retrieved for some positions."""
         queries = at_least_float32(context.states[rows.to(context.states.device)])
         found, before = [], 0
         if searched is not None:
@@ -268,7 +269,7 @@ class KnnHead(WrapperHead):
         visible: Bool[np.ndarray, "M K"],
         first_document: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What stands at the keys with these numbers, with scores of the keys themselves."""
+        """Tokens, exact scores and positions of the keys with these numbers."""
         flat, device = numbers.clip(0).ravel(), queries.device
         vectors = torch.from_numpy(keys.keys_at(flat)).to(device, queries.dtype).view(*numbers.shape, keys.width)
         if self.config.by_dot:
@@ -284,7 +285,7 @@ class KnnHead(WrapperHead):
     def _of_the_text_itself(
         self, context: Context, rows: Int[Tensor, "M"], keys: StoredKeys, numbers: Int[np.ndarray, "M K"]
     ) -> Bool[np.ndarray, "M K"]:
-        """Keys after the same tokens as the position: they are of the text that is read, or of a copy of it."""
+        """Whether keys follow the same tokens as the position, as in the text being read or a copy of it."""
         assert context.memory is not None
         ids = context.memory.ids.cpu().numpy()
         known = context.memory.valid.cpu().numpy() & (ids != keys.start)  # no padding, nor the token before the text
@@ -309,9 +310,9 @@ class KnnHead(WrapperHead):
 
 
 class ConfidenceGate(nn.Module):
-    """A weight at each position, from how near the nearest key is and how much what was found agrees.
+    """A weight at each position, from the score of the nearest key and the agreement of the retrieved tokens.
 
-    Three numbers are learned; they begin as one weight everywhere.
+    It has three learned parameters, and starts with the same weight everywhere.
     """
 
     def __init__(self, weight: float) -> None:
@@ -328,7 +329,7 @@ class ConfidenceGate(nn.Module):
         nn.init.constant_(self.linear.bias, self._begin)
 
     def forward(self, found: Retrieved) -> Float[Tensor, "N"]:
-        """The weight's logit."""
+        """The logit of the weight."""
         logit: Tensor = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0]
         return logit.to(found.scores.dtype)
 

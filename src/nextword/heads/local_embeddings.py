@@ -1,4 +1,4 @@
-"""Local embeddings: an embedding of each position of the text or source, made from the states there."""
+"""Local embeddings: one embedding per position of the text or source, computed from its state."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from nextword.runtime.devices import precision_of
 
 
 class PointerConfig(HeadConfig):
-    """Settings of every head that points at positions of the text or source."""
+    """Settings shared by heads that point at positions of the text or source."""
 
     mi: MultiInputConfig | None = None
-    """Multiple input states of the projections; None reads the last state alone."""
+    """Multiple input states of the projections; None: only the last state."""
     bias: bool = True
     """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
     include_current: bool = False
-    """Whether a position may point at its own token."""
+    """Whether a position can point at its own token."""
 
 
 class LocalEmbeddings(CachedModule):
     """Queries and local embeddings: ``p_t = PD q_t`` and ``e_s = LD q_s``.
 
-    Over the source they are ``p_t = PE q_t`` and ``e_s = LE state_s`` of the encoder's states.
+    For the source they are ``p_t = PE q_t`` and ``e_s = LE state_s`` with the encoder's states.
 
     Source: Softmax-CPR, "local" word embeddings of the pointer partition and of the pointer baselines.
 
@@ -41,7 +41,7 @@ class LocalEmbeddings(CachedModule):
         source: Whether the positions are those of the source.
         bias: Whether the projections have a bias; LE has none (published).
         include_current: Whether a position sees its own token.
-        activation: Applied to the local embeddings.
+        activation: Function applied to the local embeddings; None: none.
     """
 
     remembers = True
@@ -73,7 +73,7 @@ class LocalEmbeddings(CachedModule):
         dimensions: Dimensions,
         activation: Callable[[Tensor], Tensor] | None = None,
     ) -> LocalEmbeddings:
-        """Embeddings of a head that points into the source where there is one, and else into its own past."""
+        """Local embeddings of the source if the model has one, otherwise of the earlier positions."""
         return cls(
             width,
             dimensions,
@@ -88,7 +88,7 @@ class LocalEmbeddings(CachedModule):
         return embedded if self.activation is None else self.activation(embedded)
 
     def queries(self, context: Context) -> Float[Tensor, "N D"]:
-        """``p_t`` at each position."""
+        """The query ``p_t`` at each position."""
         return _mapped(self.query, context.inputs)
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
@@ -98,7 +98,7 @@ class LocalEmbeddings(CachedModule):
         return {"local": self._embedded(states)} if self.reads_source else {}
 
     def positions(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
-        """Token and local embedding of each position, and which positions each position sees."""
+        """Token and local embedding of each stored position, and which of them each position sees."""
         if self.reads_source:
             assert context.source is not None
             return context.source.ids, at_least_float32(context.source.streams["local"]), source_positions(context)
@@ -111,14 +111,14 @@ class LocalEmbeddings(CachedModule):
         return "source" if self.reads_source else "text"
 
     def entries(self, context: Context) -> CopyScores:
-        """The positions with ``p_t . e_s`` as their scores."""
+        """The stored positions, scored by ``p_t . e_s``."""
         ids, keys, visible = self.positions(context)
         scores = context.similarities(self.queries(context), keys)
         return CopyScores(ids, context.row, scores, visible, text=self.text)
 
 
 def _mapped(projection: Projection, states: Tensor) -> Tensor:
-    """The projection, not under autocast to float16: that has no number as small as its weights at the start."""
+    """Applies the projection without autocast to float16, in which the small initial weights would underflow."""
     device = states.device.type
     if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is not torch.float16:
         return at_least_float32(projection(states))
@@ -133,12 +133,12 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
 
 
 def past_positions(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
-    """Which positions of its text each of N positions sees, of S remembered ones: those before it, its own if asked.
+    """Which of S kept positions each of N positions sees: those before it, and optionally its own.
 
     Args:
-        context: Context of a head that remembers; for any other it raises ValueError.
+        context: Context of a head that keeps earlier positions; for any other head ValueError is raised.
         include_current: Whether a position sees its own position.
-        last: How many of these tokens it sees, the nearest ones; padding between them does not count. None: all.
+        last: Number of nearest tokens that a position sees, padding not counted; None: all.
     """
     memory = _memory(context)
     position = torch.arange(memory.ids.shape[1], device=memory.ids.device)
@@ -147,7 +147,7 @@ def past_positions(context: Context, include_current: bool, last: int | None = N
     if last is None:
         return seen
     if last < 1:
-        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all positions")
+        raise ValueError(f"last: must be at least 1 ({last} given); give None for all positions")
     number = (memory.valid[context.row] & past).cumsum(1)
     return seen & (number > number[:, -1:] - last)
 
@@ -155,9 +155,9 @@ def past_positions(context: Context, include_current: bool, last: int | None = N
 def past_words(
     context: Context, include_current: bool, last: int | None = None
 ) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
-    """The distinct words of each text, and which of its U words each of N positions sees.
+    """The distinct tokens of each text, and which of these U tokens each of N positions sees.
 
-    A position sees the words at the positions of ``past_positions``, which takes the same arguments.
+    A position sees the tokens at the positions of ``past_positions``, which has the same arguments.
     """
     memory = _memory(context)
     words = UniqueTokens.of(memory.ids, _known(memory, context))
@@ -167,12 +167,12 @@ def past_words(
 
 
 def source_positions(context: Context) -> Bool[Tensor, "N E"]:
-    """Which positions of the source each position sees: all."""
+    """Visibility of the source positions: each position sees all of them."""
     return _known(_source(context), context)[context.row]
 
 
 def source_words(context: Context) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
-    """The distinct words of each source, and which of them each position sees: all."""
+    """The distinct tokens of each source, and their visibility: each position sees all of them."""
     source = _source(context)
     words = UniqueTokens.of(source.ids, _known(source, context))
     return words, words.occurring(context.row)
@@ -181,7 +181,7 @@ def source_words(context: Context) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
 def _memory(context: Context) -> Memory:
     if context.memory is None:
         raise ValueError(
-            "memory: must be kept by a head that looks at earlier positions (none kept); set remembers = True in it"
+            "memory: must be kept by a head that reads earlier positions (none kept); set remembers = True in its class"
         )
     return context.memory
 
@@ -189,7 +189,7 @@ def _memory(context: Context) -> Memory:
 def _source(context: Context) -> Source:
     if context.source is None:
         raise ValueError(
-            "source: must be read by a head that looks at it (none read); set reads_source = True in its class, and "
+            "source: must be available to a head that uses it (none given); set reads_source = True in its class, and "
             "attach it to an encoder-decoder model or with a conditioner"
         )
     return context.source

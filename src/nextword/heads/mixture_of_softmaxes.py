@@ -22,24 +22,24 @@ class MixtureConfig(HeadConfig):
 
     head: Literal["mos"] = "mos"
     components: int = Field(default=3, ge=1, le=1000)
-    """K, the number of softmaxes. Each has D² weights of its own and costs a product with all V tokens."""
+    """K, the number of softmaxes. Each has D² weights of its own and costs one product with all V tokens."""
     gate: Literal["dynamic", "static", "uniform"] = "dynamic"
-    """Source of the weights: each position, one learned vector, or 1 / K."""
+    """Mixture weights: computed at each position, one learned vector, or 1 / K."""
     partition: PartitionConfig | None = None
-    """Partitions of the first softmax; None: none."""
+    """Partitions of the first softmax; None: no partitions."""
     mi: MultiInputConfig | None = None
-    """Multiple input states; None reads the last state alone."""
+    """Multiple input states; None: only the last state."""
     bias: bool = True
     """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``mos:3`` or ``mos:3,static``."""
+        """Parses the arguments of ``mos:3`` or ``mos:3,static``."""
         if not arguments:
             return {}
         if not arguments[0].isdecimal() or len(arguments) > 2 or arguments[1:] not in ([], *([g] for g in _GATES)):
             raise ValueError(
-                f"must be followed by K or K,gate such as mos:3,static, the gate one of {', '.join(_GATES)} "
+                f"must be followed by K or K,gate such as mos:3,static, with a gate from {', '.join(_GATES)} "
                 f"({','.join(arguments)!r} given)"
             )
         return {"components": int(arguments[0])} | ({"gate": arguments[1]} if len(arguments) == 2 else {})
@@ -50,22 +50,22 @@ class MixtureConfig(HeadConfig):
 
 @registry.register("mos")
 class MixtureOfSoftmaxes(Head):
-    """Several softmaxes over one output embedding, blended by a gate.
+    """Several softmaxes over one output embedding, mixed by a gate.
 
     Formula: ``P(w) = sum_i pi_i softmax_w(f_i . e_w)`` with ``f_i = S_i q_t + b_i`` and ``pi = softmax(G q_t + g)``
     (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform).
 
-    Expresses: several modes far apart in embedding space ("king or woman, not queen"); the log of a sum lifts the rank
-    bound. Costs: K products with the output embedding.
+    Expresses: several modes far apart in embedding space ("king or woman, not queen"). The log of a sum removes the
+    bound on the rank. Costs: K products with the output embedding.
 
-    All projections start as the identity, so an attached pretrained model starts unchanged; the gate, started at
-    random, is what makes the components part.
+    All projections start as the identity, so a pretrained model starts unchanged. The gate is initialised randomly, so
+    that the components become different in training.
 
     Partitions (``mos:3+cpr:20,100+mi``) edit the scores of the first component; the others are plain softmaxes.
 
     Source: Yang et al. 2018; Softmax-CPR, rows "MoS", "MoS + Mi" and "MoS + CPR:20,100 + Mi".
 
-    Differs from the published code: the blend is taken in log space, without epsilon.
+    Differs from the published code: the mixture is computed in log space, without epsilon.
 
     Examples:
         >>> from nextword.heads import parse_head

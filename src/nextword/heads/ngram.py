@@ -1,4 +1,4 @@
-"""n-grams: any head, mixed with what came after the same last tokens in an indexed corpus."""
+"""n-gram head: mixes any head with the tokens that followed the same last tokens in an indexed corpus."""
 
 from __future__ import annotations
 
@@ -36,40 +36,41 @@ from nextword.settings.old_modules import old_names
 
 
 class NgramConfig(WrapperHeadConfig):
-    """Settings of the n-gram head; ``index`` and ``shares`` may be changed on a built model."""
+    """Settings of the n-gram head; ``index`` and ``shares`` can be changed on a built model."""
 
     folder: ClassVar[str | None] = "index"
     head: Literal["ngram"] = "ngram"
     index: str | None = None
-    """Folder that ``nextword ngram build`` wrote; None: the head below predicts alone."""
+    """Folder written by ``nextword ngram build``; None: the head below predicts alone."""
     weights: str | None = None
-    """File that ``nextword ngram fit`` wrote; read once, when the head is built."""
+    """File written by ``nextword ngram fit``; read once, when the head is built."""
     mix: Literal["fixed", "learned"] = "fixed"
-    """Mixing: by fixed shares, which ``nw.calibrate`` chooses, or by shares that are learned in training."""
+    """Shares of the mixture: fixed (``nw.calibrate`` chooses them) or learned in training."""
     evidence: list[int] = Field(default=list(EVIDENCE))
-    """Least occurrences of the match of each level."""
+    """Minimum number of occurrences of the match, for each level."""
     limit: int = Field(default=LIMIT, ge=1, le=1_000_000)
-    """Most occurrences of the match of a level."""
+    """Maximum number of occurrences of a match."""
     lengths: list[int] = Field(default=list(LENGTHS))
-    """Shortest match of each group that has shares of its own."""
+    """Shortest match length of each group. Each group has shares of its own."""
     shares: list[list[float]] | None = None
-    """Shares for each group: the share of the head below, and that of each level: filled in from ``weights`` or by
-    ``nw.calibrate``. None: all levels together have 0.03, which costs next to nothing where the corpus does not fit the
-    text. Where shares are learned, they start from these."""
+    """Shares of each group: that of the head below, then that of each level. Filled in from ``weights`` or by
+    ``nw.calibrate``. None: all levels together have 0.03, which costs at most 0.031 nats per token. Learned shares
+    start from these."""
     corpus: str | None = None
-    """Fingerprint of what is stored, filled in when the head is attached: an index of another corpus is refused."""
+    """Fingerprint of the indexed corpus, filled in when the head is attached; an index of another corpus is
+    rejected."""
 
     def unbuilt(self) -> NgramConfig:
-        """Without what was fitted to one model and corpus."""
+        """Removes the values fitted to one model and corpus."""
         return super().unbuilt().model_copy(update={"shares": None, "corpus": None})  # type: ignore[return-value]
 
     def with_weights(self, weights: MatchWeights) -> NgramConfig:
-        """With the shares and levels of a fit."""
+        """These settings with the shares and levels of a fit."""
         levels = {"evidence": list(weights.evidence), "limit": weights.limit, "lengths": list(weights.lengths)}
         return self.model_copy(update={**levels, "shares": weights.shares, "weights": None})
 
     def match_weights(self) -> MatchWeights:
-        """The shares by groups and levels; ValueError where they are none."""
+        """The shares by group and level; raises ValueError if they are invalid."""
         few = [1 - MOST, *[MOST / len(self.evidence)] * len(self.evidence)]
         return MatchWeights(
             evidence=tuple(self.evidence),
@@ -81,24 +82,24 @@ class NgramConfig(WrapperHeadConfig):
 
 @registry.register("ngram")
 class NgramHead(WrapperHead):
-    """The distribution of any head, mixed with what came after the same last tokens in a corpus.
+    """The distribution of any head, mixed with the tokens that followed the same last tokens in a corpus.
 
-    Formula: with the share ``s_0`` of the head below and ``s_j`` of each level of the match, ``c_j(w)`` of whose
-    ``c_j`` positions the token ``w`` comes after::
+    Formula: ``s_0`` is the share of the head below, ``s_j`` the share of level j. The match of level j occurs ``c_j``
+    times in the corpus, ``c_j(w)`` times followed by the token ``w``::
 
         P(w) = s_0 P_below(w) + sum_j s_j c_j(w) / c_j
 
-    The first level is the longest match of the last tokens, the others are the longest ones that occur at least 4, 16
-    and 64 times. The shares are those of the length of the longest match.
+    The first level is the longest match of the last tokens. The other levels are the longest matches that occur at
+    least 4, 16 and 64 times. The shares depend on the length of the longest match.
 
-    Expresses: what stands in a corpus, word for word; no states and no gradient of the corpus are needed. Costs: a
-    bisection of the corpus for each position, on the CPU; no parameters, or with ``mix=learned`` 55.
+    Expresses: copies of passages of a corpus, without states or gradients of the corpus. Costs: one binary search in
+    the corpus per position, on the CPU; no parameters, or 55 with ``mix=learned``.
 
     Source: Liu et al. 2024 (infini-gram), who mix the longest match alone.
 
     Raises:
-        ValueError: The model is an encoder-decoder model, or has fewer tokens than may be stored; the index is not
-            there, or is of another tokenizer or corpus.
+        ValueError: If the model is an encoder-decoder model or has a smaller vocabulary than the index, or if the index
+            does not exist or was built with another tokenizer or corpus.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -123,7 +124,7 @@ class NgramHead(WrapperHead):
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
-        """Whether there is a corpus to look the last tokens up in."""
+        """Whether an index is set."""
         return self.config.index is not None
 
     def with_settings(self, changes: Mapping[str, Any]) -> Any:
@@ -132,7 +133,7 @@ class NgramHead(WrapperHead):
         return changed
 
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """The head below, and which corpus it is."""
+        """Initialises the head below, and stores the fingerprint of the corpus."""
         super().init_from_backbone(context_of)
         index = self.store()
         if index is not None:
@@ -141,7 +142,7 @@ class NgramHead(WrapperHead):
     def _open(self) -> NgramIndex:
         if self.dimensions.is_encoder_decoder:
             raise ValueError(
-                "n-gram index: must be asked by a decoder-only model (an encoder-decoder model given); take another"
+                "n-gram index: must be used with a decoder-only model (an encoder-decoder model given); choose another"
             )
         try:
             index = NgramIndex(self.config.index)
@@ -150,14 +151,14 @@ class NgramHead(WrapperHead):
         index.manifest.expect_vocabulary(self.dimensions.vocab_size, index.folder)
         if self.config.corpus not in (None, index.fingerprint()):
             raise ValueError(
-                f"index: must hold the corpus that the head was attached with ('{index.folder}' holds another one); "
-                "build that one again, or attach ngram anew"
+                f"index: must hold the corpus that the head was attached with ('{index.folder}' holds another); build "
+                "the index of that corpus again, or attach ngram with the new one"
             )
         return index
 
     @property
     def memory(self) -> NgramModel:
-        """The corpus, and how much its matches count where shares are fixed."""
+        """The corpus, with the fixed shares of its matches."""
         if self._weighed[0] is not self.config:
             self._weighed = self.config, self.config.match_weights()
         return NgramModel(self.store(), self._weighed[1])
@@ -174,7 +175,7 @@ class NgramHead(WrapperHead):
         return mixture_at(below, memory.index, found, shares, dtype, self.component)
 
     def found(self, context: Context) -> Found:
-        """What the corpus has at each position."""
+        """The matches in the corpus at each position."""
         past = context.memory
         assert past is not None
         begins = past.begins()[context.row, context.position]
@@ -184,7 +185,7 @@ class NgramHead(WrapperHead):
         return self.memory.find(LastTokens(ids, valid, row, position, first))
 
     def calibration(self) -> Calibration | None:
-        """The shares where they are fixed."""
+        """Calibrates the shares, if they are fixed."""
         if self.config.index is None or self.mixing is not None:
             return None
         return LevelCalibration(self)
@@ -202,7 +203,7 @@ class NgramHead(WrapperHead):
 
 
 class LevelShares(nn.Module):
-    """Shares that are learned, a row for each group of lengths; they begin as given ones."""
+    """Learned shares, one row per group of match lengths, initialised with given ones."""
 
     def __init__(self, shares: list[list[float]]) -> None:
         super().__init__()
@@ -212,26 +213,27 @@ class LevelShares(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """A share of 0 starts at a millionth, or it would have no gradient."""
+        """Sets the initial shares; a share of 0 starts at a millionth, because it would have no gradient."""
         self.logits.copy_(torch.tensor(self._begin).clamp_min(1e-6).log())
 
     def forward(self) -> Float[Tensor, "G C"]:
-        """The shares in double precision; each row adds up to one."""
+        """The shares in double precision; each row sums to one."""
         return self.logits.cpu().double().softmax(-1)
 
 
 @contextlib.contextmanager
 def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
-    """A model that asks a corpus too inside the ``with`` block: to score, to write, to be checked.
+    """Mixes a model with an n-gram index inside the ``with`` block, to score, generate or check it.
 
-    The model is the same object, and has its own head again afterwards. To keep the corpus, attach ``ngram``.
+    The model is the same object, and has its own head again afterwards. To keep the index, attach the head ``ngram``.
 
     Args:
         model: A model with a head, from ``nextword.attach`` or ``nextword.load``.
-        memory: The corpus and its weights.
+        memory: The indexed corpus and its shares.
 
     Raises:
-        ValueError: The model has fewer tokens than may be stored, or a backbone that keeps no tokens between steps.
+        ValueError: If the model has a smaller vocabulary than the index, or its backbone does not keep tokens between
+            steps.
 
     Examples:
         >>> with with_ngrams(model, NgramModel.open("memory", "weights.json", tokenizer)):  # doctest: +SKIP
@@ -254,7 +256,7 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
 
 
 class LevelCalibration(Calibration):
-    """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``."""
+    """Fits the share of each level with ``fit_match_weights``."""
 
     def __init__(self, head: NgramHead) -> None:
         self._head, self._memory = head, head.memory  # its weights say no more than which levels there are

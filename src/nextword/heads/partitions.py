@@ -1,4 +1,4 @@
-"""Partitions: words of the context, words of the source and the best candidates are scored by queries of their own."""
+"""Partitions: context tokens, source tokens and top candidates are each scored by a separate query."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CHANGES: dict[Mode, EditMode] = {"assign": Replace(), "add": Add()}
 
 
 def partition_of(config: PartitionConfig | None, width: int, dimensions: Dimensions, bias: bool) -> CachedModule:
-    """The edits of a head: those of its partitions, or none where it has no partition."""
+    """The module with the edits of a head's partitions; ``NoEdits`` if it has no partition."""
     return NoEdits() if config is None else Partition(config, width, dimensions, bias)
 
 
 class NoEdits(CachedModule):
-    """A head without partitions: its scores stay as they are."""
+    """Used by a head without partitions: scores are not changed."""
 
     def forward(self, context: Context) -> list[LogitEdit]:
         return []
@@ -43,13 +43,13 @@ class Partition(CachedModule):
             = R_j q_t . w_v                                            for the last step j whose candidates hold v
             = S q_t . w_v                                              otherwise
 
-    The means are there with P only. In add mode each is added to what the lines below it give. P without C and E adds
-    ``mean PD q_t . LD q_s`` to the words that occurred before.
+    The means exist only with P. In add mode each line is added to the value of the lines below it. P without C and E
+    adds ``mean PD q_t . LD q_s`` to the tokens that occurred before.
 
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
 
     Raises:
-        ValueError: A partition over the source without an encoder, or more candidates than tokens.
+        ValueError: If a partition needs a source and the model has none, or candidates exceed the vocabulary.
     """
 
     def __init__(self, config: PartitionConfig, width: int, dimensions: Dimensions, bias: bool) -> None:
@@ -57,8 +57,8 @@ class Partition(CachedModule):
         self.config = config
         if config.encoder and dimensions.source is None:
             raise ValueError(
-                "+e: it holds the words of the source, and a decoder-only model has none; use +c, or attach a "
-                "conditioner, whose auxiliary text is one"
+                "+e: needs a source, and a decoder-only model has none; use +c, or attach a "
+                "conditioner, whose auxiliary text is the source"
             )
         if config.rerank and config.rerank[-1] > dimensions.vocab_size:
             given = config.rerank[-1]
@@ -105,7 +105,7 @@ class Partition(CachedModule):
         projection: Projection | None,
         local: LocalEmbeddings | None,
     ) -> TokenLogitEdit:
-        """The scores of words that occurred: by a query of their own, by the mean over their positions, or both."""
+        """New scores of tokens that occurred: from a separate query, the mean over their positions, or both."""
         if text == "source":
             assert context.source is not None
             ids, visible, (words, present) = context.source.ids, source_positions(context), source_words(context)
@@ -136,24 +136,25 @@ def _ascending(sizes: Any) -> Any:
 
 
 class PartitionConfig(Settings):
-    """Which partitions a head has. ``assign`` gives their words new scores, ``add`` adds to those they have."""
+    """Settings of a head's partitions. ``assign`` replaces the scores of their tokens, ``add`` adds to these scores."""
 
     context: bool = False
-    """C: words that occurred before in the decoder's sequence."""
+    """C: tokens that occurred before in the decoder's sequence."""
     encoder: bool = False
-    """E: words of the source."""
+    """E: tokens of the source."""
     pointer: bool = False
-    """P: local embeddings; their mean over a word's positions joins the score of C and E, or alone that of the word."""
+    """P: local embeddings. Their mean over a token's positions is added to the score of C or E, or without these to the
+    token's own score."""
     rerank: Annotated[tuple[int, ...], BeforeValidator(_ascending)] = ()
-    """R: candidates of each reranking step, in any order; the largest step goes first."""
+    """R: number of candidates of each reranking step, in any order; the largest step is first."""
     mode: Mode | None = None
-    """Edit of a score by C, E and P; None: assign, and add for P alone, as published."""
+    """How C, E and P change a score. None: ``assign``, but ``add`` for P alone (published)."""
     rerank_mode: Mode = "assign"
-    """Edit of a score by R."""
+    """How R changes a score."""
     candidates: Literal["previous", "initial"] = "previous"
-    """Whether a reranking step takes its candidates from the scores that the step before left, or from the first."""
+    """Scores from which a reranking step takes its candidates: those after the previous step, or the original ones."""
     include_current: bool = False
-    """Whether the current token is a word of its own context (the paper's figure) or only earlier ones (published)."""
+    """Whether the context includes the current token (the paper's figure) or only earlier ones (published code)."""
 
     @model_validator(mode="after")
     def _something(self) -> PartitionConfig:
@@ -170,7 +171,7 @@ class PartitionConfig(Settings):
 
 
 def _letters() -> tuple[str, ...]:
-    """Every choice of letters in any order, the usual one first; ``d`` is another name of ``c``."""
+    """All combinations of letters in any order, the usual order first; ``d`` is an alias of ``c``."""
     chosen = ["".join(choice) for choice in product(("", "c", "d"), ("", "e"), ("", "p"), ("", "r"))]
     spelled = ["".join(letters) for choice in chosen if choice for letters in permutations(choice)]
     return tuple(dict.fromkeys([*filter(None, chosen), *spelled]))
@@ -178,7 +179,7 @@ def _letters() -> tuple[str, ...]:
 
 @modifiers.register("cepr", aliases=_letters())
 class PartitionModifier(Modifier):
-    """``+c``, ``+e``, ``+p``, ``+r:K`` and their combinations such as ``+cepr:20`` or ``+cpr:20,100``."""
+    """The modifiers ``+c``, ``+e``, ``+p``, ``+r:K`` and combinations such as ``+cepr:20`` or ``+cpr:20,100``."""
 
     field: ClassVar[str] = "partition"
     usage: ClassVar[str] = "+ any of the letters c, e, p, r such as +cpr:20,100"

@@ -25,7 +25,7 @@ from nextword.heads.local_embeddings import LocalEmbeddings, PointerConfig
 from nextword.heads.safe_start import closed_gate, probe_tokens, unobtrusive_share
 
 _COPY_LITTLE = 3.0
-"""Where the gate's bias starts in an encoder-decoder model (published), so that 95 % is generated at first."""
+"""Initial bias of the gate in an encoder-decoder model (published): 95 % is generated at first."""
 
 
 class PointerGeneratorConfig(PointerConfig):
@@ -35,35 +35,34 @@ class PointerGeneratorConfig(PointerConfig):
 
     head: Literal["pg"] = "pg"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted | None = FITTED
-    """Initial bias of the gate; above 0 generates more. ``fitted``: so that at most 3 % is copied, and the model's
-    likeliest token stays what it was; the gate's weights start at zero then. None: 0 for a decoder-only model and 3
-    for an encoder-decoder, as published."""
+    """Initial bias of the gate; a larger bias generates more and copies less. ``fitted``: at most 3 % is copied and the
+    model's most likely token rarely changes; the gate's weights then start at zero. None: 0 for a decoder-only model, 3
+    for an encoder-decoder model (published)."""
 
 
 @registry.register("pg")
 class PointerGeneratorHead(Head):
-    """A gate between the softmax and additive attention over the past or the source.
+    """A gate mixes the softmax with additive attention over earlier positions or the source.
 
     Formula: with ``z = (S q_t + b) . w_v``, ``a = softmax_s(att . tanh(PD q_t + LD q_s + att_b))`` over the visible
     positions and ``g_t = sigmoid(w_g . h_t + b_g)``::
 
         P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_s
 
-    Decoder-only models point at positions ``s < t`` of their own text, encoder-decoder models into the source (``LE``
-    of the encoder's states in place of ``LD q_s``). Padding is never pointed at; where nothing is visible ``g = 1``.
+    Decoder-only models point at positions ``s < t`` of their own text, encoder-decoder models at the source (``LE`` of
+    the encoder's states in place of ``LD q_s``). Attention to padding is zero. If no position is visible, ``g = 1``.
 
-    Expresses: copies whatever the output embedding says of a word. Costs: three D x D projections, and additive
-    attention in O(T T D) time, in chunks of memory.
+    Expresses: copies of tokens, independent of their output embeddings. Costs: three D x D projections, and additive
+    attention in O(T T D) time, computed in chunks to save memory.
 
-    Attention starts uniform. Attached to a pretrained model the gate starts nearly closed (``gate_bias``), so the
-    distribution is nearly the model's; ``pg:published`` starts it half open, with small random weights, as training
-    does. It learns slowly at first: what attention depends on is a product of three maps that all start at (almost)
-    zero.
+    Attention starts uniform. On a pretrained model the gate starts nearly closed (``gate_bias``), so the distribution
+    is nearly the model's. ``pg:published`` and new small models start with a half-open gate and small random weights.
+    Learning is slow at first, because attention depends on a product of three linear maps that all start near zero.
 
     Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
 
-    Differs from the published code: attention is normalised over the positions that are visible; there over all, those
-    to come included, so that rows did not sum to one and saw the future.
+    Differs from the published code: attention is normalised over the visible positions. The published code normalises
+    over all positions, future ones included, so its rows do not sum to one and leak future tokens.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -91,7 +90,7 @@ class PointerGeneratorHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """The gate nearly closed, unless its bias was chosen."""
+        """Closes the gate nearly, unless its bias was chosen."""
         if self.config.gate_bias != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
@@ -113,9 +112,9 @@ class PointerGeneratorHead(Head):
         return CopyScores(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
 
     def _reach(self, context: Context) -> Int[Tensor, "Q"] | None:
-        """How many positions those in each column of the layout see at most; None where it is no fewer than all.
+        """Maximum number of positions visible from each column of the layout; None if all are visible.
 
-        A compiled step has one position a sequence, and may not look at it.
+        A compiled decoding step has one position per sequence, and must not read tensor values.
         """
         if self.local.reads_source or torch.compiler.is_compiling():
             return None
@@ -126,10 +125,10 @@ class PointerGeneratorHead(Head):
 # -- Additive attention scores in tiles: every query meets every key in D dimensions, and only the sums are kept.
 
 _CHUNK_BYTES = {"cpu": 2**20}
-"""Bytes of a tile's sums, by device. On a CPU few enough to stay in its cache (256 KiB to 1.5 MiB were tried)."""
+"""Bytes of a tile's sums, by device; on a CPU small enough for its cache (256 KiB to 1.5 MiB were tried)."""
 _CHUNK_BYTES_ELSEWHERE = 2**26
 _BY_TANH = frozenset({"cuda"})
-"""Devices whose tanh is as fast as memory. On a CPU torch's sigmoid takes a sixth of the time of its tanh."""
+"""Devices where tanh is limited by memory speed. On a CPU torch's sigmoid is six times as fast as its tanh."""
 
 
 def additive_scores(
@@ -138,10 +137,10 @@ def additive_scores(
     vector: Float[Tensor, "D"],
     reach: Int[Tensor, "Q"] | None = None,
 ) -> Float[Tensor, "B Q S"]:
-    """``v . tanh(q_t + k_s)`` (Bahdanau et al. 2015) in O(B Q S D) time and, beyond the result, a chunk of memory.
+    """Computes ``v . tanh(q_t + k_s)`` (Bahdanau et al. 2015) in O(B Q S D) time, chunk by chunk to save memory.
 
-    The chunks are tiles of queries and keys, and are computed again in the backward pass. ``reach``: how many of the
-    first keys each query needs at most; scores beyond may be left 0. None: all.
+    The chunks are tiles of queries and keys, which are recomputed in the backward pass. ``reach``: number of first keys
+    that each query needs; scores beyond may be 0. None: all keys.
     """
     size = keys.shape[1]
     widths = [size] * queries.shape[1] if reach is None else list(accumulate(reach.tolist(), max))
@@ -155,9 +154,9 @@ def additive_scores(
 
 
 def _tiles(queries: Tensor, widths: list[int]) -> Iterator[tuple[slice, slice]]:
-    """Slices of the queries, each with slices of the keys that its queries need.
+    """Slices of the queries, each with the slices of keys that they need.
 
-    About as many queries as keys: what is added up for both is small beside the tile then.
+    Tiles have about as many queries as keys, so that sums over either are small compared with the tile.
     """
     budget = _CHUNK_BYTES.get(queries.device.type, _CHUNK_BYTES_ELSEWHERE)
     most = max(1, budget // max(1, queries.shape[0] * queries.shape[2] * queries.element_size()))
@@ -172,7 +171,7 @@ def _tiles(queries: Tensor, widths: list[int]) -> Iterator[tuple[slice, slice]]:
 def _sigmoid_tiles(
     queries: Tensor, keys: Keys, widths: list[int]
 ) -> Iterator[tuple[slice, slice, Float[Tensor, "B _Q _S D"]]]:
-    """``sigmoid(2 (q_t + k_s))`` tile by tile, each in the memory of the one before it.
+    """Computes ``sigmoid(2 (q_t + k_s))`` tile by tile; all tiles share one buffer.
 
     ``tanh(x) = 2 sigmoid(2 x) - 1``.
     """
@@ -191,7 +190,7 @@ def _sigmoid_tiles(
 def _tanh_tiles(
     queries: Tensor, keys: Keys, widths: list[int]
 ) -> Iterator[tuple[slice, slice, Float[Tensor, "B _Q _S D"]]]:
-    """``tanh(q_t + k_s)`` tile by tile."""
+    """Computes ``tanh(q_t + k_s)`` tile by tile."""
     for rows, columns in _tiles(queries, widths):
         yield rows, columns, torch.add(queries[:, rows, None], read_keys(keys[:, columns])[:, None]).tanh_()
 

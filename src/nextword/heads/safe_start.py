@@ -1,10 +1,10 @@
-"""Starts that leave a pretrained model as good as it was: how much a head may add before anything is trained.
+"""Initial values with which a head changes a pretrained model's predictions only a little.
 
-A model is shown random tokens once, when the head is attached. From its states and scores there, each head that adds
-something to the softmax fits what it begins with: the temperature of a cache, its share, the bias of a gate.
+When a head is attached, the model is run once on random tokens. From the resulting states and scores, each head that
+adds something to the softmax fits its initial values: a cache its temperature and share, a gate its bias.
 
-A share ``w`` of anything costs at most ``-log(1 - w)`` nats per token, here 0.031, on any text. And it is so small that
-the likeliest token stays what it was at 98 % of the positions that were shown.
+A share ``w`` of any other distribution costs at most ``-log(1 - w)`` nats per token, here 0.031, on any text. The share
+is also small enough to keep the most likely token at 98 % of these positions.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from nextword.functional.copy_scores import CopyScores
 from nextword.functional.probability import at_least_float32
 
 MOST = 0.03
-"""Largest share of what is added."""
+"""Largest share that a head may add."""
 
 SHARPNESS = 16.0
-"""Similarity of a state with itself, after the fitted temperature. The best temperature of an untrained cache is where
-this is 10 to 16 (SmolLM2-135M: articles, stories, code); random tokens have somewhat longer states than text."""
+"""Similarity of a state with itself, after the fitted temperature. The best temperature of an untrained cache gives 10
+to 16 (SmolLM2-135M: articles, stories, code). States of random tokens have somewhat larger norms than those of text."""
 
 _TOKENS = 512
 _CHANGED = 0.02
-"""Share of the positions at which another token may become the likeliest."""
+"""Share of the positions at which the most likely token may change."""
 _SURE = 0.9
-"""Where the positions at which the model is surest begin."""
+"""Quantile of the probability of the most likely token above which the model counts as sure."""
 _LEAST = 1e-6
-"""No gate starts so closed that it has no gradient in single precision."""
+"""Smallest initial share of a gate, so that it has a gradient in single precision."""
 _ROWS = 32
-"""Positions whose scores over the vocabulary are held at once."""
+"""Number of positions whose scores over the vocabulary are in memory at once."""
 
 
 def probe_tokens(vocab_size: int) -> Int[Tensor, "M"]:
-    """Random tokens, the same each time."""
+    """Random tokens, the same at each call."""
     return torch.randint(vocab_size, (_TOKENS,), generator=torch.Generator().manual_seed(0))
 
 
 def fitted_temperature(queries: Float[Tensor, "N D"], keys: Float[Tensor, "*rows D"]) -> float:
-    """The temperature at which two states of usual length and the same direction are ``SHARPNESS`` alike.
+    """The temperature at which two states of typical norm and equal direction have the similarity ``SHARPNESS``.
 
     Similarity is the dot product over the square root of D.
     """
@@ -54,12 +54,12 @@ def fitted_temperature(queries: Float[Tensor, "N D"], keys: Float[Tensor, "*rows
 
 
 def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
-    """The largest share of stored tokens that leaves the likeliest token what it was nearly everywhere.
+    """The largest share of stored tokens that keeps the most likely token at nearly all positions.
 
-    At a position, entries with shares ``c`` make a token ``v`` overtake the likeliest one ``u`` from the weight ``w``
-    on at which ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. The smallest such weight of each position is taken,
-    and of these the one below which 2 % of them lie; at most ``MOST``, and half of ``P(u)²`` where the model is sure:
-    one that knows nothing has a thousand tokens that are nearly the likeliest.
+    At a position, entries with shares ``c`` make a token ``v`` overtake the most likely token ``u`` above the weight
+    ``w`` with ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. We take the smallest such weight of each position, and
+    of these the 2 % quantile. It is limited to ``MOST``, and to half of ``P(u)²`` at the positions where the model is
+    sure, because in an untrained model a thousand tokens are nearly the most likely one.
     """
     rows = torch.split(torch.arange(len(softmax), device=softmax.device), _ROWS)
     parts = [_overtaking(softmax[some].computed(), added.map(itemgetter(some))) for some in rows]
@@ -72,7 +72,7 @@ def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
 
 
 def _overtaking(softmax: NextToken, entries: CopyScores) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-    """From which weight on another token is the likeliest (1: never), and how likely the likeliest is, by position."""
+    """By position: the weight above which another token is the most likely (1: never), and the highest probability."""
     size = softmax.vocab_size
     stored = entries.ids[entries.row]
     counted = entries.visible & (stored >= 0) & (stored < size)
@@ -87,13 +87,13 @@ def _overtaking(softmax: NextToken, entries: CopyScores) -> tuple[Float[Tensor, 
 
 
 def closed_gate(share: float) -> float:
-    """The logit of a gate that leaves this share to what is added."""
+    """The logit of a gate that gives this share to the added distribution."""
     return math.log1p(-share) - math.log(share)
 
 
 @torch.no_grad()
 def nats_apart(softmax: NextToken, other: NextToken) -> float:
-    """Mean divergence of a distribution from the model's own: what it costs per token on text that the model writes."""
+    """Mean KL divergence of a distribution from the model's own, in nats per token of text the model generates."""
     total = 0.0
     for rows in torch.split(torch.arange(len(softmax), device=softmax.device), _ROWS):
         own, changed = softmax[rows].log_probs(), other[rows].log_probs()

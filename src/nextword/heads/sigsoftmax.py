@@ -1,4 +1,4 @@
-"""Sigsoftmax: a softmax whose scores are bent by a sigmoid."""
+"""Sigsoftmax: a softmax with a sigmoid factor."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
 from nextword.heads.safe_start import probe_tokens
 
 _STRAIGHT = 10.0
-"""Where the sigmoid is one to four digits."""
+"""Score above which the sigmoid is 1 to four digits."""
 
 _ROWS = 32
-"""Positions whose scores are looked at together."""
+"""Number of positions whose scores are computed together."""
 
 
 class SigsoftmaxConfig(HeadConfig):
@@ -34,34 +34,34 @@ class SigsoftmaxConfig(HeadConfig):
 
     head: Literal["sigsoftmax"] = "sigsoftmax"
     shift: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Added to the scores inside the sigmoid. ``fitted``: so that the sigmoid bends none of the scores that the model
-    has when the head is attached. Published: 0."""
+    """Constant added to the scores inside the sigmoid. ``fitted``: large enough that the sigmoid is 1 for all scores
+    that the model has when the head is attached. Published: 0."""
     mi: MultiInputConfig | None = None
-    """Multiple input states; None reads the last state alone."""
+    """Multiple input states; None: only the last state."""
     bias: bool = True
     """Whether the projection has a bias."""
 
     def to_fine_tune(self) -> Any:
-        """As published: where the sigmoid bends nothing there is nothing to learn of it."""
+        """The published shift, because with the fitted one the sigmoid has almost no gradient."""
         return self.as_published()
 
 
 @registry.register("sigsoftmax")
 class SigsoftmaxHead(Head):
-    """Softmax of scores bent by a sigmoid, over a learned projection of the states.
+    """Softmax with a sigmoid factor, over a learned projection of the states.
 
     Formula: ``P(w)`` proportional to ``exp(z_w) sigmoid(z_w + shift)`` with ``z_w = (S q_t + b) . e_w``; in log space
     ``z + logsigmoid(z + shift)``.
 
-    Expresses: the bend is not linear in ``z``, so the rank of the log-probability matrix is not bounded by D + 1.
-    Costs: one pass over V more than softmax, and the D x D projection.
+    Expresses: ``logsigmoid`` is not linear in ``z``, so the rank of the log-probability matrix is not bounded by D + 1.
+    Costs: one more pass over V than softmax, and the D x D projection.
 
-    Unlike softmax it depends on the level of the scores, not on their differences alone. So ``sigsoftmax:published``
-    (a shift of 0, as in training) changes what a pretrained model predicts; attached, the shift is where it does not.
+    Unlike softmax it depends on the scores themselves, not only on their differences. So ``sigsoftmax:published``
+    (shift 0, as in training) changes the predictions of a pretrained model; the fitted shift does not.
 
     Source: Kanai et al. 2018, as an option in Softmax-CPR.
 
-    Differs from the published code: no 1e-20 is added to the sigmoid; the shift is ours.
+    Differs from the published code: 1e-20 is not added to the sigmoid; the shift is ours.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -77,7 +77,7 @@ class SigsoftmaxHead(Head):
 
     @torch.no_grad()
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """A shift beyond the model's scores, unless it was chosen."""
+        """Fits the shift to the model's scores, unless it was chosen."""
         if self.config.shift != FITTED:
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
@@ -100,5 +100,5 @@ class SigsoftmaxHead(Head):
 
 
 def sigmoid_bend(scores: Float[Tensor, "N V"], shift: float = 0.0) -> Float[Tensor, "N V"]:
-    """``log(exp(z) sigmoid(z + shift))``."""
+    """Computes ``log(exp(z) sigmoid(z + shift))``."""
     return scores + F.logsigmoid(scores + shift if shift else scores)

@@ -17,7 +17,7 @@ from nextword.settings.specs import Modifier, ModifierEntry
 
 @modifiers.register("proj")
 class ProjectionModifier(Modifier):
-    """``+proj``."""
+    """The modifier ``+proj``."""
 
     field: ClassVar[str] = "proj"
     usage: ClassVar[str] = "+proj"
@@ -43,28 +43,29 @@ class SoftmaxConfig(HeadConfig):
 
     head: Literal["softmax"] = "softmax"
     proj: bool = False
-    """Whether the state is projected first; with multiple inputs or partitions it always is."""
+    """Whether the state is projected first; always true with multiple inputs or partitions."""
     partition: PartitionConfig | None = None
-    """Words of the context, of the source or among the best candidates that get queries of their own; None: none."""
+    """Tokens with a separate query: those of the context, of the source, or the best candidates; None: no such
+    tokens."""
     mi: MultiInputConfig | None = None
-    """Multiple input states; None reads the last state alone."""
+    """Multiple input states; None: only the last state."""
     bias: bool = True
     """Whether the projection has a bias (published: GPT-2 yes, T5 no)."""
 
 
 @registry.register("softmax")
 class SoftmaxHead(Head):
-    """The backbone's own softmax; with ``+proj`` or ``+mi`` over a learned projection of its states.
+    """The backbone's own softmax, or with ``+proj`` or ``+mi`` a softmax over a learned projection of its states.
 
     Formula: ``P(w) = softmax_w(f_t . e_w)`` with ``f_t = h_t``, or ``f_t = S q_t + b`` with ``+proj`` (``q_t = h_t``)
-    and ``+mi`` (``q_t`` of ``InputBlock``). With partitions such as
-    ``+cpr:20,100`` the scores of some words are those of ``Partition`` instead.
+    and ``+mi`` (``q_t`` of ``InputBlock``). With partitions such as ``+cpr:20,100``, ``Partition`` gives some tokens
+    new scores.
 
-    Expresses: log-probability matrices of rank at most D + 1; ``+mi`` lets earlier layers and positions choose the
-    query but does not lift that bound. Costs: nothing; one D x D product with ``+proj``; one more of width layers x
-    window x D with ``+mi``.
+    Expresses: log-probability matrices of rank at most D + 1. ``+mi`` computes the query from earlier layers and
+    positions too, but does not remove this bound. Costs: nothing; one D x D product with ``+proj``; one more of width
+    layers x window x D with ``+mi``.
 
-    Partitions lift it: context words, source words and candidates are scored by queries of their own.
+    Partitions remove the bound: context tokens, source tokens and candidates have separate queries.
 
     Source: Softmax-CPR, rows "Softmax" (``softmax+proj``), "Softmax + Mi" and "Softmax + C", "+ P", "+ R", "+ E" with
     their combinations.
@@ -92,7 +93,7 @@ class SoftmaxHead(Head):
         return SoftmaxDistribution(context.vocabulary, self.project(context.inputs), edits=self.partition(context))
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:
-        """Log-probabilities; for plain ``softmax`` the backbone's own scores, as if nothing were attached."""
+        """Log-probabilities, or for plain ``softmax`` the backbone's own scores."""
         if self.is_identity and isinstance(distribution, SoftmaxDistribution):
             return distribution.columns.whole(distribution.vocabulary(distribution.states))
         return distribution.log_probs()

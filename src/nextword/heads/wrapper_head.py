@@ -1,4 +1,4 @@
-"""A head over another one: it mixes what it adds, such as retrieved tokens, with the distribution of any head below."""
+"""A head over another head: it mixes, for example, retrieved tokens with the distribution of the head below."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nextword.settings.old_modules import old_names
 
 
 class WrapperHeadConfig(HeadConfig):
-    """Settings that every head over another one has."""
+    """Settings that every head over another head has."""
 
     below: str | dict[str, Any] | None = None
-    """The head below: its spec, or its settings written out. None: the head that the model has, with all that it has
-    learned; softmax where it has none."""
+    """The head below, as a spec or a table of settings. None: the model's current head with its trained weights, or
+    softmax if the model has no head."""
 
     @field_validator("below")
     @classmethod
@@ -32,10 +32,10 @@ class WrapperHeadConfig(HeadConfig):
         return below
 
     folder: ClassVar[str | None] = None
-    """The setting that names the folder of its store; None: it has no store."""
+    """Name of the setting with the folder of the store; None: the head has no store."""
 
     def located(self) -> WrapperHeadConfig:
-        """With absolute paths, those of the head below included."""
+        """These settings with absolute paths, also in the head below."""
         changes: dict[str, Any] = {}
         if self.folder is not None and (path := getattr(self, self.folder)) is not None:
             changes[self.folder] = str(Path(path).expanduser().absolute())
@@ -44,21 +44,24 @@ class WrapperHeadConfig(HeadConfig):
         return self.model_copy(update=changes)
 
     def unbuilt(self) -> WrapperHeadConfig:
-        """With the head below as a spec."""
+        """These settings with the head below as a spec."""
         return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
 
     def as_published(self) -> Any:
-        """The spec of any head, with the head below likewise."""
+        """The settings of the paper, also for the head below."""
         return super().as_published().over_published()
 
     def over_published(self) -> Any:
-        """With the head below as its paper has it, wherever its settings are still to be fitted."""
+        """These settings, with the paper's values for settings of the head below that are not fitted yet."""
         if self.below is None:
             return self
         return self.model_copy(update={"below": parse_head(self.below).as_published().model_dump()})
 
     def over(self, former: HeadConfig | None) -> WrapperHeadConfig:
-        """With the model's own head below, where none is named; of the same kind, with the one below that."""
+        """These settings with the model's own head below, if none is named.
+
+        If the model's head is of the same kind, the head below that one is used.
+        """
         if self.below is not None:
             return self
         named = former.below if isinstance(former, type(self)) else former
@@ -66,25 +69,25 @@ class WrapperHeadConfig(HeadConfig):
 
 
 class WrapperHead(Head):
-    """A head over another one: whatever it does not do itself it leaves to the one below.
+    """A head over another head; it delegates everything that it does not implement to the head below.
 
-    A concrete one adds ``forward``; where it looks at earlier tokens it sets ``reads_past``, and where it reads a store
-    on the disk beside the model ``opened_by``, with an ``_open`` that opens and checks it.
+    A subclass implements ``forward``. If it reads earlier tokens, it sets ``reads_past``. If it reads a store from
+    disk, it sets ``opened_by`` and implements ``_open``, which opens and checks the store.
 
     Args:
         config: The head's settings.
-        dimensions: Sizes of the model it sits on.
-        below: The head below; None: made as the settings say.
+        dimensions: Sizes of the backbone.
+        below: The head below; None: built from the settings.
     """
 
     modes: ClassVar[tuple[str, ...]] = ("joint", "below")
-    """The whole, or the head below alone."""
+    """Components that can be evaluated: the whole distribution, or the head below alone."""
     label: ClassVar[str] = ""
-    """What its part of a distribution is called."""
+    """Name of the head's component of the distribution."""
     opened_by: ClassVar[tuple[str, ...]] = ()
-    """Settings that say which store is opened and how, its folder first; none: it has no store."""
+    """Settings that decide which store is opened and how, the folder first; empty: no store."""
     reads_past: bool = False
-    """Whether it looks at earlier tokens itself, whatever the head below does."""
+    """Whether the head itself reads earlier tokens, independent of the head below."""
 
     def __init__(self, config: WrapperHeadConfig, dimensions: Dimensions, below: Head | None = None) -> None:
         super().__init__(config, dimensions)
@@ -101,7 +104,7 @@ class WrapperHead(Head):
 
     @property
     def component(self) -> str:
-        """What its part of a distribution is called; over a head of its kind, which has a part too, ``knn 2``."""
+        """Name of the head's component; over a head of the same kind it is numbered, such as ``knn 2``."""
         count, head = 1, self.below
         while isinstance(head, WrapperHead):
             count += type(head) is type(self)
@@ -136,7 +139,7 @@ class WrapperHead(Head):
         return self.below.source_streams(states)
 
     def configure(self, changes: Mapping[str, Any]) -> None:
-        """Changes settings as any head does; settings that only the head below has are set there."""
+        """Changes settings of this head; settings that only the head below has are changed there."""
         known = type(self.config).model_fields
         of_below = {name: value for name, value in changes.items() if name not in known and name in self.adjustable}
         own = self.with_settings({name: value for name, value in changes.items() if name not in of_below})
@@ -145,7 +148,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def take_over(self, former: Head) -> None:
-        """Continues with the model's own head, or with one below that, where it is the one that is asked for."""
+        """Reuses the model's own head, or a head below it, if the settings name this head."""
         while former.config.unbuilt() != self.below.config.unbuilt():
             if not isinstance(former, WrapperHead):
                 return
@@ -154,7 +157,7 @@ class WrapperHead(Head):
         self._know_below()
 
     def init_from_backbone(self, context_of: ContextOf) -> None:
-        """Starts the head below, unless it was at work already."""
+        """Initialises the head below, unless it was reused from the model."""
         if not self._taken_over:
             self.below.init_from_backbone(context_of)
             self._know_below()
@@ -164,10 +167,10 @@ class WrapperHead(Head):
         self._know_below()
 
     def store(self) -> Any:
-        """What lies on the disk beside the model, opened anew whenever settings name another; None: nothing.
+        """The store on disk, reopened if the settings change; None: no store.
 
         Raises:
-            ValueError: It is not there, or does not go with the model.
+            ValueError: If the store does not exist or does not fit the model.
         """
         asked = tuple(getattr(self.config, name) for name in self.opened_by)
         if not asked or asked[0] is None:
@@ -179,7 +182,7 @@ class WrapperHead(Head):
         return self._opened[1]
 
     def _open(self) -> Any:
-        """The store that settings name, with a ``folder`` and the fingerprint of its ``tokenizer``; ValueError."""
+        """Opens the store that the settings name, with a ``folder`` and a ``tokenizer`` fingerprint."""
         raise NotImplementedError
 
     def _expect_own_tokenizer(self, store: Any) -> None:
@@ -200,7 +203,7 @@ class WrapperHead(Head):
         self.store()
 
     def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
-        """Refuses a store that was made with another tokenizer, now and when another store is set."""
+        """Rejects a store made with another tokenizer, now and whenever another store is set."""
         self.below.expect_tokenizer(fingerprint_of)
         self._tokenizer = fingerprint_of() or self._tokenizer
         store = self.store()
@@ -215,15 +218,15 @@ class WrapperHead(Head):
 
 
 def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> SoftmaxDistribution:
-    """A distribution with further entries with a softmax of their own; ``place`` is the setting that asks for it.
+    """A distribution normalised together with further entries; ``place`` is the setting that requests it.
 
     Raises:
-        ValueError: It is not one softmax.
+        ValueError: If the distribution is not one softmax.
     """
     if not isinstance(distribution, SoftmaxDistribution):
         raise ValueError(
             f"{place}: must be over a head with one softmax, such as softmax, softmax+cpr:20,100 or cache "
-            f"({type(distribution).__name__} given); elsewhere mix by a weight"
+            f"({type(distribution).__name__} given); over other heads mix by a weight"
         )
     return distribution.beside(stored)
 

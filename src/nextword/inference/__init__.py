@@ -1,1 +1,1 @@
-"""Asking a model: the likelihood of given text, generation, what a head looks at, datastores of its states."""
+"""Running a model: scoring of texts, generation, inspection of single tokens, datastores of its states."""

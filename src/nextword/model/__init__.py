@@ -1,4 +1,4 @@
-"""Models of transformers with a head of ours; ``modeling.py`` leads a pass from the arguments to the loss.
+"""Transformers models with a nextword head; ``modeling.py`` runs a forward pass, from the arguments to the loss.
 
-Nothing is imported here: ``import nextword`` passes through on its way to ``nextword.model.registration``.
+This file imports nothing, so that ``import nextword``, which loads ``nextword.model.registration``, is fast.
 """

@@ -1,4 +1,4 @@
-"""attach and load: from an ordinary model, or a folder, to a model with a head of ours."""
+"""``attach`` and ``load``: make a model with a nextword head from a transformers model or from a folder."""
 
 from __future__ import annotations
 
@@ -52,29 +52,30 @@ def attach(
     conditioner: ConditionerSpec | None = None,
     encoder: PreTrainedModel | str | Path | None = None,
 ) -> NextWordModel:
-    """Puts a head on a model of your own, and lets it follow an auxiliary text.
+    """Attaches a head to your model, and optionally a conditioner for an auxiliary text.
 
-    The model is wrapped, not copied: its weights are shared with the result. Attaching to a model that has a head
-    already replaces the head; its conditioner stays unless another is given.
+    The model is wrapped, not copied: the result shares its weights. If the model already has a head, the head is
+    replaced; its conditioner stays unless another is given.
 
     Args:
         model: A transformers language model, decoder-only or encoder-decoder.
-        head: Head spec such as ``"mos:3+mi"``, settings written out, or a typed config.
-        objective: Objective spec such as ``"mle"`` or ``"histalign"``, settings written out, or a typed config.
-        conditioner: Conditioner spec such as ``"bergpt"``, settings written out, or a typed config. Weights that it
-            does not train are frozen (``trains``), and the output layer is untied where it gets one of its own.
-        encoder: The encoder that reads the auxiliary texts, a folder or a hub name; it becomes part of the model.
+        head: Head spec such as ``"mos:3+mi"``, a dictionary of settings, or a typed config.
+        objective: Objective spec such as ``"mle"`` or ``"histalign"``, a dictionary of settings, or a typed config.
+        conditioner: Conditioner spec such as ``"bergpt"``, a dictionary of settings, or a typed config. Its setting
+            ``trains`` chooses the trained weights; all others are frozen. An output layer that is trained alone is
+            untied from the input embedding. None: no auxiliary text.
+        encoder: Encoder of the auxiliary texts, as a model, a folder or a hub name; it becomes part of the model.
 
-    The model predicts as well as before: heads that add something begin with next to nothing of it, fitted to the
-    model's states and scores on random tokens (``nextword.heads.safe_start``). A start as published
-    (``"cache:published"``) may cost much until it is trained; then a line says how much.
+    The model predicts as well as before: initial values of the head are fitted to the model's states and scores on
+    random tokens, so that it changes little (``nextword.heads.safe_start``). Published initial values
+    (``"cache:published"``) can make an untrained model much worse; a warning then states the difference.
 
     Returns:
-        A transformers model: train it with Trainer, call ``generate``, ``save_pretrained``, ``distribution``.
+        A transformers model, with ``generate``, ``save_pretrained`` and ``distribution``; train it with Trainer.
 
     Raises:
-        ValueError: Unknown head, objective or conditioner, a pair that makes no sense, or a model whose scores cannot
-            be reproduced.
+        ValueError: If a head, objective or conditioner is unknown, if they cannot be combined, or if the model's scores
+            cannot be reproduced from its output layer.
 
     Examples:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -98,10 +99,11 @@ def attach_to_train(
     encoder: PreTrainedModel | str | Path | None = None,
     pretrained: bool = False,
 ) -> NextWordModel:
-    """As ``attach``, for a training: docs/train.md has what it reaches from which start.
+    """Attaches a head for training, with initial values that train well (docs/train.md).
 
-    A small model begins as published: gates half open, a joint cache with similarities as they are. On a pretrained one
-    that would drown what it knows, so there a head is fitted to the model, a cache jointly normalised.
+    A new small model starts with the published values: half-open gates, a joint cache at temperature 1. For a
+    pretrained model these would dominate its predictions, so initial values are fitted to the model, and a cache is
+    jointly normalised.
     """
     chosen = _parsed(head)
     begun = chosen.to_fine_tune() if pretrained else chosen.as_published()
@@ -171,7 +173,7 @@ def _attached(
 
 @contextmanager
 def _not_initialized_again(*models: PreTrainedModel | None) -> Iterator[None]:
-    """Within this block transformers makes no weights of these models anew, and ties none that were untied by hand."""
+    """In this block transformers does not initialise these models' weights again or tie untied ones."""
     parts = [part for model in models if model is not None for part in (*model.modules(), *model.parameters())]
     unmarked: list[Any] = [part for part in parts if not hasattr(part, "_is_hf_initialized")]
     for part in unmarked:
@@ -187,11 +189,11 @@ def _not_initialized_again(*models: PreTrainedModel | None) -> Iterator[None]:
 def _conditioning(
     model: PreTrainedModel, conditioner: ConditionerSpec | None, encoder: PreTrainedModel | str | Path | None
 ) -> tuple[PreTrainedModel | None, ConditionerConfig | None, Conditioner | None]:
-    """Encoder, settings, and the conditioner itself where the model's own stays; None of what there is none of."""
+    """Encoder, settings, and the model's own conditioner if it stays; None for each that does not exist."""
     own: Any = model if isinstance(model, NextWordModel) and model.conditioner is not None else None
     if conditioner is None:
         if encoder is not None:
-            raise ValueError("attach: an encoder is given without a conditioner that reads it, such as 'bergpt'")
+            raise ValueError("attach: encoder needs a conditioner (none given); give one, such as conditioner='bergpt'")
         return (None, None, None) if own is None else (own.auxiliary_encoder, own.conditioner.config, own.conditioner)
     settings = parse_conditioner(conditioner)
     if encoder is None and own is None:
@@ -209,13 +211,13 @@ _NOTICED = 0.05  # nats per token from which on a start is said to hurt
 
 
 def _prove(model: NextWordModel) -> None:
-    """Lets the head refuse the model."""
+    """Lets the head reject the model with a ValueError."""
     with _probed(model) as context_of:
         model.next_word_head.validate_backbone(context_of, lambda: comparable_fingerprint(model.backbone))
 
 
 def _warn_if_worse(model: NextWordModel) -> None:
-    """One line where settings that were chosen make the model predict worse until it is trained."""
+    """Logs a warning if chosen settings make the untrained model worse."""
     head = model.next_word_head
     with _probed(model) as context_of:
         context = context_of(probe_tokens(head.dimensions.vocab_size))
@@ -231,7 +233,7 @@ def _warn_if_worse(model: NextWordModel) -> None:
 
 
 def probed_rows(model: NextWordModel) -> list[TokenRow]:
-    """What ``attach`` lets a backbone read to put any head on it."""
+    """Token rows that ``attach`` runs the backbone on."""
     asked = probe_inputs(model.backbone)
     decoder = model.config.is_encoder_decoder
     texts = asked["decoder_input_ids" if decoder else "input_ids"].tolist()
@@ -250,7 +252,7 @@ def _probe_rows(model: NextWordModel, ids: Int[Tensor, "M"]) -> Int[Tensor, "R T
 
 @contextmanager
 def _probed(model: NextWordModel) -> Iterator[Callable[[Int[Tensor, "M"]], Context]]:
-    """Within this block the head may run the model, as in evaluation, on tokens of its own."""
+    """In this block the head can run the model on its own tokens, in evaluation mode."""
 
     def context_of(ids: Int[Tensor, "M"]) -> Context:
         rows = _probe_rows(model, ids).to(device_of(model.get_input_embeddings()))
@@ -269,22 +271,22 @@ def load(
     encoder: PreTrainedModel | str | Path | None = None,
     **kwargs: Any,
 ) -> NextWordModel:
-    """Loads a saved model with its head, or an ordinary checkpoint and attaches ``head``.
+    """Loads a saved model with its head, or an ordinary checkpoint to which ``head`` is attached.
 
     Args:
         path: Folder, GGUF file or hub name.
-        head: Head for a checkpoint without one (default ``softmax``), or instead of the saved one.
-        objective: Objective instead of the saved one (default ``mle`` where none is saved).
-        encoder: Takes the position of the saved encoder of auxiliary texts, for instance to be shared by several
-            models; refused where it is another one than the model was trained with.
+        head: Head for a checkpoint without one, or instead of the saved one; None: the saved one, or ``softmax``.
+        objective: Objective instead of the saved one; None: the saved one, or ``mle``.
+        encoder: Encoder of auxiliary texts to use instead of the saved one, for instance one shared by several models;
+            it must be the encoder that the model was trained with.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
     Returns:
-        The model, in evaluation mode, as ``attach`` returns it.
+        The model with its head, in evaluation mode.
 
     Raises:
-        ValueError: No such folder, a folder without a model, or one that was only half written; of a GGUF file also
-            one that transformers cannot read.
+        ValueError: If the folder does not exist, has no model or is incomplete, or if transformers cannot read the GGUF
+            file.
 
     Examples:
         >>> import tempfile
@@ -316,7 +318,7 @@ def load(
         raise ValueError(f"{path}: the checkpoint is damaged or half written ({_first_line(fault)})") from fault
     model, read = loaded
     if encoder is not None and getattr(model, "conditioner", None) is None:
-        raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
+        raise ValueError(f"{path}: encoder must be left out (the model has no conditioner that would read it)")
     if not isinstance(model, NextWordModel):
         return attach(model, head or "softmax", objective or "mle")
     if model.conditioner is not None:

@@ -1,4 +1,4 @@
-"""A model card: what the model is, how to load it, what it was made from and what it measures."""
+"""Writes a model card: what the model is, how to load it, how it was trained, and its metrics."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from nextword.settings.version import __version__
 
 
 def card_text(config: Any, facts: CardFacts, title: str) -> str:
-    """The whole card in Markdown, with the block that the Hub reads.
+    """The whole card in Markdown, with the metadata block for the Hub.
 
     Args:
-        config: Configuration of a model of ours.
-        facts: What is known beside it; what is missing there is missing here.
-        title: The model's name where the facts have none, such as that of its folder.
+        config: Configuration of a nextword model.
+        facts: Further facts; unknown facts are left out of the card.
+        title: Model name used if the facts have no name, such as the name of the folder.
     """
     title = facts.title or title
     sections = [_what_it_is(config, facts), *_how_to_load_it(config, title), *_measured(facts), *_made_by(facts)]
@@ -55,7 +55,7 @@ def _what_it_is(config: Any, facts: CardFacts) -> str:
 
 
 def _parts(config: Any) -> Iterator[tuple[str, str, type]]:
-    """Kind, name and class of the registered parts of a model."""
+    """Kind, name and class of each registered component of a model."""
     registries: list[Registry[Any]] = [heads, objectives, conditioners]
     for registry in registries:
         settings = getattr(config, registry.kind)
@@ -131,7 +131,7 @@ def _linked(data: CardData) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    """A block of code, its fence longer than any in it."""
+    """A code block whose fence is longer than any fence inside."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -141,7 +141,7 @@ def _fenced(text: str, language: str) -> str:
 
 
 def hub_metadata(config: Any, facts: CardFacts, title: str) -> str:
-    """The block without the lines around it; arguments as of ``card_text``."""
+    """The metadata of the card without its enclosing lines; the arguments are those of ``card_text``."""
     task = "text2text-generation" if config.is_encoder_decoder else "text-generation"
     return ModelCardData(
         base_model=hub_name(facts.base_model or config.text_config.name_or_path),
@@ -173,56 +173,56 @@ def _evaluation(result: CardResult, task: str) -> EvalResult:
 
 
 class CardData(Record):
-    """A text that the model was trained or measured on."""
+    """Data that the model was trained or evaluated on."""
 
     name: str
-    """What readers call it, for example "WikiText-2" or a file's name."""
+    """Name for readers, for example "WikiText-2" or a file name."""
     hub_name: str | None = None
-    """Its name on the Hub; None where it is not there."""
+    """Name on the Hub; None if the data are not on the Hub."""
     note: str | None = None
-    """How much of it and what for, for example "training, 2.1 million tokens"."""
+    """Use and amount, for example "training, 2.1 million tokens"."""
 
 
 class CardResult(Record):
-    """One measured number."""
+    """One measured metric."""
 
     metric: str
-    """Its identifier, for example "perplexity"."""
+    """Identifier of the metric, for example "perplexity"."""
     data: CardData
-    """What it was measured on."""
+    """Data that it was measured on."""
     measured: MetricValue
-    """The number with its unit, its interval and how many cases it comes from."""
+    """The value with its unit, interval and number of cases."""
     title: str | None = None
-    """Its name for readers; None: the identifier."""
+    """Metric name for readers; None: the identifier."""
     split: str = "test"
-    """Which part of the data."""
+    """Split of the data."""
 
 
 class CardFacts(Record):
-    """All of it; what is not known is left out of the card."""
+    """Facts of a model card; unknown facts are left out."""
 
     title: str | None = None
-    """The model's name; None: that of its folder."""
+    """Name of the model; None: the name of its folder."""
     base_model: str | None = None
-    """Folder or hub name of the model that training began from; None: what the backbone's configuration says."""
+    """Folder or hub name of the initial checkpoint; None: the name in the backbone's configuration."""
     data: tuple[CardData, ...] = ()
-    """What it was trained on."""
+    """Data that the model was trained on."""
     language: tuple[str, ...] = ()
     """ISO 639-1 codes of the texts' languages, for example "en"."""
     license: str | None = None
-    """As the Hub writes it, for example "apache-2.0"."""
+    """License identifier of the Hub, for example "apache-2.0"."""
     command: str | None = None
-    """The command that made it."""
+    """Command that made the model."""
     settings: dict[str, JsonValue] = Field(default={})
-    """Settings of its training."""
+    """Training settings."""
     results: tuple[CardResult, ...] = ()
-    """What was measured."""
+    """Measured metrics."""
     checks: tuple[str, ...] = ()
-    """What ``nextword check`` said, a line each."""
+    """Lines printed by ``nextword check``."""
 
 
 def hub_name(name: str | None) -> str | None:
-    """A name as the Hub takes it; None for a folder and for what the Hub would refuse.
+    """A name in the form that the Hub accepts; None for a folder or an invalid name.
 
     >>> hub_name("openai-community/gpt2"), hub_name("../models/mine"), hub_name(None)
     ('openai-community/gpt2', None, None)

@@ -1,4 +1,4 @@
-"""What a wrapped model has for an auxiliary text: an encoder that reads it, and a conditioner that brings it in."""
+"""The auxiliary text of a wrapped model: its encoder, and the conditioner that passes its states to the decoder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nextword.runtime.weights import built
 
 
 class Conditioned(WrappedModel):
-    """What a wrapped model does with auxiliary texts."""
+    """Methods of a wrapped model for auxiliary texts."""
 
     def _new_conditioner(self, encoder: PreTrainedModel | None, dimensions: Dimensions) -> None:
-        """Makes encoder and conditioner as the configuration says; None of either where it names no conditioner."""
+        """Builds encoder and conditioner from the configuration; both are None if it names no conditioner."""
         self.auxiliary_encoder = self.conditioner = None
         if self.config.conditioner is None:
             return
@@ -44,7 +44,10 @@ class Conditioned(WrappedModel):
         return self.conditioner is not None and self.conditioner.config.trains != "all"
 
     def train(self, mode: bool = True) -> Any:
-        """As in every module, but a frozen auxiliary encoder stays in evaluation, so that a text has one encoding."""
+        """Sets training mode.
+
+        A frozen auxiliary encoder stays in evaluation mode, so that its states are deterministic.
+        """
         super().train(mode)
         if self._encoder_is_frozen:
             self.auxiliary_encoder.eval()
@@ -53,14 +56,15 @@ class Conditioned(WrappedModel):
     def encode(
         self, aux_input_ids: Int[Tensor, "B A"] | None, aux_attention_mask: Tensor | None = None
     ) -> Float[Tensor, "B A E"]:
-        """States of auxiliary texts, to be given as ``aux_states`` as often as they are needed.
+        """Encodes auxiliary texts once; pass the result as ``aux_states`` to any number of calls.
 
         Args:
             aux_input_ids: Tokens of the auxiliary encoder.
             aux_attention_mask: 1 for tokens, 0 for padding.
 
         Raises:
-            ValueError: No conditioner, ids outside the encoder's vocabulary, or more of them than it has positions for.
+            ValueError: If the model has no conditioner, ids are outside the encoder's vocabulary, or the text is too
+                long for it.
         """
         if self.conditioner is None:
             raise ValueError(f"aux_input_ids: {NO_CONDITIONER}")
@@ -68,7 +72,7 @@ class Conditioned(WrappedModel):
         aux_input_ids = expect_ids("aux_input_ids", aux_input_ids, vectors="aux_states")
         if aux_input_ids.numel() == 0:
             raise ValueError(
-                f"aux_input_ids: must be (batch, positions), none of them 0 (shape {tuple(aux_input_ids.shape)} given)"
+                f"aux_input_ids: must be (batch, positions), neither 0 (shape {tuple(aux_input_ids.shape)} given)"
             )
         expect_known_ids("aux_input_ids", aux_input_ids, encoder.get_input_embeddings().weight.shape[0])
         limit = longest_text(encoder)
@@ -84,7 +88,7 @@ class Conditioned(WrappedModel):
         return states
 
     def blank_auxiliary(self, rows: int) -> dict[str, Tensor]:
-        """Inputs of auxiliary texts of which nothing is known; empty without conditioner."""
+        """Placeholder inputs for unknown auxiliary texts; empty without a conditioner."""
         if self.conditioner is None:
             return {}
         weight = next(self.conditioner.parameters())
@@ -94,17 +98,20 @@ class Conditioned(WrappedModel):
 
 
 def expect_no_encoder_of_its_own(config: Any) -> None:
-    """Raises ValueError where a conditioner is put on an encoder-decoder model."""
+    """Raises ValueError if a conditioner is attached to an encoder-decoder model."""
     if config.is_encoder_decoder:
         raise ValueError(
-            "conditioner: it brings an auxiliary text to a decoder-only model; an encoder-decoder model reads one with "
+            "conditioner: must be on a decoder-only model (an encoder-decoder model given), which reads texts with "
             "its own encoder"
         )
 
 
 @torch.no_grad()
 def choose_trained(model: WrappedModel) -> None:
-    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without one all is left."""
+    """Enables gradients only for the weights that the conditioner's ``trains`` names.
+
+    Without a conditioner nothing changes.
+    """
     conditioner = model.conditioner
     if conditioner is None:
         return
@@ -125,7 +132,7 @@ def choose_trained(model: WrappedModel) -> None:
 
 
 def untie(backbone: PreTrainedModel) -> None:
-    """Gives a model an output layer of its own, equal to the one that was tied to its input embedding."""
+    """Copies the output layer of a model, so that it is no longer tied to the input embedding."""
     layer: Any = backbone.get_output_embeddings()
     embedding: Any = backbone.get_input_embeddings()
     if layer.weight is not embedding.weight:

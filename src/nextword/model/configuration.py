@@ -1,4 +1,4 @@
-"""The configuration of a wrapped model: the backbone's own, the head and the objective."""
+"""The configuration of a wrapped model: that of the backbone, the head and the objective."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start
 
 
 def _of_backbone(name: str) -> property:
-    """How attention or experts are computed: what is wrapped around a backbone has none of its own."""
+    """A property that reads and sets the backbone's implementation of attention or experts."""
     everywhere: Any = getattr(PreTrainedConfig, name)
 
     def get(self: NextWordConfig) -> Any:
@@ -53,7 +53,7 @@ def _of_backbone(name: str) -> property:
 
 @contextmanager
 def _naming_version(library: str, wrote: str | None, here: str) -> Iterator[None]:
-    """A ValueError raised within names the version of a library that saved the configuration, where it is another."""
+    """Adds the library version that saved the configuration to a ValueError, if another version is installed."""
     try:
         yield
     except ValueError as fault:
@@ -67,18 +67,18 @@ def _naming_version(library: str, wrote: str | None, here: str) -> Iterator[None
 class NextWordConfig(PreTrainedConfig):
     """Configuration of ``NextWordForCausalLM``.
 
-    Attributes that it does not have itself (``hidden_size``, ``n_positions``, ...) are those of the backbone.
+    Attributes not defined here (``hidden_size``, ``n_positions``, ...) are read from the backbone's configuration.
 
     Args:
         text_config: The backbone's configuration; any transformers language model.
-        backbone_class: Name of the backbone's class in transformers, where its configuration does not lead to it.
-        head: Head spec such as ``"mos:3+mi"``, or a head's settings written out.
-        objective: Objective spec such as ``"mle"``, or an objective's settings written out.
-        conditioner: Conditioner spec such as ``"bergpt"``, or its settings written out; None: no auxiliary text.
-        auxiliary_encoder: What tells the encoder of auxiliary texts from others: its ``name``, a ``fingerprint`` of its
-            weights, and its ``config``.
-        state_scale: Factor between the decoder's last hidden state and what the output layer reads; None: the
-            output layer is still to be proved to make the model's logits, and is before the first pass.
+        backbone_class: Name of the backbone's class in transformers; None: found from its configuration.
+        head: Head spec such as ``"mos:3+mi"``, or a dictionary of settings.
+        objective: Objective spec such as ``"mle"``, or a dictionary of settings.
+        conditioner: Conditioner spec such as ``"bergpt"``, or a dictionary of settings; None: no auxiliary text.
+        auxiliary_encoder: Identity of the encoder of auxiliary texts: its ``name``, a ``fingerprint`` of its weights,
+            and its ``config``.
+        state_scale: Factor between the decoder's last hidden state and the output layer's input; None: not checked yet;
+            it is then measured before the first pass.
     """
 
     model_type = "nextword_causal_lm"
@@ -99,7 +99,7 @@ class NextWordConfig(PreTrainedConfig):
     state_scale: float | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Takes over what generation and training look for on the outermost configuration."""
+        """Copies attributes that generation and training read from the outer configuration."""
         # This file is imported with transformers' table of configurations. The models that go with them, which
         # register themselves, and all that a configuration names are not needed before there is one.
         import nextword.model.modeling  # noqa: F401
@@ -137,16 +137,16 @@ class NextWordConfig(PreTrainedConfig):
     _experts_implementation = _of_backbone("_experts_implementation")
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> PreTrainedConfig:
-        """The backbone's text configuration, where transformers looks for depth, width and vocabulary."""
+        """The backbone's text configuration, from which transformers reads depth, width and vocabulary size."""
         backbone: Any = self.text_config
         return backbone.get_text_config(decoder=decoder, encoder=encoder)
 
     def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Nothing to convert: rotary positions are the backbone's, and are left as it has them."""
+        """Converts nothing, because rotary parameters belong to the backbone's configuration."""
         return kwargs
 
     def validate(self) -> None:
-        """What the backbone's configuration checks; of some models it knows kinds of layers that others do not."""
+        """Runs the checks of the backbone's configuration, which knows its own kinds of layers."""
         backbone: Any = self.text_config
         backbone.validate()
 
@@ -163,7 +163,7 @@ class NextWordConfig(PreTrainedConfig):
 
     @property
     def spec(self) -> str:
-        """Head, objective and conditioner in one line, as a method is written: ``cache/histalign/bergpt:2``."""
+        """Head, objective and conditioner in one line, as in specs: ``cache/histalign/bergpt:2``."""
         from nextword.conditioning import conditioner_spec, parse_conditioner
         from nextword.heads import head_spec, parse_head
         from nextword.objectives import objective_spec, parse_objective
@@ -175,11 +175,11 @@ class NextWordConfig(PreTrainedConfig):
         return "/".join(specs)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in transformers, with a line for readers (``spec``) and what the Auto classes need to know."""
+        """The configuration as a dictionary, with a readable ``spec`` and the entries that the Auto classes need."""
         return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map), _VERSION: __version__}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """As in transformers, with the file that ``auto_map`` names, and absolute paths of stores."""
+        """Saves as in transformers, with the file that ``auto_map`` names, and with absolute paths of stores."""
         from nextword.heads import parse_head
 
         write_atomically(Path(save_directory) / f"{_REMOTE}.py", _REMOTE_SOURCE)
@@ -192,11 +192,11 @@ class NextWordConfig(PreTrainedConfig):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
-        """Nothing to do: transformers would copy this library's code into each folder, which names it instead."""
+        """Does nothing, because saved folders import this library instead of copying its code."""
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Also takes the configuration of an ordinary model, with ``head`` and ``objective`` beside it."""
+        """Also accepts the configuration of an ordinary model with additional keys ``head`` and ``objective``."""
         if config_dict.get("model_type", cls.model_type) != cls.model_type:
             parts: dict[str, Any] = {key: kwargs.pop(key) for key in ("head", "objective") if key in kwargs}
             config_dict = {"text_config": config_dict, **parts}

@@ -1,4 +1,4 @@
-"""The entry points of transformers' continuous batching, as a model with a head has them."""
+"""Transformers' continuous batching for models with a head."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nextword.model.wrapped_model import WrappedModel
 
 
 class ContinuousBatching(WrappedModel):
-    """Continuous batching in which every request gets what ``generate`` gives it alone."""
+    """Continuous batching in which every request gets the same result as a separate ``generate`` call."""
 
     def init_continuous_batching(
         self,
@@ -34,13 +34,13 @@ class ContinuousBatching(WrappedModel):
         continuous_batching_config: Any = None,
         workload_hints: Any = None,
     ) -> Any:
-        """A manager of continuous batching, with the arguments of transformers.
+        """Makes a manager of continuous batching, with the arguments of transformers.
 
-        Neither these configurations nor the model's are changed. What the model has in training is in evaluation until
+        The given configurations and the model's are not changed. Modules in training mode are in evaluation mode until
         the manager is stopped.
 
         Raises:
-            ValueError: The model has an encoder or a conditioner, or a setting does not go with its head.
+            ValueError: If the model has an encoder or a conditioner, or its head does not support a setting.
         """
         head = self.next_word_head
         settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
@@ -62,12 +62,12 @@ class ContinuousBatching(WrappedModel):
         return manager
 
     def generate_batch(self, inputs: Any, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Tokens after each prompt (a list of ids) by continuous batching, with the arguments of transformers.
+        """Generates tokens for each prompt (a list of ids) by continuous batching, with the arguments of transformers.
 
-        ``kwargs`` may also hold what the head lets ``generate`` decide (``decoupled`` of ``f2``).
+        ``kwargs`` may also have the head's arguments of ``generate`` (``decoupled`` of ``f2``).
 
         Raises:
-            ValueError: A prompt without tokens or with unknown ones, and as ``init_continuous_batching``.
+            ValueError: If a prompt is empty or has unknown tokens, or in the cases of ``init_continuous_batching``.
         """
         head = self.next_word_head
         known = {*inspect.signature(GenerationMixin.generate_batch).parameters, "max_new_tokens", *head.generate_takes}
@@ -88,7 +88,7 @@ class ContinuousBatching(WrappedModel):
 
 
 class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
-    """The processors of a manager (``made``), with another choice of the head where they ruled out everything."""
+    """The manager's logits processors (``made``); if they rule out all tokens, the head chooses again."""
 
     def __init__(self, made: ContinuousBatchingLogitsProcessorList, draw: Draw) -> None:
         vars(self).update(vars(made))
@@ -102,7 +102,7 @@ class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
 
 
 class ManagedHead:
-    """Methods of one manager of continuous batching, which it gets here, with the head's choice before each token."""
+    """Methods that replace those of one manager of continuous batching, so that the head chooses before each token."""
 
     def __init__(self, manager: Any, model: WrappedModel, draw: Draw | None) -> None:
         self._manager, self._model, self._draw = manager, model, draw
@@ -123,12 +123,12 @@ class ManagedHead:
         return made
 
     def add_request(self, input_ids: Sequence[int], *args: Any, **kwargs: Any) -> Any:
-        """As the manager's own; raises ValueError for a prompt that would end the batches of all others."""
+        """Adds a request; raises ValueError for a prompt that would stop the whole batch."""
         expect_request(self._model, input_ids)
         return type(self._manager).add_request(self._manager, input_ids, *args, **kwargs)
 
     def stop(self, *args: Any, **kwargs: Any) -> None:
-        """As the manager's own; then every module is in training or not, as it was."""
+        """Stops the manager and restores the training mode of every module."""
         type(self._manager).stop(self._manager, *args, **kwargs)
         for module, mode in self.training:
             module.training = mode
@@ -136,7 +136,7 @@ class ManagedHead:
 
 @torch.no_grad()
 def bytes_per_slot(model: WrappedModel) -> int:
-    """Memory that a head takes for one position, found by letting it write one."""
+    """Bytes that a head stores per position, measured by writing one position."""
     head = model.next_word_head
     weight: Tensor = next(head.parameters(), torch.zeros((), device=model.device))
     state = torch.zeros(1, head.dimensions.hidden, device=weight.device, dtype=model.dtype)
@@ -150,7 +150,7 @@ def bytes_per_slot(model: WrappedModel) -> int:
 
 
 def share_of_the_cache(model: WrappedModel) -> float:
-    """How much of the memory for keys and values is left to them beside what the head keeps and reads of a position."""
+    """Share of the cache memory left for keys and values after the head's memory per position is subtracted."""
     config = model.config.get_text_config()
     heads, width = find_num_key_value_heads(config), find_head_dim(config)
     keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
@@ -165,11 +165,15 @@ _OURS = "continuous batching"
 
 
 def expect_batchable(model: WrappedModel, generation_config: Any, batching_config: Any) -> None:
-    """Raises ValueError where requests could not get what ``generate`` gives to each alone."""
+    """Raises ValueError if results would differ from separate ``generate`` calls."""
     if model.conditioner is not None:
-        raise ValueError(f"{_OURS}: brings no auxiliary text to a conditioned model; use generate")
+        raise ValueError(
+            f"{_OURS}: must be used with a model without conditioner (one with a conditioner given); use generate"
+        )
     if model.config.is_encoder_decoder:
-        raise ValueError(f"{_OURS}: is for decoder-only models; use generate")
+        raise ValueError(
+            f"{_OURS}: must be used with a decoder-only model (an encoder-decoder model given); use generate"
+        )
     if (beams := generation_config.num_beams or 1) > 1:
         raise ValueError(f"num_beams: must be 1 in {_OURS} ({beams} given); use generate")
     _expect_attention(model)
@@ -183,7 +187,7 @@ def _expect_attention(model: WrappedModel) -> None:
     if not backbone._can_set_attn_implementation():
         raise ValueError(
             f"{_OURS}: {backbone.__name__} does not call transformers' attention interface, so requests in one row "
-            "would read each other; use generate"
+            "would see each other; use generate"
         )
     try:
         paged_cache.group_layers_by_attn_type(config)
@@ -208,13 +212,13 @@ def _expect_memory(model: WrappedModel, batching_config: Any, head: str) -> None
         )
     if (space := batching_config.cpu_offload_space) != 0:
         raise ValueError(
-            f"cpu_offload_space: must be 0 with head '{head}' ({space} given): what it remembers would stay behind. "
-            "Requests that are put aside are computed again"
+            f"cpu_offload_space: must be 0 with head '{head}' ({space} given), as the head's cache stays on the GPU. "
+            "Requests that are preempted are then computed again"
         )
 
 
 def expect_eager(config: Any, head: str) -> None:
-    """Raises ValueError where passes are to be compiled or recorded, whose sizes a head (its spec) changes."""
+    """Raises ValueError if passes would be compiled or recorded although the sizes of the head ``head`` change."""
     graphs = config.use_cuda_graph
     settings = {
         "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,
@@ -228,7 +232,7 @@ def expect_eager(config: Any, head: str) -> None:
 
 
 def expect_request(model: WrappedModel, ids: Sequence[int]) -> None:
-    """Raises ValueError where a request has no tokens, or one that is not in the vocabulary."""
+    """Raises ValueError if a request is empty or has a token outside the vocabulary."""
     if not len(ids):
         raise ValueError("empty prompt: at least one token is needed; start with the model's bos token")
     expect_known_ids("input_ids", torch.as_tensor(ids), model.get_input_embeddings().weight.shape[0])

@@ -1,4 +1,4 @@
-"""What generation must hand to a head: the source's words, the mask of new tokens, a KV cache with a head cache."""
+"""Extends transformers' generation with the inputs of a head: source tokens, mask of new tokens, head cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class HeadGeneration(Conditioned):
-    """The overrides of transformers' generation; everything else of ``generate`` is untouched."""
+    """Overrides of transformers' generation; the rest of ``generate`` is unchanged."""
 
     # of the static cache of the call before, by which transformers makes the next one
     _previous_max_cache_length: int = -1
@@ -35,8 +35,8 @@ class HeadGeneration(Conditioned):
     def _refuse_head_cache_without_kv_cache(self) -> None:
         if self.next_word_head.remembers and self._why_no_head_cache:
             raise ValueError(
-                f"{type(self.backbone).__name__} {self._why_no_head_cache}, so it cannot carry what head "
-                f"'{head_spec(self.next_word_head.config)}' remembers; use one without memory (softmax, mos)"
+                f"{type(self.backbone).__name__} {self._why_no_head_cache}, so it cannot keep the cache of head "
+                f"'{head_spec(self.next_word_head.config)}'; use a head without cache (softmax, mos)"
             )
 
     def prepare_inputs_for_generation(
@@ -49,7 +49,7 @@ class HeadGeneration(Conditioned):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """The backbone's own preparation, and the padding mask of the new tokens."""
+        """The backbone's own inputs, with the padding mask of the new tokens."""
         # the backbone may replace the 2-D mask by a 4-D one, or drop it where it is all ones, so it is kept
         seq2seq = self.config.is_encoder_decoder
         mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
@@ -187,7 +187,7 @@ class HeadGeneration(Conditioned):
         prepared, rest = super()._prepare_generation_config(generation_config, **kwargs)  # type: ignore[misc]
         if self.conditioner is not None and (prepared.guidance_scale or 1) != 1:
             raise ValueError(
-                "guidance_scale: it asks the model without its inputs, and a conditioned model always needs an "
+                "guidance_scale: must be 1 with a conditioner; it runs the model without inputs, but the model needs "
                 "auxiliary text; leave it out"
             )
         prepared.head_settings = given
@@ -196,18 +196,19 @@ class HeadGeneration(Conditioned):
         return prepared, rest
 
     def generate(self, inputs: Any = None, *args: Any, draft: Any = None, **kwargs: Any) -> Any:
-        """Transformers' ``generate``, and several tokens per pass with ``draft`` (docs/drafting.md).
+        """Transformers' ``generate``, with speculative decoding if ``draft`` is given (docs/drafting.md).
 
         Args:
-            inputs: As transformers has it, and likewise all others.
-            *args: Likewise.
-            draft: Who drafts tokens that one pass then verifies: "head" (what follows the position that a copying
-                head pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. The
-                texts are those without it: the same in greedy search, of the same distribution in sampling.
-            **kwargs: Likewise.
+            inputs: Prompt ids, as in transformers.
+            *args: Further arguments of transformers' ``generate``.
+            draft: Drafter of tokens that one pass then verifies: "head" (tokens after the position that a copying head
+                pointed at), "prompt" (prompt lookup), another model, or a ``nextword.SpeculativeDecoding``. Greedy
+                texts are the same as without a draft, sampled texts have the same distribution. None: one token per
+                pass.
+            **kwargs: Further arguments of transformers' ``generate``.
 
         Raises:
-            ValueError: A draft together with beam search, or with anything else that is not one token after the other.
+            ValueError: If ``draft`` is combined with beam search or another custom decoding loop.
         """
         if draft is None:
             return super().generate(inputs, *args, **kwargs)  # type: ignore[misc]
@@ -253,10 +254,10 @@ _SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_star
 
 @contextmanager
 def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
-    """Within this block the model generates as ``settings`` (of ``GenerationConfig``) say, not bound by its own.
+    """In this block the model generates with ``settings`` (of ``GenerationConfig``) and ignores its own.
 
-    Its own are put aside rather than overridden: generate fills up from them whatever it is not told. Without
-    ``stops`` no output ends at the end token.
+    The model's own settings are removed, because ``generate`` would use them for missing ones. Without ``stops`` texts
+    do not end at the end token.
     """
     own = model.generation_config
     special = {name: getattr(own, name, None) for name in _SPECIAL_TOKENS if stops or name != "eos_token_id"}

@@ -1,4 +1,4 @@
-"""The wrapped models: an unmodified backbone, a head in place of its output distribution, an objective."""
+"""The wrapped models: an unmodified backbone, a head that computes the output distribution, and an objective."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from nextword.runtime.pretrained import encoder_config, wordless_tokens
 
 
 class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
-    """What both wrapped models share; use ``NextWordForCausalLM`` or ``NextWordForSeq2SeqLM``.
+    """Base class of ``NextWordForCausalLM`` and ``NextWordForSeq2SeqLM``.
 
     Args:
         config: Backbone, head and objective.
-        backbone: The model to wrap; built from the configuration where it is None.
-        encoder: The encoder of auxiliary texts; built from the configuration where it is None and one is needed.
+        backbone: The model to wrap; None: built from the configuration.
+        encoder: The encoder of auxiliary texts; None: built from the configuration if needed.
 
     Raises:
-        ValueError: Head, objective, conditioner and backbone do not go together; the message says why.
+        ValueError: If head, objective, conditioner and backbone cannot be combined; the message says why.
     """
 
     base_model_prefix = "backbone"
@@ -67,9 +67,9 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
         self.state_scale: float | None = config.state_scale
-        """Value of the configuration; where it has none, measured before the first pass."""
+        """Value from the configuration; if missing, it is measured before the first pass."""
         self.loss_parts: dict[str, Tensor] = {}
-        """Detached terms of the last loss."""
+        """Terms of the last loss, detached."""
         parameters = inspect.signature(self.backbone.forward).parameters
         self._accepts = frozenset(parameters)
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -90,7 +90,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
 
     @classmethod
     def knows(cls, config: Any) -> bool:
-        """Whether the configuration of a backbone leads to its class."""
+        """Whether transformers can find the class of a backbone from its configuration."""
         return type(config) in cls._auto_class_of_backbone._model_mapping
 
     def _new_backbone(self, config: Any) -> Any:
@@ -123,25 +123,25 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         )
 
     def configure_head(self, **changes: Any) -> None:
-        """Changes evaluation-time settings of the head, for example ``configure_head(temperature=1.2)``.
+        """Changes settings of the head that may change after training, for example ``configure_head(temperature=1.2)``.
 
         Raises:
-            ValueError: Unknown setting, or one that cannot change after the head is built.
+            ValueError: If a setting is unknown or cannot be changed after the head is built.
         """
         self.next_word_head.configure(changes)
         self.config.head = self.next_word_head.config.model_dump()
 
     def set_objective(self, objective: Any) -> None:
-        """Trains towards another objective from now on.
+        """Changes the training objective.
 
         Raises:
-            ValueError: Unknown objective, or one that makes no sense with the head.
+            ValueError: If the objective is unknown or does not work with the head.
         """
         self.objective = self._new_objective(objective)
         self.config.objective = self.objective.config.model_dump()
 
     def context(self, inputs: dict[str, Any]) -> Context:
-        """What the head is given at every position of these inputs of ``forward``, row after row."""
+        """The head's input at every position for these inputs of ``forward``, row by row."""
         return self._run(self._batch(inputs))[1].last(0)
 
     def _batch(self, arguments: Mapping[str, Any]) -> ForwardBatch:
@@ -167,7 +167,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
     def _sequence_update(
         self, batch: ForwardBatch, total_items: Any
     ) -> tuple[BackboneOutput, HeadInputs, Tensor] | None:
-        """A run on what the model writes itself, with its loss; None where this update is one of the batch's tokens."""
+        """A pass on text that the model generates, with its loss; None if this update trains on the batch's tokens."""
         prefixes, targets, updates = prefixes_of(self, batch), batch.targets, self.objective.sequence
         if prefixes is None or targets is None or updates is None:
             return None
@@ -180,7 +180,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         return run, for_head, self._divided(loss, total_items, router_loss(self.backbone, run.outputs))
 
     def _divided(self, loss: Loss, total_items: Any, routers: Tensor | None) -> Tensor:
-        """The mean over targets, with what the routers of a backbone add to it; its parts are noted down."""
+        """The mean loss over targets plus the router loss; stores the terms of the loss."""
         mean = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
         if routers is None:
             self.loss_parts = loss.parts
@@ -197,18 +197,18 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         mode: str | None = None,
         **inputs: Any,
     ) -> NextToken:
-        """The next-word distribution, as an object to ask.
+        """The distribution of the next token at each position, as an object with methods.
 
         Args:
             input_ids: Token ids, see ``forward``.
-            attention_mask: Likewise.
-            positions: Which positions to keep, in row-major order; all B * T by default. The distribution at a
+            attention_mask: 1 for tokens, 0 for padding, see ``forward``.
+            positions: Mask of the positions to return, in row-major order; None: all B * T. The distribution at a
                 position is that of the token after it.
-            mode: What to evaluate, one of the head's ``modes``; by default what the head is set to.
+            mode: One of the head's ``modes``; None: the mode in its settings.
             **inputs: Further arguments of ``forward``, such as ``decoder_input_ids``.
 
         Raises:
-            ValueError: Unknown mode, or inputs that do not fit, as in ``forward``.
+            ValueError: If the mode is unknown, or inputs are invalid as in ``forward``.
         """
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
@@ -254,67 +254,66 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         ask: Callable[[NextToken], Tensor] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """One pass of the backbone, and the head's distribution or its loss.
+        """Runs the backbone once, and computes the head's distribution or the loss.
 
-        Arguments not named here are those of the backbone, with the meaning they have there.
+        Further arguments are passed to the backbone.
 
-        A target counts where its own position and the one that predicts it both hold a token. So a text has the same
-        loss alone, padded on the left and padded on the right, and nothing predicts its first token. (In transformers
-        the padding before it does.) The same goes for a token behind a masked position inside the text. Masks that are
-        not 2-D say nothing about padding: label with -100 what is not a target. Where a KV cache holds the beginning
-        of the text, the labels are those of the new tokens, and the first of these is not a target: the earlier pass
-        predicted it.
+        A target counts if both its own position and the predicting position hold a token. So a text has the same loss
+        alone, padded on the left and padded on the right, and its first token is not a target. (In transformers the
+        padding before it predicts it.) A token after a masked position inside the text is not a target either. Masks
+        that are not 2-D do not define padding: give positions that are not targets the label -100. If a KV cache holds
+        the beginning of the text, labels are those of the new tokens, and the first of these is not a target, because
+        the earlier pass predicted it.
 
         Args:
             input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
-            attention_mask: 1 for tokens, 0 for padding; a 2-D one covers the positions in the KV cache too.
-            position_ids: The backbone's position ids. Give them with padding on the left where the backbone counts
-                positions from the left end (GPT-2): there the text alone has other scores, in transformers' own model
-                too. Without a mask and a KV cache, each token where they do not increase by one begins another text,
-                and no text sees or predicts one beside it.
-            past_key_values: KV cache; the head cache rides in it.
-            inputs_embeds: Embeddings instead of ids. Heads that remember tokens know nothing of such positions.
-            decoder_input_ids: Decoder's tokens (B, T); made from the labels where they are missing.
-            decoder_attention_mask: 1 for the decoder's tokens, 0 for padding. For padding on the left, pass
-                ``decoder_input_ids`` with the start token behind it.
-            encoder_outputs: The encoder's outputs, where they are known already.
+            attention_mask: 1 for tokens, 0 for padding; a 2-D mask includes the positions in the KV cache.
+            position_ids: The backbone's position ids. Give them with left padding if the backbone counts positions from
+                the left end (GPT-2); otherwise padding changes its scores, as in transformers' own model. Without a
+                mask and a KV cache, a new text begins wherever they do not increase by one; texts of one row do not see
+                or predict each other.
+            past_key_values: KV cache, with the head cache attached.
+            inputs_embeds: Embeddings instead of ids. For heads that store tokens such positions are unknown.
+            decoder_input_ids: Decoder tokens (B, T); None: made from the labels.
+            decoder_attention_mask: 1 for decoder tokens, 0 for padding. For left padding, pass ``decoder_input_ids``
+                with the start token after the padding.
+            encoder_outputs: The encoder's outputs, if already computed.
             decoder_inputs_embeds: Embeddings instead of the decoder's ids.
-            labels: Targets, -100 where none: the input ids themselves for a decoder-only model (they are shifted here),
-                the decoder's targets for an encoder-decoder model.
+            labels: Targets, -100 for positions without one. For a decoder-only model these are the input ids (shifted
+                here), for an encoder-decoder model the decoder's targets.
             use_cache: Whether to return a cache.
-            logits_to_keep: Last positions (or which) to return logits for; 0 for all.
-            source_ids: The source's tokens where ``encoder_outputs`` are given instead of ``input_ids``; with a
-                conditioner the auxiliary text in the decoder's tokens (B, S), for heads that copy its words.
-            aux_input_ids: With a conditioner the auxiliary text in its encoder's tokens (B, A).
-            aux_attention_mask: 1 for its tokens, 0 for padding.
-            aux_states: Its states (B, A, E) in place of its tokens, from ``encode``.
-            source_positions: For each of ``source_ids`` the position among the auxiliary tokens whose state stands for
-                it, -1 at padding; ``nextword.AuxiliaryTokenizer`` makes all of these.
-            memory: What is remembered of a text whose windows the rows are, in order; it continues with them.
-                ``logits`` and ``positions`` are then of all new positions in one row.
-            new_positions: Which positions (B, T) are new to that text; all but padding by default.
+            logits_to_keep: Number of last positions to return logits for (0: all), or a tensor of positions.
+            source_ids: The source's tokens if ``encoder_outputs`` are given instead of ``input_ids``; with a
+                conditioner the auxiliary text in the decoder's tokens (B, S), for heads that copy from it.
+            aux_input_ids: Auxiliary text (B, A) in the tokens of its encoder, for a model with a conditioner.
+            aux_attention_mask: 1 for tokens of the auxiliary text, 0 for padding.
+            aux_states: States (B, A, E) of the auxiliary text from ``encode``, instead of its tokens.
+            source_positions: For each of ``source_ids`` the index of the auxiliary token whose state is used for it, -1
+                at padding. ``nextword.AuxiliaryTokenizer`` makes all auxiliary inputs.
+            memory: Head cache of a long text; the rows are its next windows, in order, and are added to it. ``logits``
+                and ``positions`` then refer to all new positions in one row.
+            new_positions: Mask (B, T) of the positions that are new to this text; None: all but padding.
             step_mask: Padding mask of the new tokens, set by generation.
-            step_ids: Tokens behind ``inputs_embeds``, set by generation.
-            return_logits: Whether to make the (B, T, V) logits. By default they are made except in training with
-                labels, where nobody reads them.
-            draw: The head's way to draw step by step, set by generation; ``logits`` are then those of the last
-                position after its choice.
-            ask: What is asked of the distribution in place of its log-probabilities, set by generation with drafts;
-                ``logits`` are then its answer.
-            **kwargs: Further arguments of the backbone. ``shift_labels`` are targets that are shifted already, the
-                target of each position at that position; they win over ``labels`` (decoder-only models).
-                ``num_items_in_batch`` divides the summed loss in place of the number of targets (gradient
-                accumulation). Trainer counts every label but -100 and the first of a row, so with padding on the left
-                give the first token of each text the label -100.
+            step_ids: Tokens after ``inputs_embeds``, set by generation.
+            return_logits: Whether to compute the (B, T, V) logits. None: yes, except in training with labels, which
+                does not need them.
+            draw: The head's choice before each token, set by generation; ``logits`` are then those of the last
+                position, given the choice.
+            ask: Function of the distribution, set by generation with drafts; its result is returned as ``logits``.
+            **kwargs: Further arguments of the backbone. ``shift_labels`` are already shifted targets, the target of
+                each position at that position; they take precedence over ``labels`` (decoder-only models).
+                ``num_items_in_batch`` divides the summed loss instead of the number of targets (gradient accumulation).
+                Trainer counts every label but -100 and the first of a row, so with left padding give the first token of
+                each text the label -100.
 
         Returns:
-            The backbone's output class. ``logits`` are normalised log-probabilities; with plain ``softmax`` they are
-            the backbone's own scores. ``loss`` is in nats per target; with ``output_router_logits``, here or in the
-            configuration, a backbone with experts adds what keeps them evenly used, as it does without a head.
+            An instance of the backbone's output class. ``logits`` are normalised log-probabilities, or with plain
+            ``softmax`` the backbone's own scores. ``loss`` is in nats per target; with ``output_router_logits``, here
+            or in the configuration, a mixture of experts adds its router loss, as without a head.
 
         Raises:
-            ValueError: Empty prompt, ids outside the vocabulary, tensors of another type or shape, a text beyond the
-                model's positions, a cache that was changed behind the head's back.
+            ValueError: If the prompt is empty, ids are outside the vocabulary, a tensor has a wrong type or shape, the
+                text exceeds the model's positions, or the KV cache was changed without the head's cache.
         """
         total_items, return_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", True)
         arguments = {
@@ -344,7 +343,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
         return outputs.to_tuple() if return_dict is False else outputs
 
     def _logits(self, for_head: Any, draw: Any, ask: Any, logits_to_keep: int | Tensor) -> Tensor:
-        """What the distribution answers to a draw, to ``ask``, or to neither: the head's logits (B, T, V)."""
+        """The result of ``draw`` or ``ask``, or without these the head's logits (B, T, V)."""
         chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
         distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
         answer: Callable[[NextToken], Tensor] = draw or ask or self.next_word_head.logits
@@ -356,19 +355,19 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
 
 
 def _numbers_of(positions: Bool[Tensor, "B T"]) -> Int[Tensor, "N"]:
-    """Which of the B * T positions are given, row after row. A GPU must stop to know how many: once in a step."""
+    """Flat indices of the given positions. Counting them synchronises the GPU, once per step."""
     return positions.flatten().nonzero()[:, 0]
 
 
 class NextWordForCausalLM(NextWordModel, GenerationMixin):  # type: ignore[misc]  # bool or None, says transformers
-    """A decoder-only language model with a head of ours; made by ``nextword.attach``."""
+    """A decoder-only language model with a nextword head; made by ``nextword.attach``."""
 
     config_class = NextWordConfig
     _auto_class_of_backbone = AutoModelForCausalLM
 
 
 class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc]
-    """An encoder-decoder language model with a head of ours; made by ``nextword.attach``."""
+    """An encoder-decoder language model with a nextword head; made by ``nextword.attach``."""
 
     config_class = NextWordSeq2SeqConfig
     _auto_class_of_backbone = AutoModelForSeq2SeqLM

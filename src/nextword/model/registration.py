@@ -1,8 +1,8 @@
-"""After ``import nextword`` the Auto classes of transformers know our models, whichever of the two is imported first.
+"""Registers our models with the Auto classes of transformers, whichever of the two libraries is imported first.
 
-``AutoConfig.register`` needs transformers, which takes seconds to import, and ``nextword --help`` is not to wait for
-that. So where transformers has not read its table of configurations yet, ours go in as soon as it has. Their models
-follow when the first such configuration is made (``nextword.model.configuration``).
+``AutoConfig.register`` needs transformers, whose import takes seconds, and ``nextword --help`` should not wait for it.
+So if transformers has not imported its table of configurations yet, ours are added as soon as it has. Model classes are
+registered when the first of our configurations is made (``nextword.model.configuration``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TABLE = "transformers.models.auto.configuration_auto"
 
 
 def register() -> None:
-    """Makes our configurations known to ``AutoConfig``, now or as soon as there is one."""
+    """Registers our configurations with ``AutoConfig``, now or as soon as it is imported."""
     if _TABLE in sys.modules:
         _register_now()
     elif not any(isinstance(finder, _AfterTheTable) for finder in sys.meta_path):
@@ -25,7 +25,7 @@ def register() -> None:
 
 
 def list_by_name(causal: Any, seq2seq: Any) -> None:
-    """Puts our models where transformers looks for classes by name: in its tables, and among its own attributes."""
+    """Adds our models to transformers' tables of class names and to its module attributes."""
     from transformers.models.auto import modeling_auto as tables
 
     # what is not in them is not known to predict the next token: ``Trainer`` with label smoothing compares each
@@ -47,9 +47,9 @@ def _register_now() -> None:
 
 
 class _AfterTheTable:
-    """Finds transformers' table of configurations where it is, and runs ``_register_now`` after it.
+    """An import hook that runs ``_register_now`` after transformers' table of configurations is imported.
 
-    A ``MetaPathFinder`` in all but name: importing that class takes longer than the rest of ``import nextword``.
+    It does not inherit from ``MetaPathFinder``, whose import takes longer than the rest of ``import nextword``.
     """
 
     def find_spec(

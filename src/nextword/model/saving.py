@@ -1,4 +1,4 @@
-"""A model as a folder: what ``save_pretrained`` adds, and a folder written whole or not at all."""
+"""Saves models: a short card for ``save_pretrained``, and complete folders written atomically."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from nextword.model.wrapped_model import WrappedModel
 
 CARD = "README.md"
-"""Where the Hub looks for the model card."""
+"""File name of the model card on the Hub."""
 
 _CONFIGURATION = "config.json"  # without this file a folder is not a model
 
 
 def write_missing_card(model: WrappedModel, folder: Path) -> None:
-    """A short model card in the folder of a saved model that has none."""
+    """Writes a short model card into the folder of a saved model, unless there is one."""
     is_adapter = getattr(model, "_hf_peft_config_loaded", False)  # then no model was saved, only what is beside it
     if not is_adapter and not (folder / CARD).exists():
         write_atomically(folder / CARD, card_text(model.config, CardFacts(), folder.resolve().name))
@@ -38,22 +38,22 @@ def save_model_folder(
     auxiliary_tokenizer: PreTrainedTokenizerBase | None = None,
     write: Callable[[Path], object] | None = None,
 ) -> None:
-    """Writes a model with all that is needed to use it, as the Hub understands it.
+    """Writes a model with its tokenizer and model card into a folder, in the format of the Hub.
 
-    Everything is written to a folder beside ``path`` first and then moved, ``config.json`` last. So a save that is
-    killed leaves the old model, or a folder that ``nextword.load`` refuses. Other files in ``path`` stay; a model card
-    there is replaced.
+    Files are first written to a temporary folder next to ``path`` and then moved, ``config.json`` last. A killed save
+    leaves the old model, or a folder that ``nextword.load`` rejects. Other files in ``path`` stay; a model card is
+    replaced.
 
     Args:
         model: The model.
         tokenizer: Its tokenizer.
-        path: Made where missing.
-        facts: What the model card says.
-        auxiliary_tokenizer: Tokenizer of auxiliary texts; goes into the folder ``encoder_tokenizer``.
-        write: Writes the model itself to a folder; None: its own ``save_pretrained``.
+        path: Target folder; created if missing.
+        facts: Content of the model card.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts, written to the folder ``encoder_tokenizer``; None: none.
+        write: Function that writes the model to a folder; None: its ``save_pretrained``.
 
     Raises:
-        DiskFullError: There is no room for it.
+        DiskFullError: If there is not enough disk space.
     """
     folder = Path(path).resolve()
     new = folder.with_name(f".{folder.name}.tmp")

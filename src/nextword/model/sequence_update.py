@@ -1,4 +1,4 @@
-"""The model's side of a sequence update: it continues prefixes of the batch, and what it wrote becomes the batch."""
+"""Sequence updates: the model continues prefixes of the batch, and is trained on its own continuations."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prefixes:
-    """What the model is to continue.
+    """The prefixes that the model continues.
 
     Args:
-        rows: Tokens of each prefix, without padding; for an encoder-decoder model each is a source.
-        auxiliary: Inputs of the auxiliary text of each, for a conditioned model.
+        rows: Tokens of each prefix, without padding; for an encoder-decoder model each prefix is a source.
+        auxiliary: Inputs of each prefix's auxiliary text, for a conditioned model.
     """
 
     rows: list[Int[Tensor, "_"]]
@@ -34,12 +34,12 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class Continuations:
-    """What the model wrote after R prefixes, as a batch to learn from.
+    """The model's continuations of R prefixes, as a training batch.
 
     Args:
-        arguments: Arguments of the forward pass over all that was written.
-        written: The S tokens after each prefix, and which of them it repeats.
-        positions: Positions of that pass that predict the tokens whose probability is asked for.
+        arguments: Arguments of the forward pass over prefixes and continuations.
+        written: The S tokens generated after each prefix, and a mask of repeated ones.
+        positions: Positions of that pass whose predictions are used in the loss.
     """
 
     arguments: Mapping[str, Any]
@@ -48,10 +48,10 @@ class Continuations:
 
 
 def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
-    """What a sequence update of this batch continues; None where this update is one of tokens.
+    """The prefixes of a sequence update; None if this update trains on the batch's tokens.
 
-    Called for every training batch, for it counts the updates. Without any token to start from (embeddings in place of
-    ids, padding only, a cache that holds the beginning) the update is one of tokens, on all processes.
+    It must be called for every training batch, because it counts updates. If a batch has no tokens to start from
+    (embeddings instead of ids, only padding, a KV cache with the beginning), all processes train on tokens.
     """
     updates, source = model.objective.sequence, batch.source
     if updates is None or not updates.advance():
@@ -74,7 +74,7 @@ def prefixes_of(model: NextWordModel, batch: ForwardBatch) -> Prefixes | None:
 
 
 def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]]:
-    """Consecutive prefixes of a text, all of full length unless the text is shorter than one.
+    """Cuts a text into consecutive prefixes of full length; a shorter text is one prefix.
 
     >>> [len(prefix) for prefix in cut_prefixes(torch.arange(500), SequenceConfig())]
     [50, 50, 50]
@@ -86,12 +86,11 @@ def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Ten
 
 
 def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
-    """Lets the model continue prefixes: greedily, in its head's own way of decoding, beyond any end token.
+    """Continues prefixes greedily, with the head's own decoding, ignoring end tokens.
 
-    Tokens are chosen without gradient and with a KV cache; one pass over all of them then gives the probability of
-    each. That has the gradient of a pass token by token that keeps its graph through the cached states, because an
-    argmax passes none on. Both are to be made as in evaluation: with dropout, the pass would see another model than the
-    one that wrote.
+    Tokens are chosen without gradient and with a KV cache; one pass over all tokens then gives their probabilities.
+    This has the same gradient as generating token by token with a graph, because an argmax has no gradient. Both must
+    run in evaluation mode, because with dropout the pass would differ from the generating model.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
     assert updates is not None
@@ -115,7 +114,7 @@ def write_greedily(model: NextWordModel, prefixes: Prefixes) -> Continuations:
 
 
 def expect_room(config: Any, sequence: SequenceConfig | None) -> None:
-    """Raises ValueError where prefix and continuation of an update are more than the model has positions for."""
+    """Raises ValueError if prefix and continuation together exceed the model's positions."""
     if sequence is None:
         return
     before, said = sequence.prefix, f"seq.prefix ({sequence.prefix})"

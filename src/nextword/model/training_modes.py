@@ -1,4 +1,4 @@
-"""Training mode and evaluation mode, module by module: a model's owner may have set parts of it differently."""
+"""Saves and restores training mode per module, because modules of one model may be in different modes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nextword.settings.old_modules import old_names
 
 @contextmanager
 def modes_kept(model: nn.Module) -> Iterator[None]:
-    """After this block every module of the model is in training or not, as it was before."""
+    """Restores the training mode of every module after this block."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield
@@ -24,7 +24,7 @@ def modes_kept(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def as_in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Within this block no part of the model is in training; afterwards each is as it was."""
+    """Sets evaluation mode in this block, and restores each module's mode afterwards."""
     with modes_kept(model):
         model.eval()
         yield
@@ -32,7 +32,7 @@ def as_in_evaluation(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def inference_mode_of(model: nn.Module) -> Iterator[None]:
-    """Within this block the model is as in evaluation, and no gradient is recorded."""
+    """Sets evaluation mode and disables gradients in this block."""
     with as_in_evaluation(model), torch.no_grad():
         yield
 

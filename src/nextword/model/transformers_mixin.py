@@ -1,4 +1,4 @@
-"""What transformers and peft ask of a wrapped model: embeddings, how its weights are made, what an adapter takes."""
+"""Methods of a wrapped model that transformers and peft call: embeddings, initialisation, saving, adapters."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _NEW = ("next_word_head", "conditioner")  # parts whose weights stand in no file
 
 
 class TransformersMixin(Conditioned):
-    """The part of a wrapped model that transformers and peft call."""
+    """Methods of a wrapped model that transformers and peft call."""
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """The backbone's."""
+        """Sets the backbone's input embeddings."""
         self.backbone.set_input_embeddings(value)
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        """The backbone's."""
+        """Sets the backbone's output embeddings."""
         self.backbone.set_output_embeddings(new_embeddings)
 
     def get_encoder(self, *args: Any, **kwargs: Any) -> Any:
-        """The backbone's."""
+        """The backbone's encoder."""
         return self.backbone.get_encoder(*args, **kwargs)
 
     def get_decoder(self, *args: Any, **kwargs: Any) -> Any:
-        """The backbone's."""
+        """The backbone's decoder."""
         return self.backbone.get_decoder(*args, **kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Any:
-        """The backbone's (encoder-decoder models); some have no such method, and shift in their ``forward``."""
+        """Decoder inputs for labels, from the backbone's method, or by a right shift if it has no such method."""
         if hasattr(self.backbone, "prepare_decoder_input_ids_from_labels"):
             return self.backbone.prepare_decoder_input_ids_from_labels(labels)
         config = self.backbone.config
@@ -48,7 +48,7 @@ class TransformersMixin(Conditioned):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> Any:
-        """The backbone's; the head follows."""
+        """Resizes the backbone's embeddings and the head."""
         embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         size = vocabulary_size(self.backbone)
         self.next_word_head.resized(size)
@@ -81,9 +81,9 @@ class TransformersMixin(Conditioned):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers; what the configuration says of the output layer is proved where a head relies on it.
+        """Loads as in transformers, and checks the saved ``state_scale`` if the head needs it.
 
-        Gradients reach what the conditioner trains, as when it was attached.
+        Only the weights that the conditioner trains get gradients, as when it was attached.
         """
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -96,7 +96,7 @@ class TransformersMixin(Conditioned):
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
-        """As in transformers, with a short model card where the folder has none."""
+        """Saves as in transformers, with a short model card if the folder has none."""
         if self.conditioner is not None and not self._encoder_is_frozen:  # it was trained, and is another one now
             told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
             self.config.auxiliary_encoder = told
@@ -110,7 +110,7 @@ class TransformersMixin(Conditioned):
 
     @torch.no_grad()
     def initialize_weights(self) -> None:
-        """The models inside first, as they are made alone."""
+        """Initialises the inner models first, as they initialise themselves."""
         # transformers takes our class for custom code, and of such it never makes modules without weights of their own:
         # what Falcon-H1's does for the buffers of its layers would be left out
         for inside in self.children():
@@ -143,7 +143,7 @@ class TransformersMixin(Conditioned):
 
     @property
     def peft_config(self) -> dict[str, Any]:
-        """The adapters by name, which peft leaves here as soon as they are in their positions."""
+        """The adapters by name; peft sets this attribute after it has added them."""
         if "_peft_config" not in vars(self):
             raise AttributeError("peft_config")  # as of any model without adapters
         return vars(self)["_peft_config"]
@@ -160,7 +160,7 @@ class TransformersMixin(Conditioned):
         del vars(self)["_peft_config"]
 
     def _unsaved_parts(self, adapter: str) -> list[str]:
-        """Parts with weights that are neither in the adapter nor where the model came from."""
+        """Modules with weights that are neither in the adapter nor in the folder that the model was loaded from."""
         if self.name_or_path:  # the folder that the whole model was loaded from
             return []
         saved = getattr(self.peft_config[adapter], "modules_to_save", None) or ()
@@ -188,22 +188,22 @@ class TransformersMixin(Conditioned):
         setattr(self, part, wrapper)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's parameters.
+        """The state dictionary of the module.
 
         Raises:
-            ValueError: An adapter was added later that would be saved without weights it needs.
+            ValueError: If an adapter was added that would be saved without weights it needs.
         """
         for adapter in getattr(self, "peft_config", ()):
             missing = self._unsaved_parts(adapter)
             if missing:
                 raise ValueError(
                     f"adapter '{adapter}': it would be saved without the weights of {' and '.join(missing)}, which are "
-                    f"in no other file; add it with modules_to_save={missing}"
+                    f"saved nowhere else; add it with modules_to_save={missing}"
                 )
         return super().state_dict(*args, **kwargs)
 
 
 def _is_here(model: PreTrainedModel) -> bool:
-    """Whether this process has all of a model's weights, so that it can be asked something."""
+    """Whether this process has all of a model's weights, so that it can run the model."""
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not distributed and not any(parameter.is_meta for parameter in model.parameters())

@@ -1,4 +1,4 @@
-"""The parts that a wrapped model has: the parts that every module about it uses."""
+"""Base class of wrapped models, with the attributes that all other modules use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nextword.settings.config import validated
 
 
 class WrappedModel(PreTrainedModel):
-    """An unmodified backbone with a head of ours; what it can do stands in the classes that inherit from this one.
+    """An unmodified backbone with a nextword head; subclasses add the methods.
 
     Attributes:
-        backbone: The model of transformers that is wrapped.
-        next_word_head: The head in place of its output distribution.
-        objective: What the head is trained towards.
-        conditioner: What brings the states of an auxiliary text into the decoder; None for a model that follows none.
+        backbone: The wrapped transformers model.
+        next_word_head: The head that computes the output distribution.
+        objective: The training objective.
+        conditioner: Module that passes the states of an auxiliary text to the decoder; None: no auxiliary text.
         auxiliary_encoder: The encoder of the auxiliary texts; None without a conditioner. Frozen unless the conditioner
             trains all.
     """
@@ -42,13 +42,13 @@ class WrappedModel(PreTrainedModel):
 
     @property
     def carries_head_cache(self) -> bool:
-        """Whether something rides in the KV cache: what the head remembers, or what was made of an auxiliary text."""
+        """Whether a head cache is attached to the KV cache, for the head or for an auxiliary text."""
         if self.conditioner is None:
             return bool(self.next_word_head.remembers)
         return not self._why_no_head_cache
 
     def head_draw(self, generation_config: Any, caller: str = "generate") -> Draw | None:
-        """The choice that the head makes before each token of a call; None: it makes none."""
+        """The choice that the head makes before each token in a call; None: it makes no choice."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, caller) if given else head.config
         # an assistant's scores must be what its tokens were sampled from, so an assistant draws from the whole
@@ -56,9 +56,9 @@ class WrappedModel(PreTrainedModel):
         return None if is_assistant else head.draw(config, sample=bool(generation_config.do_sample))
 
     def get_input_embeddings(self) -> Any:
-        """The backbone's."""
+        """The backbone's input embeddings."""
         return self.backbone.get_input_embeddings()
 
     def get_output_embeddings(self) -> Any:
-        """The backbone's."""
+        """The backbone's output embeddings."""
         return self.backbone.get_output_embeddings()

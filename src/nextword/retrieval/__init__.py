@@ -1,7 +1,7 @@
-"""Two stores beside a model: states of a corpus (``datastore``), and a corpus sorted by its last tokens (``ngram``).
+"""Retrieval from a corpus: datastores of hidden states (``datastore``), and n-gram indexes (``ngram``).
 
-Heads search them, so they lie below heads. What asks a model to build, grow or tune them, for both stores side by
-side, lies above models: ``nextword.inference.datastore``.
+Heads import this package. Functions that run a model to build, extend or tune stores are in
+``nextword.inference.datastore``.
 """
 
 from nextword.retrieval.datastore import ExactSearch, FaissSearch, RecentKeys, StoredKeys

@@ -1,4 +1,4 @@
-"""Where models compute when nobody says it, and where their weights are when they are not simply there."""
+"""The default device, and access to offloaded or sharded weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, distributed, nn
 
 
 def best_device() -> torch.device:
-    """The accelerator, where one can be used; else the CPU.
+    """The accelerator if one is usable, otherwise the CPU.
 
     A build of torch with CUDA names its accelerator on machines without a GPU too, so being named is not enough.
     """
@@ -18,7 +18,7 @@ def best_device() -> torch.device:
 
 
 def is_offloaded(module: nn.Module) -> bool:
-    """Whether accelerate keeps a module's weight on the CPU or on disk and brings it for each call."""
+    """Whether accelerate offloads a module's weight to the CPU or disk, and loads it for each call."""
     return _fetching_hook(module) is not None
 
 
@@ -29,13 +29,13 @@ def weight_of(layer: nn.Module) -> Tensor:
 
 
 def precision_of(layer: nn.Module) -> torch.dtype:
-    """Precision of what a layer is to read: that of its weight, float32 where the weight is of integers."""
+    """Dtype of a layer's input: that of its weight, or float32 if the weight has integers."""
     weight = weight_of(layer)
     return weight.dtype if weight.is_floating_point() else torch.float32
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Where a module with a weight computes: on its weight's device, or where accelerate brings an offloaded one."""
+    """Device on which a module computes: that of its weight, or for an offloaded weight the one accelerate uses."""
     weight = weight_of(module)
     hook = _fetching_hook(module)
     return torch.device(weight.device if hook is None else hook.execution_device)
@@ -49,7 +49,7 @@ def _fetching_hook(module: nn.Module) -> Any:
 
 
 def is_sharded(layer: nn.Module) -> bool:
-    """Whether FSDP2 keeps a share of a layer's weight in each process, and gathers it for its own forward alone."""
+    """Whether FSDP2 shards a layer's weight, and gathers it only for the layer's own forward."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return False
     from torch.distributed.fsdp import FSDPModule
@@ -58,29 +58,29 @@ def is_sharded(layer: nn.Module) -> bool:
 
 
 def class_of(layer: nn.Module) -> type:
-    """What a layer is, also after FSDP2 has put a class of its own before that."""
+    """The original class of a layer, which FSDP2 may have replaced."""
     return type(layer).__bases__[-1] if is_sharded(layer) else type(layer)
 
 
 def gather_weight(layer: nn.Module) -> None:
-    """Makes the whole weight of a sharded layer readable, until its gradient is made."""
+    """Gathers the whole weight of a sharded layer, until its gradient is computed."""
     sharded: Any = layer
     if is_sharded(layer):
         sharded.unshard()
 
 
 VOCABULARY = "vocabulary"
-"""Name of the dimension of a device mesh whose processes hold a range of an output embedding's rows each."""
+"""Name of the mesh dimension along which an output embedding is sharded by rows."""
 
 
 def vocabulary_mesh(layer: nn.Module) -> Any:
-    """The processes (a ``DeviceMesh``) that share the rows of a layer's weight; None where each has the whole of it."""
+    """The ``DeviceMesh`` along which the rows of a layer's weight are sharded; None if they are not sharded."""
     mesh: Any = getattr(weight_of(layer), "device_mesh", None)
     return mesh if mesh is not None and mesh.mesh_dim_names == (VOCABULARY,) else None
 
 
 def held_here(weight: Tensor) -> Tensor:
-    """The rows of a weight that this process holds: all, unless processes share them. Gradients go to the weight."""
+    """The rows of a weight on this process: all, unless they are sharded. Gradients reach the weight."""
     if not hasattr(weight, "placements"):
         return weight
     shared: Any = weight

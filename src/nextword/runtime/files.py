@@ -1,4 +1,4 @@
-"""Records as files: strict, written as a whole or not at all, refused with the place that is wrong."""
+"""Records as files: validated strictly, written atomically, with errors that name the wrong value."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SCHEMA_VERSION = 6
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to, so that ``path`` holds either its old content or all of the new, never a part.
+    """A file for writing that replaces ``path`` atomically: ``path`` has either its old or its complete new content.
 
-    It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end. What
-    processes that were killed left there of such files is deleted.
+    It is a temporary file in the same folder (created if missing) that is renamed to ``path`` at the end. Temporary
+    files of killed processes are deleted.
 
     Raises:
-        DiskFullError: There is no room for it.
+        DiskFullError: If there is not enough disk space.
     """
     path = Path(path)
     with disk_full_explained(path):
@@ -52,7 +52,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 TEMPORARY = re.compile(r"\..+\.(?P<machine>[0-9a-f]{4})[0-9a-f]{8}\.tmp")
-"""Names of temporary files."""
+"""Pattern of the names of temporary files."""
 
 LONG_SILENCE = 24 * 3600.0
 """Seconds without a word after which a file of another machine, whose locks may not be seen here, is abandoned."""
@@ -98,14 +98,14 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
 
 
 class Record(DeferredModel):
-    """Base of everything that is written: frozen, strict, unknown keys are errors."""
+    """Base of all records: frozen and strict; unknown keys are errors."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the record as JSON, [atomically][nextword.results.records.write_atomically].
 
         Raises:
-            ValueError: A number in it is NaN or infinite, which the JSON standard cannot write.
-            DiskFullError: There is no room for it.
+            ValueError: If a number is NaN or infinite, which JSON cannot represent.
+            DiskFullError: If there is not enough disk space.
         """
         wrong = "; ".join(non_finite(self.model_dump()))
         if wrong:
@@ -118,8 +118,8 @@ class Record(DeferredModel):
         """Read a record that [`save`][nextword.results.records.Record.save] wrote.
 
         Raises:
-            ValueError: No such file, not JSON (for example half-written), of a newer schema, or not of this kind;
-                the message names the file and each wrong place.
+            ValueError: If the file does not exist, is not JSON (for example incomplete), has a newer schema, or another
+                kind; the message names the file and each wrong value.
         """
         content = _read_json(Path(path))
         try:
@@ -132,7 +132,7 @@ class Record(DeferredModel):
 
 
 class VersionedRecord(Record):
-    """A record that is a whole file and says in ``schema_version`` which version of its format that is."""
+    """A record that is a whole file, with the version of its format in ``schema_version``."""
 
     schema_version: int = SCHEMA_VERSION
     """Version of the file format."""
@@ -153,10 +153,10 @@ class VersionedRecord(Record):
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """What sort of run wrote a results.json: "compare" or "evaluate".
+    """The kind of run that wrote a results.json: "compare" or "evaluate".
 
     Raises:
-        ValueError: No such file, not JSON, or it does not say.
+        ValueError: If the file does not exist, is not JSON, or does not name its kind.
     """
     content = _read_json(Path(path))
     kind = content.get("kind") if isinstance(content, dict) else None
@@ -201,19 +201,19 @@ def non_finite(value: Any, where: str = "") -> Iterator[str]:
 # -- A disk that is full, said in one line wherever it is noticed.
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""No space left, a quota is used up, a file is larger than the disk or the shell allows."""
+"""System errors of a full disk: no space, quota exceeded, file too large."""
 
 TORCH_WRITES = ("inline_container.cc", "iostream error")
-"""What torch's errors say when a file cannot be written to its end."""
+"""Texts in torch's errors if a file cannot be written completely."""
 
 
 class DiskFullError(OSError):
-    """Something could not be written because there is no room for it; says where and what to do."""
+    """A file could not be written because the disk is full; the message says where and what to do."""
 
 
 @contextlib.contextmanager
 def disk_full_explained(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raises ``DiskFullError`` in place of what the libraries raise inside the block when ``path`` has no room."""
+    """Converts errors of a full disk at ``path`` inside the block to ``DiskFullError``."""
     try:
         yield
     except DiskFullError:
@@ -226,7 +226,7 @@ def disk_full_explained(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def no_room(path: str | os.PathLike[str], reason: str) -> str:
-    """What is said of a full disk."""
+    """Error message for a full disk."""
     return (
         f"{os.fspath(path)} cannot be written: {reason}. Make room and run the same command again; what is finished is "
         "kept"

@@ -1,4 +1,4 @@
-"""Adapters of peft as the models that they make: merged into the weights of the model that they belong to."""
+"""Opens peft adapters merged into the weights of their base model."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any
 from nextword.runtime import optional_libraries as extras
 
 SETTINGS = "adapter_config.json"
-"""What a folder of peft has, and no config.json."""
+"""File that identifies a peft folder."""
 
 
 def is_adapter(path: str | Path) -> bool:
-    """Whether a folder has an adapter of peft, which says to which model it belongs, and no model of its own."""
+    """Whether a folder has a peft adapter and no model."""
     folder = Path(path).expanduser()
     return (folder / SETTINGS).is_file() and not (folder / "config.json").is_file()
 
 
 def model_of(path: str | Path) -> str | Path:
-    """The model that an adapter belongs to, by folder or hub name; any other path is returned as it is."""
+    """Folder or hub name of an adapter's base model; any other path is returned unchanged."""
     if not is_adapter(path):
         return path
     base = json.loads((Path(path).expanduser() / SETTINGS).read_bytes()).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
-        raise ValueError(f"{path}: an adapter that does not say to which model it belongs; merge it into that and save")
+        raise ValueError(f"{path}: the adapter does not name its base model; merge it into that model and save")
     return base
 
 
 def from_adapter(
     kind: Any, folder: Path, open_model: Callable[..., Any], *, output_loading_info: bool = False, **kwargs: Any
 ) -> Any:
-    """What ``kind.from_pretrained`` gives of the model that an adapter belongs to, with the adapter merged into it.
+    """The result of ``kind.from_pretrained`` for an adapter's base model, with the adapter merged.
 
-    A tokenizer beside the adapter goes before that of the model. ``open_model`` opens the model, its configuration or
-    its tokenizer, of the same arguments.
+    A tokenizer in the adapter's folder takes precedence. ``open_model`` opens model, configuration or tokenizer, with
+    the same arguments.
 
     Raises:
         ValueError: The adapter does not say to which model it belongs, cannot be merged, or peft is missing. What
@@ -58,7 +58,7 @@ def from_adapter(
         adapted: Any = PeftModel.from_pretrained(model, folder)
     except (OSError, ValueError, RuntimeError) as fault:
         said = " ".join(str(fault).split())[:200]
-        raise ValueError(f"{folder}: the adapter cannot be put on its model, {base} ({said})") from fault
+        raise ValueError(f"{folder}: the adapter does not fit its base model, {base} ({said})") from fault
     if not hasattr(adapted.base_model, "merge_and_unload"):
         raise ValueError(
             f"{folder}: must be an adapter that can be merged into its model, such as LoRA "

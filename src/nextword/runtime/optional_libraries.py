@@ -1,4 +1,4 @@
-"""Optional libraries: whether they are here, and what to say where they are not."""
+"""Optional libraries: whether they are installed, and how to install them."""
 
 from __future__ import annotations
 

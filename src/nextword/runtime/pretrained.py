@@ -1,4 +1,4 @@
-"""Pretrained models, encoders and tokenizers, by folder, GGUF file or hub name, and tokens as a person reads them."""
+"""Loads pretrained models and tokenizers from folders, GGUF files or the hub, and formats tokens for readers."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ logger = logging.getLogger(__name__)
 
 
 def encoder_config(config: Any) -> Any:
-    """Configuration of a model's encoder: transformers' answer, but T5Gemma's own configuration of it."""
+    """Configuration of a model's encoder, from transformers, or T5Gemma's own."""
     own: Any = getattr(getattr(config, "text_config", config), "encoder", None)
     return own.get_text_config() if hasattr(own, "get_text_config") else config.get_text_config(encoder=True)
 
 
 def wordless_tokens(config: Any) -> tuple[int, ...]:
-    """Tokens that stand for a picture, a film or a sound in the text of a multimodal model, and for no word."""
+    """Placeholder tokens for images, videos or audio in the text of a multimodal model."""
     names = (f"{kind}_token_{suffix}" for kind in ("image", "video", "audio") for suffix in ("id", "index"))
     found = (getattr(config, name, None) for name in names)
     return tuple(sorted({token for token in found if isinstance(token, int)}))
 
 
 def model_location(path: str | Path) -> str | Path:
-    """The folder of a saved model or of an adapter, the GGUF file of one, or what may be its name on the hub.
+    """Location of a model: a folder of a model or adapter, a GGUF file, or a possible hub name.
 
-    A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is reported before
-    any library is imported.
+    A folder with only one GGUF file is replaced by this file. The check is fast, so that mistakes are reported before
+    libraries are imported.
 
     Raises:
-        ValueError: A path where no folder is, a folder without a model, or a file that is not a GGUF file.
+        ValueError: If the path does not exist, a folder has no model, or a file is not a GGUF file.
     """
     if (file := gguf_file(path)) is not None:
         return file
@@ -97,14 +97,14 @@ _MAGIC = b"GGUF"
 
 
 class GgufError(ValueError):
-    """A GGUF file that cannot be read; says which, and why."""
+    """A GGUF file cannot be read; the message says which and why."""
 
 
 def gguf_file(path: str | Path) -> Path | None:
-    """The GGUF file that a path names, or that lies alone in the folder; None for a saved model and for a hub name.
+    """The GGUF file at a path or alone in a folder; None for a saved model or a hub name.
 
     Raises:
-        ValueError: Another file, several GGUF files in a folder that has no saved model, or no package to read them.
+        ValueError: If the path is another file, a folder has several GGUF files, or the package gguf is missing.
     """
     file = Path(path).expanduser()
     if file.is_dir():
@@ -263,7 +263,7 @@ def _gguf_explained(file: Path) -> Iterator[None]:
         try:
             GGUFReader(file)
         except Exception:  # whatever its bytes lead to
-            raise GgufError(f"{file}: the GGUF file is damaged or half written ({said}); fetch it again") from fault
+            raise GgufError(f"{file}: the GGUF file is damaged or incomplete ({said}); download it again") from fault
         raise GgufError(f"{file}: transformers cannot read this GGUF file ({said})") from fault
 
 
@@ -325,7 +325,7 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
 
 
 def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer in the folder or GGUF file of a model; None where there is none, or nothing that can be read."""
+    """The tokenizer in the folder or GGUF file of a model; None if it is missing or unreadable."""
     folder = Path(path).expanduser()
     try:
         if gguf_file(folder) is None and not (folder / TOKENIZER_SETTINGS).is_file():
@@ -346,7 +346,7 @@ _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
-    r"""A token as a person reads it, never empty, and another one for another token.
+    r"""A readable, unique label of a token, never empty.
 
     It is the text that the token adds, with spaces shown: ``␣was`` begins a word and ``was`` continues one, whatever
     sign the tokenizer's own pieces have for that (``Ġwas``, ``▁was``). Where pieces are words and have no such sign

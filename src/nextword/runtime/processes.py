@@ -1,7 +1,7 @@
-"""Several processes at one job, as torchrun and ``accelerate launch`` start them: one leads, the others train with it.
+"""Distributed training with torchrun or ``accelerate launch``: rank 0 does everything else, other ranks only train.
 
-The main process does everything, as if it were alone: it reads, measures and writes. Where a model is trained, it sends
-the others what is needed, and all train together. An error ends them all.
+The main process reads data, evaluates and writes. For training it sends the other processes what they need, and all
+train together. An error ends all processes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SPEAKS_FIRST = 5.0
 
 
 class MainProcessError(ValueError):
-    """What another process raises when the main one has ended with an error; says which."""
+    """The main process ended with an error; raised in the other processes, with the error's text."""
 
 
 def count() -> int:
-    """How many processes a launcher has started; 1 without one."""
+    """Number of processes started by a launcher; 1 without a launcher."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -35,7 +35,7 @@ def launched() -> bool:
 
 
 def is_main() -> bool:
-    """Whether this is the process that reads, measures, writes and prints."""
+    """Whether this is the main process, which reads data, evaluates, writes and prints."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

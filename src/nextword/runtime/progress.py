@@ -1,4 +1,4 @@
-"""What a piece of work tells its watcher: one object, which is passed down, and here nobody watches."""
+"""Progress reports of long computations: the base class of watchers, which ignores all reports."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 
 class Watcher:
-    """Told about each step of some work, in the order in which they happen; a subclass shows those that it overrides.
+    """Receives progress reports in order; a subclass shows those that it overrides.
 
-    Several pieces of work may continue at the same time, each under its name and in one stage; their steps come in
-    turns. ``with progress("softmax, seed 0", "training") as advanced`` brackets a stage and hands out the function that
-    receives the share that is done.
+    Several computations may run at the same time, each with a name and in one stage; their reports alternate.
+    ``with progress("softmax, seed 0", "training") as advanced`` encloses a stage and returns the function that reports
+    the finished share.
     """
 
     @contextlib.contextmanager
     def __call__(self, name: str, stage: str = "") -> Iterator[Callable[[float], None]]:
-        """Says that a stage begins, hands out the function that says how far it is, and says that it ended."""
+        """Encloses a stage: reports its begin and end, and returns the function that reports its finished share."""
         began = time.perf_counter()
         self.began(name, stage)
         yield functools.partial(self.advanced, name)
@@ -35,29 +35,29 @@ class Watcher:
         """Report the current activity; ``share`` is the fraction of the whole work that is done, None if unknown."""
 
     def began(self, name: str, stage: str) -> None:
-        """A stage (training, tuning, evaluation) begins; "" where the piece of work has only one."""
+        """A stage (training, tuning, evaluation) begins; "" if the computation has only one stage."""
 
     def advanced(self, name: str, share: float) -> None:
-        """The share that is done, 0 to 1, of the stage in which a piece of work is."""
+        """The finished share, from 0 to 1, of a computation's current stage."""
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """A stage is done."""
+        """A stage has ended."""
 
     def logged(self, name: str, step: int, steps: int, losses: dict[str, float]) -> None:
-        """Losses of a step of so many, in nats per token, by name: ``loss``, ``validation loss``."""
+        """Losses at step ``step`` of ``steps``, in nats per token, by name: ``loss``, ``validation loss``."""
 
     def noted(self, sentence: str) -> None:
-        """Something worth knowing before work begins."""
+        """A note before a computation begins."""
 
     def warned(self, sentence: str) -> None:
-        """Something that the user should see and may want to change; where nobody watches, the log has it."""
+        """A warning to the user; without a watcher it is logged."""
         logger.warning(sentence)
 
     def planned(self, runs: int, finished: int) -> None:
-        """How many runs a comparison has, and how many an earlier call finished."""
+        """Number of runs of a comparison, and number of those finished by an earlier call."""
 
     def finished(self, record: RunRecord) -> None:
-        """A run is done and written."""
+        """A run is finished and saved."""
 
     def failed(self, run: FailedRun) -> None:
         """A run ended with an error; the comparison continues without it."""

@@ -1,4 +1,4 @@
-"""What work resumes in: whose a folder or an unfinished file is, one process at a time, and checkpoints of arrays."""
+"""Resuming of work: folders and unfinished files with their owner, locks, and checkpoints of arrays."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 Restored = TypeVar("Restored")
 
 OLD_KEYS = {"places": "positions"}
-"""Settings by the names that earlier versions wrote."""
+"""Current names of settings, by their names in earlier versions."""
 
 
 class ResumableFolder:
-    """A folder that is refused to other work once its own has begun, and in which the same work resumes.
+    """A folder of one piece of work, which resumes there; other work is rejected.
 
     Args:
         path: The folder.
-        kind: What the work is, for messages: "training".
-        manifest: Name of the file that says which work it is.
-        signs: Names of files and folders, of which there is one once the work has begun.
+        kind: Kind of work, for messages, such as "training".
+        manifest: Name of the file that identifies the work.
+        signs: Names of files and folders, one of which exists once the work has begun.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, manifest: str, signs: Iterable[str]) -> None:
@@ -43,14 +43,14 @@ class ResumableFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is something to protect: what was refused before leaves nothing."""
+        """Whether the work has begun, so that the folder is protected."""
         return any(sign.exists() for sign in self._signs)
 
     def begun(self) -> dict[str, Any] | None:
-        """What the manifest says, where the work has begun; None: the folder is free.
+        """The content of the manifest if the work has begun; None: the folder is free.
 
         Raises:
-            ValueError: The folder holds other files, or its manifest cannot be read.
+            ValueError: If the folder has other files, or its manifest cannot be read.
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
@@ -62,15 +62,15 @@ class ResumableFolder:
         return read_manifest(self.manifest, f"a {self.kind}") if self.has_begun else None
 
     def write_manifest(self, content: Mapping[str, Any]) -> None:
-        """Writes down which work it is, and of which version."""
+        """Writes the manifest, with the library version."""
         write_atomically(self.manifest, json.dumps({"nextword": __version__, **content}, indent=2) + "\n")
 
 
 def begin(manifest: Path, record: Record, kind: str, may_differ: Callable[[str], bool] = lambda key: False) -> None:
-    """Writes down what a folder is for, a "training"; the next time, expects that it is for the same.
+    """Writes the manifest of a folder, or checks that an existing manifest is for the same work.
 
     Raises:
-        ValueError: It is for something else, with the differences named, or what it is for cannot be read.
+        ValueError: If the folder is for other work (the message names the differences), or its manifest cannot be read.
     """
     if not manifest.exists():
         record.save(manifest)
@@ -86,15 +86,15 @@ def expect_same(
     asked: Mapping[str, Any],
     may_differ: Callable[[str], bool] = lambda key: False,
 ) -> None:
-    """Raises ValueError where a folder or file was begun for another "training" than is asked for: says which differs.
+    """Raises ValueError, which names the differences, if a folder or file belongs to other work of this ``kind``.
 
-    The rest is as for ``differences``.
+    Other arguments are those of ``differences``.
     """
     refuse_others(path, kind, differences(before, asked, may_differ))
 
 
 def refuse_others(path: Path, kind: str, different: Sequence[str]) -> None:
-    """Raises ValueError where there is something different."""
+    """Raises ValueError if there are differences."""
     if different:
         raise ValueError(
             f"{path} belongs to another {kind} ({'; '.join(different)}); choose another {named('out')}, or delete it "
@@ -103,19 +103,19 @@ def refuse_others(path: Path, kind: str, different: Sequence[str]) -> None:
 
 
 def set_ones(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that are not None: what an earlier version did not know was not set."""
+    """Settings that are not None; a setting that an earlier version did not know counts as not set."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
 def read_manifest(path: Path, writer: str) -> dict[str, Any]:
-    """The content of such a file.
+    """Reads a manifest.
 
     Args:
         path: The file.
-        writer: What writes such files, for the message: "a comparison".
+        writer: The writer of such files, for the message, such as "a comparison".
 
     Raises:
-        ValueError: It cannot be read, or is no such file.
+        ValueError: If the file cannot be read or is not a manifest.
     """
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -133,12 +133,12 @@ def read_manifest(path: Path, writer: str) -> dict[str, Any]:
 def differences(
     before: Mapping[str, Any], asked: Mapping[str, Any], may_differ: Callable[[str], bool] = lambda key: False
 ) -> list[str]:
-    """In what two sets of settings differ, a phrase for each key, tables within tables with dots.
+    """The differences of two sets of settings, one phrase per key; nested keys are written with dots.
 
     Args:
-        before: What the folder or file says.
-        asked: What is asked for now.
-        may_differ: Keys of which a difference does not count.
+        before: Settings in the folder or file.
+        asked: Settings of this call.
+        may_differ: Function that is true for keys that may differ.
 
     >>> differences({"model": "gpt2", "training": {"steps": 5}}, {"model": "gpt2", "training": {"steps": 6}})
     ['training.steps: 5 there, 6 asked for']
@@ -176,28 +176,27 @@ def _shown(values: dict[str, Any], key: str) -> str:
 
 LOCK, LEASE, OWNER = ".lock", ".lease", ".owner"
 LOCK_FILES = frozenset({LOCK, LEASE, OWNER})
-"""Files of a lock; all but the first, which is empty, are gone when it is released."""
+"""Files of a lock; all but the first, which is empty, are deleted at its release."""
 
 LEASE_SECONDS = 30.0
-"""Without a sign of life for so long, an owner on another machine counts as dead. All versions must agree on it."""
+"""Seconds without renewal after which an owner on another machine counts as dead; equal in all versions."""
 
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> Iterator[None]:
-    """Keeps other processes out of ``folder`` (made where missing) inside the ``with`` block.
+    """Locks ``folder`` (created if missing) against other processes inside the ``with`` block.
 
-    The operating system's own lock decides between processes of one machine, and ends with the process that holds it,
-    however that ends; one that is only suspended keeps it. Other machines may not see that lock on a shared disk. For
-    them the owner renews a second file every few seconds, and when it has not been renewed for ``LEASE_SECONDS`` on
-    another machine, the next process continues.
+    Between processes of one machine the operating system's file lock decides; it ends with its process. Other machines
+    may not see this lock on a shared disk. For them the owner renews a second file every few seconds; after
+    ``LEASE_SECONDS`` without renewal another machine takes the lock.
 
-    ``command`` is what the owner does, for the message that others get; ``wait`` are seconds to wait for another
+    ``command`` is named in the message to other processes; ``wait`` is the number of seconds to wait for another
     process of this machine.
 
     Raises:
-        ValueError: Nothing can be written there, or another process holds the folder; says which one, where, since when
-            and for what.
-        DiskFullError: There is no room for it.
+        ValueError: If the folder is not writable or locked by another process; the message says by which one, where,
+            since when and for what.
+        DiskFullError: If there is not enough disk space.
     """
     from filelock import FileLock, SoftFileLease, Timeout
 
@@ -221,7 +220,7 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
 
 
 def expect_writable(lock: Path) -> None:
-    """Makes the file of a lock, and its folder; ValueError where nothing can be written there."""
+    """Creates the file of a lock and its folder; raises ValueError if this is not possible."""
     # a lock that cannot be made would be taken for one that another process holds
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -245,14 +244,14 @@ def _owner(folder: Path) -> str:
 # -- Arrays and checkpoints of them as files: written as a whole or not at all, read without pickle.
 
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error)
-"""What is raised for a file that is missing, half-written or something else."""
+"""Errors raised for a missing, incomplete or wrong file."""
 
 SAVE_SECONDS = 30.0
-"""Between two saves of unfinished work; what is lost at most when it is killed, besides what is in work."""
+"""Seconds between two saves of unfinished work."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes a .npz file so that ``path`` holds either its old content or all of the new, never a part."""
+    """Writes a .npz file atomically."""
     import numpy as np
 
     with replacing(path) as file:  # a file, not a name: numpy would add an ending to a name
@@ -271,12 +270,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
 
 
 class ArrayCheckpoint:
-    """Work that is not finished, as a file of arrays from which the same call resumes it.
+    """A checkpoint of unfinished work: a file of arrays from which the same call resumes.
 
     Args:
-        path: The file; None keeps nothing.
-        kind: What the work is, for messages: "count".
-        settings: All that the arrays depend on.
+        path: The file; None: nothing is saved.
+        kind: Kind of work, for messages, such as "count".
+        settings: All values that the arrays depend on.
     """
 
     def __init__(self, path: Path | None, kind: str, settings: Mapping[str, Any]) -> None:
@@ -284,10 +283,11 @@ class ArrayCheckpoint:
         self._saved_at = time.monotonic()
 
     def load(self, restored: Callable[[dict[str, Any], dict[str, np.ndarray]], Restored]) -> Restored | None:
-        """What is made of the facts and arrays that were saved last; None where there are none.
+        """Restores the facts and arrays saved last; None if nothing was saved.
 
         Raises:
-            ValueError: They cannot be read, or were saved with other settings, with the differences named.
+            ValueError: If the file cannot be read, or was saved with other settings (the message names the
+                differences).
         """
         if self.path is None or not self.path.exists():
             return None
@@ -307,11 +307,11 @@ class ArrayCheckpoint:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is long ago that it was saved."""
+        """Whether the last save is old enough for the next one."""
         return self.path is not None and time.monotonic() - self._saved_at >= SAVE_SECONDS
 
     def save(self, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Writes facts, which JSON can say, and arrays."""
+        """Saves facts (JSON values) and arrays."""
         import numpy as np
 
         if self.path is not None:
@@ -320,6 +320,6 @@ class ArrayCheckpoint:
         self._saved_at = time.monotonic()
 
     def remove(self) -> None:
-        """The work is finished."""
+        """Deletes the file after the work is finished."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

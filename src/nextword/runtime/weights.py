@@ -1,4 +1,4 @@
-"""How weights are held: in which precision, and in files where no process is to have a model as a whole in its memory.
+"""Weights in a given precision, and memory-mapped weights for models that must not be in memory as a whole.
 
 Of a file the system keeps in memory what there is space for, and takes the space back when somebody needs it. These
 files have no name any more, so each is gone with the last tensor in it, also where the process is killed.
@@ -20,11 +20,11 @@ from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 LEAST = 2**20
-"""Bytes of a tensor that is worth a file."""
+"""Minimum number of bytes of a memory-mapped tensor."""
 
 
 def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor:
-    """A tensor without values; in memory where it is small.
+    """An uninitialised tensor in a file, or in memory if it is small.
 
     Raises:
         OSError: There is no room on the disk.
@@ -49,7 +49,7 @@ def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None)
 
 
 class MemoryMappedModel(TorchFunctionMode):
-    """Within this block modules are made as ever, to the bit, but their weights lie in files of a folder."""
+    """In this block the weights of new modules are memory-mapped files in a folder, with identical values."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -102,13 +102,13 @@ _GROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def built(build: Callable[[], M], name: str) -> M:
-    """What ``build`` makes, if there is memory for it.
+    """The result of ``build``, if there is enough memory.
 
     It is built on the meta device first, where tensors have shapes and take no memory; so ``build`` must depend on
     nothing that it changes.
 
     Raises:
-        ValueError: Its parameters and buffers would take more memory than there is.
+        ValueError: If its parameters and buffers would need more memory than is free.
 
     >>> built(lambda: nn.Linear(10**6, 10**7), "a head")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -132,7 +132,7 @@ def built(build: Callable[[], M], name: str) -> M:
 
 
 def free_memory() -> int | None:
-    """Bytes that can be taken without swapping; None where the system does not say."""
+    """Bytes available without swapping; None if unknown."""
     found = []
     if _MEMINFO.is_file():
         kilobytes = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines()).get("MemAvailable", "")

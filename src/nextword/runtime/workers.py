@@ -1,4 +1,4 @@
-"""Who does the work: this process, or several that each have opened what the work needs, such as a model."""
+"""Runs tasks in this process, or in several processes that each have opened, for example, a model."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Answer = TypeVar("Answer")
 MOST_PROCESSES = 1024
 
 WorkerTask = Callable[[Opened], Answer]
-"""A piece of work; it can be pickled, and so can its answer."""
+"""A task; the task and its result must be picklable."""
 
 
 class Workers(ABC, Generic[Opened]):
-    """Carries out tasks."""
+    """Runs tasks."""
 
     in_this_process: bool
-    """Whether a task may send messages to this process while it is carried out."""
+    """Whether a task can send messages to this process while it runs."""
 
     @abstractmethod
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """The answer to each task, in order. Tasks are made when somebody is free, so few of them are in memory.
+        """The result of each task, in order. Tasks are created when a worker is free, so few are in memory.
 
         Raises:
-            ValueError: A task raised it, or a process was ended from outside.
+            ValueError: If a task raised it, or a process was killed.
         """
 
 
@@ -55,10 +55,10 @@ class ThisProcess(Workers[Opened]):
 
 
 class Processes(Workers[Opened]):
-    """Processes of ``torch.utils.data.DataLoader``: each opens what it needs once, and computes in one thread.
+    """Worker processes of ``torch.utils.data.DataLoader``; each opens, for example, a model once and uses one thread.
 
-    ``datasets.map`` would fork this process, which neither CUDA nor the threads of torch survive, and open a model anew
-    at each call. What opens it here must be picklable.
+    ``datasets.map`` would fork this process, which breaks CUDA and torch's threads, and would open the model at each
+    call. The function that opens it must be picklable.
     """
 
     in_this_process = False

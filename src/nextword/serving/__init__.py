@@ -1,1 +1,1 @@
-"""Models with a head inside an engine that batches the requests of many users: our own server, and vLLM's."""
+"""Serving of models with a head, with batched requests: an HTTP server, and a vLLM plug-in."""

@@ -1,1 +1,1 @@
-"""The lowest layer: strict settings, specs, registries, plug-ins, and what modules were called before."""
+"""The lowest layer: strict settings, specs, registries, plug-ins, and old names of modules."""

@@ -1,4 +1,4 @@
-"""How the public functions may be called: as their signatures say, with a recipe, and as in earlier versions."""
+"""Call forms of the public functions: by signature, with a recipe, and as in earlier versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RECIPE = "recipe"
-"""The parameter in which several others may come together."""
+"""The parameter that holds several others as a table."""
 
 
 def begins_with_config(args: Sequence[Any]) -> bool:
@@ -25,7 +25,7 @@ def begins_with_config(args: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True)
 class CallForms:
-    """Decorates a function whose signature is the one to read; other forms of a call are put into it.
+    """Decorates a function so that other call forms are converted to its signature.
 
     >>> @CallForms(tables=["training"], positions=["out"])
     ... def fit(model=None, *, seed=0, training=None, recipe=None, out=None):
@@ -40,18 +40,18 @@ class CallForms:
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Parameters by other names: those of earlier versions, and keys of recipes."""
+    """Parameters by alias: names of earlier versions, and keys of recipes."""
     tables: Collection[str] = ()
-    """Parameters that are tables: what is given beside a recipe replaces single keys of its table."""
+    """Parameters that are tables; given together with a recipe, they replace single keys of its table."""
     positions: Sequence[str] = ()
-    """Parameters in the order in which they followed a config as positional arguments in earlier versions."""
+    """Order of the positional arguments after a config in earlier versions."""
     is_config: Callable[[Sequence[Any]], bool] = begins_with_config
-    """Whether positional arguments are in that order."""
+    """Whether positional arguments are in the old order."""
     read: Callable[[str], Mapping[str, Any]] | None = None
-    """Reads the recipe that a name or path stands for."""
+    """Function that reads a recipe from its name or path."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """``function``, which takes all forms; its signature and docstring stay."""
+        """``function`` with all call forms; its signature and docstring are kept."""
         parameters = inspect.signature(function).parameters
         positional = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
 

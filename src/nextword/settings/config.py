@@ -1,4 +1,4 @@
-"""Settings: strict, frozen pydantic models whose errors say where, what and what to do."""
+"""Settings: strict, frozen pydantic models with error messages that name the setting, the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from nextword.settings.setting_names import named
 
 
 class DeferredModel(BaseModel):
-    """Base of settings and records: unknown keys are errors, values are not coerced, nothing changes afterwards."""
+    """Base of settings and records: unknown keys are errors, values are not coerced, instances are frozen."""
 
     # Schemas are built when first used: many classes are defined by an import, few of them are filled.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @classmethod
     def model_rebuild(cls, **options: Any) -> bool | None:
-        """Builds the schema from the names of the class's module alone."""
+        """Builds the schema from the names in the class's module only."""
         # pydantic also reads the local names of the code that made the first instance, which are not ours. On Python
         # 3.13.0 reading them ends the process.
         return super().model_rebuild(**{**options, "_parent_namespace_depth": 0})
@@ -37,14 +37,13 @@ class DeferredModel(BaseModel):
 M = TypeVar("M", bound=BaseModel)
 
 LARGEST = 2**32 - 1
-"""No setting is a larger whole number, so that none overflows where it is used; where a cost grows with a setting, its
-field has a lower limit of its own."""
+"""Upper limit of all integer settings, to prevent overflows; fields with costs have lower limits of their own."""
 
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
-"""A seed that every library takes."""
+"""A seed in the range that every library accepts."""
 
 _LONGEST_SHOWN = 200
-"""Characters of a wrong value that a message shows."""
+"""Maximum number of characters of a wrong value shown in a message."""
 
 
 class Settings(DeferredModel):
@@ -61,7 +60,7 @@ class Settings(DeferredModel):
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used; the message has one line for each fault."""
+    """Invalid settings; the message has one line per fault."""
 
 
 def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
@@ -71,8 +70,8 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
     Error messages prefix each key with ``where``, the section that holds these values.
 
     Raises:
-        SettingsError: Something does not fit, for example ``head.componets: unknown key. Did you mean 'components'?``;
-            one line for each fault.
+        SettingsError: If values are invalid, for example ``head.componets: unknown key. Did you mean 'components'?``;
+            one line per fault.
     """
     try:
         text = json.dumps(dict(values), default=_plain)
@@ -87,7 +86,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
 
 
 def expect_whole_characters_in(values: Any, where: str = "") -> None:
-    """Raises SettingsError where a text in settings has half a character; of Python's JSON, pydantic reads all else."""
+    """Raises SettingsError if a text in settings has half a character, which pydantic does not check."""
     for at, text in _texts(values):
         try:
             expect_whole_characters(text, _place(where, at))
@@ -96,7 +95,7 @@ def expect_whole_characters_in(values: Any, where: str = "") -> None:
 
 
 def _texts(values: Any, at: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """All texts in settings, each with its place; those that name settings too."""
+    """All texts in settings, keys included, each with its location."""
     if isinstance(values, str):
         yield at, values
     entries = values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
@@ -134,14 +133,14 @@ _WANTED = {
     "none_required": "nothing",
     "json_invalid": "JSON",
 }
-"""What a value must be, by pydantic's name of the fault, in place of pydantic's sentence."""
+"""What a value must be, by pydantic's name of the fault; replaces pydantic's message."""
 
 _KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|literal)\[.*\]")
-"""For a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
+"""Location entries that pydantic adds for the kinds of a union, which are not keys."""
 
 
 def wanted(error: ErrorDetails) -> str | None:
-    """What a value should have been, in words, for example ``at least 1``; None where the error says it itself."""
+    """What a value must be, in words, such as ``at least 1``; None if the error message already has it."""
     template = _WANTED.get(error["type"])
     # Limits of a setting that may be a fraction are floats: 0.0.
     limits = error.get("ctx", {}).items()
@@ -151,7 +150,7 @@ def wanted(error: ErrorDetails) -> str | None:
 
 
 def must_be(value: Any, *wishes: str) -> str:
-    """What a setting must be, and what it is.
+    """Text that says what a setting must be, and the value given.
 
     >>> must_be(0, "at least 1"), must_be("x", "'auto'", "a whole number")
     ('must be at least 1 (0 given)', "must be 'auto' or a whole number ('x' given)")
@@ -184,7 +183,7 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
 
 
 def _place(where: str, at: Sequence[int | str]) -> str:
-    """A setting as messages name it: ``head.components``, but ``head spec 'mos:0': components``."""
+    """Name of a setting in messages: ``head.components``, or in a spec ``head spec 'mos:0': components``."""
     path = ".".join(map(str, at))
     if not (where and path):
         return where or path
@@ -192,7 +191,7 @@ def _place(where: str, at: Sequence[int | str]) -> str:
 
 
 def _is_setting(where: str) -> bool:
-    """Whether a place is a path of settings, also in ``method 'cache': training``; a spec such as ``mos:0`` is none."""
+    """Whether a location is a path of settings, as in ``method 'cache': training``, not a spec such as ``mos:0``."""
     return re.fullmatch(r"[\w.-]*", where.rpartition(": ")[2]) is not None
 
 
@@ -215,7 +214,7 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
 
 
 def said(error: ErrorDetails) -> str:
-    """What a check of ours says; for a fault that ``_WANTED`` does not know, which kind of fault it is."""
+    """The message of a check of our own, or the kind of a fault that ``_WANTED`` does not list."""
     if error["type"] in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
     return f"cannot be used, {error['type'].replace('_', ' ')}"
@@ -233,7 +232,7 @@ def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
 
 @cache
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The text below each field of a settings model, inherited fields included."""
+    """The docstring of each field of a settings model, inherited fields included."""
     # Read from the source when asked. Pydantic's ``use_attribute_docstrings`` reads the source of every class when it
     # is defined, which takes longer than all else that importing settings does.
     found: dict[str, str] = {}
@@ -250,7 +249,7 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields of the settings model nested in ``model`` at ``path``; places in lists are passed over."""
+    """Names of the fields of the settings model nested in ``model`` at ``path``; list indices are ignored."""
     for step in path:
         field = model.model_fields.get(str(step))
         if field is not None:
@@ -270,7 +269,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def expect_whole_characters(text: str, place: str) -> None:
-    r"""Raises ValueError where a text has half a character.
+    r"""Raises ValueError if a text has half a character (an unpaired surrogate).
 
     >>> expect_whole_characters("bad \ud83d end", "line 3")
     Traceback (most recent call last):

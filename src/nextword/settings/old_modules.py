@@ -121,7 +121,7 @@ MOVED = {
     "weights": "runtime.weights",
     "workers": "runtime.workers",
 }
-"""What lay at ``nextword.<key>``, a longer name before its beginning, and where it lies now."""
+"""Old module names under ``nextword.`` and their new locations; longer names come before their prefixes."""
 
 RENAMED = {
     "CommonStart": "experiments.comparison.initial_checkpoint.InitialCheckpoint",
@@ -156,13 +156,13 @@ RENAMED = {
     "build_text_memory": "retrieval.ngram.build_ngram_index",
     "recalling": "heads.ngram.with_ngrams",
 }
-"""Names that documents showed, and where they are now."""
+"""Old names of documented objects, and their new locations."""
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module some of whose names were others before, ``calls`` calls away from who asks."""
+    """Makes the ``__getattr__`` of a module with renamed objects; ``calls`` is the stack depth for warnings."""
 
     def get(name: str) -> Any:
         if name not in RENAMED:
@@ -175,11 +175,11 @@ def old_names(module: str, calls: int = 0) -> Callable[[str], Any]:
 
 
 def keep_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
-    """Lets a plug-in's class define a method by its old name, or call it of its base class.
+    """Lets a plug-in's class define methods under old names, or call them on its base class.
 
     Args:
-        kind: The class, as soon as it is made.
-        renamed: Methods that its base class calls, by the names that they had.
+        kind: The class, when it is created.
+        renamed: Current names of the base class's methods, by their old names.
     """
     for old, new in renamed.items():
         own = vars(kind)
@@ -191,7 +191,7 @@ def keep_old_methods(kind: type, renamed: Mapping[str, str]) -> None:
 
 
 class _Moved(ModuleType):
-    """Stands for a module at its old name, with all that it has."""
+    """A module object under an old name, with the attributes of the new module."""
 
     def __getattr__(self, name: str) -> Any:
         assert self.__spec__ is not None
@@ -202,9 +202,10 @@ class _Moved(ModuleType):
 
 
 class _OldModules:
-    """Finds what stands for a module where it is asked for by its old name.
+    """An import hook that finds modules by their old names.
 
-    Without the base classes of ``importlib.abc``, whose import takes as long as all else of ``import nextword``.
+    It does not use the base classes of ``importlib.abc``, whose import takes as long as the rest of
+    ``import nextword``.
     """
 
     def find_spec(
@@ -227,7 +228,7 @@ class _OldModules:
 
 
 def moved_to(name: str) -> str | None:
-    """The name of today of a module; None where it has not moved.
+    """The current name of a module; None if it has not moved.
 
     >>> moved_to("nextword.metrics.bleu")
     'nextword.evaluation.metrics.bleu'
@@ -243,6 +244,6 @@ def moved_to(name: str) -> str | None:
 
 
 def install_old_imports() -> None:
-    """From now on imports know the old names."""
+    """Installs the import hook for old names."""
     if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
         sys.meta_path.append(_OldModules())  # last: only what is found nowhere else

@@ -1,4 +1,4 @@
-"""Settings in a TOML file, and ``key.path=value``: how the command line changes single ones of them."""
+"""Settings in a TOML file, and overrides ``key.path=value`` on the command line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 _FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm --data FILE."
 
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
-"""The table that a text at a path is short for; None where it is only text."""
+"""Function that expands a text at a path to a table; None if it is only text."""
 
 
 def parsed(content: bytes, where: str) -> dict[str, Any]:
-    """The settings of a TOML file; ValueError, which names it by ``where``, if it is none."""
+    """Parses a TOML file; raises ValueError, which names the file by ``where``, if it is invalid."""
     try:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as problem:
@@ -27,13 +27,13 @@ def parsed(content: bytes, where: str) -> dict[str, Any]:
 
 
 def recipe_and_overrides(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """A recipe, where the first word of a command is not an override, and the overrides.
+    """Splits command-line words into an optional recipe (the first word) and overrides.
 
     >>> recipe_and_overrides(["mine.toml", "seed=3"]), recipe_and_overrides(["seed=3"])
     (('mine.toml', ['seed=3']), (None, ['seed=3']))
 
     Raises:
-        ValueError: Another word than the first is not an override.
+        ValueError: If a word after the first is not an override.
     """
     recipe, overrides = (None, list(words)) if not words or "=" in words[0] else (words[0], list(words[1:]))
     for word in overrides:
@@ -47,16 +47,15 @@ def overridden(
 ) -> dict[str, Any]:
     """A copy of ``recipe`` with each ``key.path=value`` applied, from left to right.
 
-    The value is read as TOML, and as text where it is not TOML. A number in the path is a position in a list, from 0.
-
-    Where a path leads into a text that is short for a table, the table of ``table_of`` takes the text's place. Recipes
-    with heads, objectives and conditioners take ``table_of_spec`` of the settings of a method.
+    Values are parsed as TOML, or used as text if they are not TOML. A number in the path is a list index, from 0. If a
+    path leads into a text that abbreviates a table (a spec), ``table_of`` expands the text. For heads, objectives and
+    conditioners this is ``table_of_spec``.
 
     >>> overridden({"start": {"model": "gpt2"}}, ["start.model=distilgpt2", "start.seed=3"])
     {'start': {'model': 'distilgpt2', 'seed': 3}}
 
     Raises:
-        ValueError: An override that is not written so, or whose path leads nowhere.
+        ValueError: If an override has another form, or its path does not exist.
     """
     changed = copy.deepcopy(recipe)
     for override in overrides:
@@ -69,7 +68,7 @@ def overridden(
 
 
 def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
-    """A copy of ``recipe`` with a value at each path, as ``overridden``, whose values are text."""
+    """A copy of ``recipe`` with each value set at its path; like ``overridden``, but values are not text."""
     changed = copy.deepcopy(recipe)
     for path, value in values.items():
         _put(changed, path.split("."), value, f"{path}={value}", table_of)
@@ -90,7 +89,7 @@ def read_value(text: str) -> Any:
 
 
 def named_path(given: str) -> tuple[str | None, str]:
-    """The name and the path of ``NAME=PATH``; no name where there is none, or all of it is a path that exists."""
+    """Splits ``NAME=PATH``; the name is None if there is none, or if the whole text is an existing path."""
     name, equals, path = given.partition("=")
     return (name, path) if equals and not Path(given).exists() else (None, given)
 

@@ -1,12 +1,12 @@
-"""Plug-ins: parts that other packages bring, found through entry points and through ``--import``.
+"""Plug-ins: components of other packages, found through entry points and ``--import``.
 
-A package names a module whose import registers its parts, in its ``pyproject.toml``::
+A package names, in its ``pyproject.toml``, a module whose import registers its components::
 
     [project.entry-points."nextword.parts"]
     sharp = "my_package.sharp"
 
-Such a module is imported when somebody asks for a name that is not known otherwise, or for all names. A package that is
-broken therefore harms nobody who does not need it.
+Such a module is imported only when an unknown name or the list of all names is requested. So a broken package affects
+only its own users.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pathlib import Path, PurePath
 logger = logging.getLogger(__name__)
 
 GROUP = "nextword.parts"
-"""Group of the entry points; what stands before their ``=`` means nothing."""
+"""Group of the entry points; their names before ``=`` are ignored."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A module whose import registers parts, and the installed distribution that names it; none where --import does."""
+    """A module whose import registers components, and the distribution that names it (None for --import)."""
 
     module: str
     package: str | None = None
@@ -36,17 +36,17 @@ class Plugin:
 
     @property
     def origin(self) -> str:
-        """Where its parts come from, for lists and messages."""
+        """Origin of the components, for lists and messages."""
         return f"module '{self.module}'" if self.package is None else f"package '{self.package}'"
 
 
 _requested: dict[str, Plugin] = {}
 _loaded: dict[Plugin, bool] = {}
-"""Plug-ins whose import was tried, with whether it went well."""
+"""Plug-ins whose import was tried, with its success."""
 
 
 def request(module: str) -> None:
-    """Adds a module to the plug-ins of this process; ValueError where there is none of this name."""
+    """Adds a module to the plug-ins of this process; raises ValueError if it does not exist."""
     if find_module(module) is None:
         stem = PurePath(module).as_posix().removesuffix(".py").removeprefix("./").replace("/", ".")
         if stem != module and find_module(stem) is not None:
@@ -59,7 +59,7 @@ def request(module: str) -> None:
 
 
 def plugins() -> list[Plugin]:
-    """All plug-ins, each module once: what ``--import`` names, then the entry points by package."""
+    """All plug-ins, each module once: modules of ``--import``, then entry points by package."""
     named = _installed(tuple(sys.path))
     return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
 
@@ -78,7 +78,7 @@ def _installed(_path: tuple[str, ...]) -> list[Plugin]:
 
 
 def brought_by(module: str) -> Plugin | None:
-    """What brings the classes of a module: the installed package around it, or the module; None for this library."""
+    """The package that a module belongs to, or the module itself; None for this library."""
     package = module.partition(".")[0]
     if package == __name__.partition(".")[0]:
         return None
@@ -87,10 +87,10 @@ def brought_by(module: str) -> Plugin | None:
 
 
 def load() -> None:
-    """Imports every plug-in, each once. One that fails is named in a warning and left out.
+    """Imports every plug-in once. A failed import gives a warning, and the plug-in is left out.
 
     Raises:
-        ValueError: A module that ``--import`` names cannot be imported.
+        ValueError: If a module of ``--import`` cannot be imported.
     """
     for plugin in plugins():
         if plugin in _loaded and (_loaded[plugin] or plugin.package is not None):
@@ -111,7 +111,7 @@ def load() -> None:
 
 
 def loaded() -> dict[str, str]:
-    """Version by package, and checksum by module of ``--import``, of the plug-ins whose parts are known by now."""
+    """The loaded plug-ins: version by package, checksum by module of ``--import``."""
     return {
         plugin.package or plugin.module: _checksum(plugin.module) if plugin.package is None else plugin.version or ""
         for plugin, well in _loaded.items()
@@ -127,7 +127,7 @@ def _checksum(module: str) -> str:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """Where a module lies, without running it or a package around it; None where there is none."""
+    """File of a module, without running it or its packages; None if there is none."""
     spec: ModuleSpec | None = None
     parts = name.split(".")
     for count in range(1, len(parts) + 1):
@@ -144,7 +144,7 @@ def find_module(name: str) -> ModuleSpec | None:
 
 
 def sources(name: str) -> list[Path]:
-    """The source files of a module: its own, and of a package all below it."""
+    """The source files of a module, for a package including all submodules."""
     spec = find_module(name)
     if spec is None:
         return []

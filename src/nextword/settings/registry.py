@@ -1,6 +1,6 @@
-"""One typed registry: a name in a head spec, a config or on the command line leads to a class.
+"""A typed registry that maps names in specs, configs and on the command line to classes.
 
-Filled by a decorator beside each class, so that adding a part edits no list, in this package or in another
+A decorator at each class fills it, so no list has to be edited, in this package or in plug-ins
 (``nextword.settings.plugins``):
 
     >>> animals = Registry[type]("animal")
@@ -28,23 +28,23 @@ T = TypeVar("T")
 
 
 class UnknownNameError(ValueError):
-    """A name that nothing is registered under."""
+    """A name that is not registered."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``" Did you mean 'x'?"`` for the known name nearest to ``name``, or ``""`` where none is near."""
+    """``" Did you mean 'x'?"`` for the known name most similar to ``name``, or ``""`` if none is similar."""
     near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
     return f" Did you mean '{near[0]}'?" if near else ""
 
 
 class Registry(Generic[T]):
-    """Names to classes of one kind, case-insensitive, each name given once.
+    """A mapping from names to classes of one kind; names are unique and case-insensitive.
 
     Args:
-        kind: What the names stand for, in the singular; used in messages.
-        base: What each of the classes must extend.
-        also: A package that registers more of them, by name. It is imported as soon as a name is unknown or all names
-            are asked for, as plug-ins are, so that the package of the registry need not know it.
+        kind: Kind of the classes, in the singular, for messages.
+        base: Class that all classes must extend.
+        also: Name of a package that registers more classes. Like plug-ins, it is imported when an unknown name or all
+            names are requested.
     """
 
     def __init__(self, kind: str, base: type = object, also: str | None = None) -> None:
@@ -55,11 +55,11 @@ class Registry(Generic[T]):
         self._also = also
 
     def register(self, name: str, *, aliases: Iterable[str] = ()) -> Callable[[T], T]:
-        """Decorator that files a class under ``name``, and under ``aliases``, which lists do not show.
+        """Decorator that registers a class under ``name``, and under ``aliases``, which lists do not show.
 
         Raises:
-            ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class; the
-                class does not extend what it must; or its ``Config`` has another name.
+            ValueError: If ``name`` is not lower case, contains ``+``, ``:`` or ``,``, or belongs to another class, if
+                the class does not extend ``base``, or if its ``Config`` has another name.
         """
         if name != name.lower() or any(mark in name for mark in "+:, "):
             raise ValueError(f"{self.kind} name '{name}': use lower case without spaces, '+', ':' or ','")
@@ -90,7 +90,7 @@ class Registry(Generic[T]):
         """The class registered under ``name``, in any case.
 
         Raises:
-            UnknownNameError: No such name; the message gives the nearest one and all known ones.
+            UnknownNameError: If the name is unknown; the message has the most similar one and all known ones.
         """
         if name not in self:
             near = did_you_mean(name, [*self._entries, *self._aliases])
@@ -101,7 +101,7 @@ class Registry(Generic[T]):
         return self._entries[self._aliases.get(name.lower(), name.lower())]
 
     def written(self, name: str) -> str:
-        """How a name stands in a list of all."""
+        """How a name is written in lists."""
         return name
 
     def names(self) -> tuple[str, ...]:

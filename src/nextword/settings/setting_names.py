@@ -1,6 +1,6 @@
-"""What messages call a setting: the option of the command that runs, or the argument of a function in Python.
+"""Names of settings in messages: the option of the running command, or the argument of a Python function.
 
-One check serves users of both:
+So one check serves both kinds of users:
 
     >>> named("max_new_tokens"), named("head", "VALUE")
     ('max_new_tokens', 'head=VALUE')
@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 Options = Callable[[], Mapping[str, str]]
-"""The options of a command by the settings that they are, looked up where a message is made."""
+"""The options of a command by setting, used when a message is made."""
 
 _command: ContextVar[Options | None] = ContextVar("command", default=None)
 
 
 @contextmanager
 def of_command(options: Options) -> Iterator[None]:
-    """Within this block a command runs that has these options."""
+    """In this block, messages name the options of a running command."""
     before = _command.set(options)
     try:
         yield
@@ -32,7 +32,7 @@ def of_command(options: Options) -> Iterator[None]:
 
 
 def named(setting: str, value: object = None) -> str:
-    """A setting by its name in Python, alone or as it is given a value."""
+    """A setting as users write it, alone or with a value; ``setting`` is its name in Python."""
     options = _command.get()
     known = {} if options is None else options()
     option = known.get(setting, known.get(setting.removesuffix("s")))  # one that may be repeated is in the singular
@@ -42,5 +42,5 @@ def named(setting: str, value: object = None) -> str:
 
 
 def either(command: str, python: str) -> str:
-    """What to write on the command line where a command runs, and what in Python elsewhere."""
+    """``command`` if a command is running, otherwise ``python``."""
     return python if _command.get() is None else command

@@ -1,9 +1,10 @@
-"""Specs: how a part is written. ``mos:3+mi`` is the head ``mos`` with one argument, then the modifier ``mi``.
+"""Specs: the short form of components. ``mos:3+mi`` is the head ``mos`` with one argument and the modifier ``mi``.
 
-One grammar for every kind of part: ``name[:argument,...][+modifier[:argument,...]]...``, in any case. An argument is a
-word or number that the part knows (``mos:3,static``), or any of its settings by name (``cache:temperature=0.5``,
-``histalign:paper,alpha=0.5``). A modifier fills one field of the part's config, and a part takes the modifiers whose
-fields its config has. Heads, objectives, conditioners and metrics are a ``Grammar`` each.
+All kinds of components have one grammar: ``name[:argument,...][+modifier[:argument,...]]...``, case-insensitive. An
+argument is a word or number that the component defines (``mos:3,static``), or any of its settings by name
+(``cache:temperature=0.5``, ``histalign:paper,alpha=0.5``). A modifier fills one field of the config; a component
+accepts the modifiers whose fields its config has. Heads, objectives, conditioners and metrics have one ``Grammar``
+each.
 """
 
 from __future__ import annotations
@@ -21,33 +22,33 @@ from nextword.settings.overrides import read_value
 from nextword.settings.registry import Registry
 
 PUBLISHED = "published"
-"""Word of a spec such as ``cache:published`` or ``bergpt:published`` that asks for a part as its paper has it."""
+"""Word of a spec such as ``cache:published`` that selects the settings of the paper."""
 
 
 class SpecSettings(Settings):
-    """Settings that a spec such as ``mos:3,static`` can name by what stands after its colon."""
+    """Settings that can be given in a spec such as ``mos:3,static``, after the colon."""
 
     published: ClassVar[Mapping[str, Any]] = {}
-    """Settings of the paper's own form, which ``published`` in a spec stands for; empty: there is no other form."""
+    """Settings of the paper, selected by ``published`` in a spec; empty if the defaults are those of the paper."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Settings for the arguments of a spec: ``mos:3,static`` calls this with ``["3", "static"]``; none without any.
+        """Settings for the arguments of a spec: ``mos:3,static`` calls this with ``["3", "static"]``.
 
         Raises:
-            ValueError: There are no such arguments.
+            ValueError: If the arguments are invalid.
         """
         if arguments:
             raise ValueError(f"takes no arguments ({','.join(arguments)!r} given)")
         return {}
 
     def arguments(self) -> list[str]:
-        """The inverse of ``from_arguments``, empty where all is default."""
+        """The inverse of ``from_arguments``; empty if all settings have their defaults."""
         return []
 
     @classmethod
     def from_spec(cls, arguments: list[str]) -> dict[str, Any]:
-        """As ``from_arguments``, with the settings of the paper where ``published`` is among the arguments."""
+        """Like ``from_arguments``, with the settings of the paper if ``published`` is among the arguments."""
         own = [argument for argument in arguments if argument != PUBLISHED]
         settings = cls.from_arguments(own)
         if len(own) == len(arguments):
@@ -58,7 +59,7 @@ class SpecSettings(Settings):
 
     @property
     def is_published(self) -> bool:
-        """Whether all is as in the paper that ``published`` stands for."""
+        """Whether all settings are those of the paper."""
         return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
 
     def spec_arguments(self) -> list[str]:
@@ -68,9 +69,9 @@ class SpecSettings(Settings):
 
 @dataclass(frozen=True)
 class ModifierEntry:
-    """A way to write a modifier that has a page of its own, beside those of the parts that it follows.
+    """A form of a modifier with a documentation page of its own.
 
-    ``nextword list`` shows it, with what it is, in a sentence, and an example, a whole spec.
+    ``nextword list`` shows it with a sentence of explanation and an example spec.
     """
 
     name: str
@@ -80,17 +81,17 @@ class ModifierEntry:
 
 
 class Modifier(ABC):
-    """What a ``+name:arguments`` of a spec stands for: the value of one field of the config."""
+    """A modifier ``+name:arguments`` of a spec, which sets one field of the config."""
 
     field: ClassVar[str]
     usage: ClassVar[str]
-    """How to write it, for messages."""
+    """Syntax of the modifier, for messages."""
     entries: ClassVar[tuple[ModifierEntry, ...]]
-    """What ``nextword list`` shows of it."""
+    """Entries shown by ``nextword list``."""
 
     @classmethod
     def meaning(cls, name: str) -> str:
-        """What it is as it is written; of letters that stand together, what each of them is."""
+        """The meaning of a modifier; for combined letters the meaning of each letter."""
         meanings = {entry.name.removeprefix("+").partition(":")[0]: entry.meaning for entry in cls.entries}
         letters = [meaning for letter, meaning in meanings.items() if len(letter) == 1 and letter in name]
         return " ".join(letters) or meanings.get(name, "")
@@ -98,22 +99,22 @@ class Modifier(ABC):
     @staticmethod
     @abstractmethod
     def parse(name: str, arguments: list[str]) -> Any:
-        """The field's value; raises ValueError where the arguments do not fit."""
+        """The value of the field; raises ValueError if the arguments are invalid."""
 
     @staticmethod
     @abstractmethod
     def write(value: Any) -> tuple[str, list[str]] | None:
-        """The inverse of ``parse``; None where the value is what stands without the modifier."""
+        """The inverse of ``parse``; None if the value needs no modifier."""
 
 
 class Modifiers(Registry[type[Modifier]]):
-    """The modifiers of one kind of part, by name."""
+    """The modifiers of one kind of component, by name."""
 
     def __init__(self) -> None:
         super().__init__("modifier", Modifier)
 
     def written(self, name: str) -> str:
-        """How a modifier is written, for the list of all in a message."""
+        """Syntax of a modifier, for the list in a message."""
         return self.get(name).usage
 
     def by_field(self) -> dict[str, type[Modifier]]:
@@ -121,7 +122,7 @@ class Modifiers(Registry[type[Modifier]]):
         return {modifier.field: modifier for modifier in map(self.get, self.names())}
 
     def described(self, config: SpecSettings) -> Iterator[tuple[str, str]]:
-        """How each modifier of a config is written without settings by name, and what it is."""
+        """The short form of each modifier of a config, with its meaning."""
         for field, modifier in self.by_field().items():
             written = modifier.write(getattr(config, field)) if field in type(config).model_fields else None
             if written is not None:
@@ -132,10 +133,10 @@ C = TypeVar("C", bound=SpecSettings)
 
 
 class Grammar(Generic[C]):
-    """Reads and writes the specs of one kind of part.
+    """Parses and writes the specs of one kind of component.
 
-    Parts of the registry have a ``Config`` each, which extends ``config``. The registry's kind, such as "head", is also
-    the field of a config that names the part. Modifiers are what may follow a ``+``; messages show the example, a spec.
+    Each class of the registry has a ``Config`` that extends ``config``. The registry's kind, such as "head", is also
+    the config field with the component's name. Messages show ``example``, a spec.
     """
 
     def __init__(
@@ -147,11 +148,11 @@ class Grammar(Generic[C]):
         self.modifiers = Modifiers() if modifiers is None else modifiers
 
     def parse(self, spec: str | Mapping[str, Any] | C) -> C:
-        """The typed config of a spec, of settings whose name may be a spec, or of a config as it is.
+        """Parses a spec or a mapping, whose name may be a spec, into a typed config; a config is returned unchanged.
 
         Raises:
-            ValueError: An unknown name (with the nearest known one), an unknown key, a modifier that the part does not
-                take, arguments that do not fit, or a setting given twice.
+            ValueError: If a name or key is unknown, a modifier is not accepted, arguments are invalid, or a setting is
+                given twice.
         """
         kind = self.registry.kind
         if isinstance(spec, self.config):
@@ -172,7 +173,7 @@ class Grammar(Generic[C]):
         return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
     def table(self, text: str) -> dict[str, Any]:
-        """The settings that a spec names, the part's name among them; as ``parse``, but values are not checked."""
+        """The settings of a spec, including the component's name; like ``parse``, but values are not validated."""
         (name, arguments), *terms = map(read_term, split_outside(text, "+"))
         self.expect_known(name)
         config = self._config_of(name)
@@ -190,10 +191,10 @@ class Grammar(Generic[C]):
                 if modifier.field in written:
                     first = written[modifier.field]
                     if term == first:
-                        raise ValueError(f"'+{term}' stands there twice; write it once")
+                        raise ValueError(f"'+{term}' is given twice; write it once")
                     together = values | {modifier.field: _joined(values[modifier.field], value)}
                     both = self.write(validated(config, together))
-                    raise ValueError(f"'+{term}' stands beside '+{first}'; write both as one, as in '{both}'")
+                    raise ValueError(f"'+{term}' is given beside '+{first}'; write both as one, as in '{both}'")
                 if modifier.field in values:
                     raise ValueError(f"'{modifier.field}' is given twice, by its name and by '+{term}'")
                 values[modifier.field], written[modifier.field] = value, term
@@ -202,23 +203,23 @@ class Grammar(Generic[C]):
         return values
 
     def write(self, config: C) -> str:
-        """The shortest spec that this config comes back from: what can be said without names, then settings by name."""
+        """The shortest spec that parses to this config: positional arguments, then settings by name."""
         return "+".join(write_term(term.name, term.arguments()) for term in self._terms(config))
 
     def title(self, config: C) -> str:
-        """As ``write`` without the settings by name: what tables and folders of comparisons call settings."""
+        """Like ``write``, without settings by name; used as a title in tables and folders of comparisons."""
         return "+".join(write_term(term.name, term.positional) for term in self._terms(config))
 
     def place(self, name: str) -> str:
-        """What messages put before a setting of the part of this name: its kind, as in ``head.components``."""
+        """Prefix of a component's settings in messages: its kind, as in ``head.components``."""
         return self.registry.kind
 
     def expect_known(self, name: str) -> None:
-        """Raises ValueError where no part is called so."""
+        """Raises ValueError if no component has this name."""
         if name not in self.registry and name in self.modifiers:
             usual = self.modifiers.get(name).entries[-1].example
             raise ValueError(
-                f"{self.registry.kind} '{name}': must be behind a {self.registry.kind} (alone given); write it as in "
+                f"{self.registry.kind} '{name}': must follow a {self.registry.kind} (alone given); write it as in "
                 f"'{usual}'"
             )
         self.registry.get(name)
@@ -252,7 +253,7 @@ class Grammar(Generic[C]):
 
 @dataclass(frozen=True)
 class _SpecTerm:
-    """A term of a spec that is to be written."""
+    """A term of a spec to be written."""
 
     name: str
     positional: list[str]
@@ -261,7 +262,7 @@ class _SpecTerm:
     apart: Set[str]  # settings that other terms give
 
     def arguments(self) -> list[str]:
-        """The positional arguments, as far as they hold, and every setting that is not as they leave it, by name."""
+        """The positional arguments, followed by name by all settings that these do not cover."""
         values = self.read(self.positional)
         if not isinstance(values, Mapping):
             return self.positional
@@ -277,7 +278,7 @@ class _SpecTerm:
 
 
 def _settings(name: str, arguments: list[str], read: Callable[[list[str]], Any]) -> Any:
-    """What the arguments of a term say: those that stand for themselves as ``read`` has it, and those by name."""
+    """Settings from the arguments of a term: positional ones through ``read``, and those by name."""
     positional, named = read_arguments(arguments)
     values = read(positional)
     if not named:
@@ -292,7 +293,7 @@ def _settings(name: str, arguments: list[str], read: Callable[[list[str]], Any])
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """The values of two modifiers as that of one; lists, such as the numbers of rerankers, one after the other."""
+    """Joins the values of two modifiers; lists, such as reranker sizes, are concatenated."""
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return second
     twice = (key for key in first.keys() & second.keys() if isinstance(first[key], list | tuple))
@@ -310,11 +311,11 @@ _PIECE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _BARE = re.compile(r"[\w.@-]+")
-"""Text that needs no quotes, unless it reads as something else (``true``, ``7``)."""
+"""Text that needs no quotes, unless it parses as another type (``true``, ``7``)."""
 
 
 def split_outside(text: str, mark: str) -> list[str]:
-    """The text between the marks, without those in quotes, in brackets and in numbers.
+    """Splits a text at marks outside quotes, brackets and numbers.
 
     >>> split_outside('f2:counts="a+b.npz"+mi', "+"), split_outside("cache:weight=1e+0", "+")
     (['f2:counts="a+b.npz"', 'mi'], ['cache:weight=1e+0'])
@@ -347,15 +348,15 @@ def write_term(name: str, arguments: list[str]) -> str:
 
 
 def read_arguments(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Arguments that stand for themselves, in lower case, and settings by name.
+    """Splits arguments into positional ones, in lower case, and settings by name.
 
-    A value is read as on the command line, and ``none`` as nothing; text keeps its case.
+    Values are parsed as on the command line, ``none`` as None; text keeps its case.
 
     >>> read_arguments(["Paper", "alpha=0.5", "base=mle"])
     (['paper'], {'alpha': 0.5, 'base': 'mle'})
 
     Raises:
-        ValueError: A name is given twice.
+        ValueError: If a name is given twice.
     """
     positional: list[str] = []
     named: dict[str, Any] = {}
@@ -372,7 +373,7 @@ def read_arguments(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def write_argument(name: str, value: Any) -> str:
-    """A setting by name; ``read_arguments`` reads it.
+    """Writes a setting by name, in the form that ``read_arguments`` parses.
 
     >>> write_argument("alpha", 0.5), write_argument("counts", "Mine/a.npz"), write_argument("layers", [0, -1])
     ('alpha=0.5', 'counts="Mine/a.npz"', 'layers=[0,-1]')
@@ -386,7 +387,7 @@ def _read(text: str) -> Any:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML, without spaces; and ``none``, which TOML has no sign for."""
+    """A value as TOML without spaces, or ``none``, which TOML does not have."""
     if value is None:
         return "none"
     if isinstance(value, list | tuple):

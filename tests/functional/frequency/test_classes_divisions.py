@@ -59,7 +59,7 @@ def test_divide_by_name() -> None:
     ("division", "classes", "message"),
     [
         ("mefmaks", None, r"division: must be one of mefmax, eq-freq, eq-token \('mefmaks' given"),
-        ("mefmax", 3, r"'mefmax': finds the number of classes itself \(3 given"),
+        ("mefmax", 3, r"'mefmax': chooses the number of classes itself \(3 given"),
         ("eq-freq", None, "'eq-freq' needs the number of classes"),
         ("eq-token", None, "'eq-token' needs the number of classes"),
         ("eq-freq", 4, r"classes: must be from 1 to 3, the number of tokens \(4 given"),

@@ -31,13 +31,13 @@ def test_specs_and_settings(spec, title, arguments):
     ("spec", "message"),
     [
         ("topk:3", "'topk:3' is not a decoding. Did you mean 'top-k'"),
-        ("top-k", r"'top-k' cannot be read as top-k:K\[,TEMPERATURE\]"),
-        ("top-k:many", "cannot be read as top-k:K"),
+        ("top-k", r"'top-k' is not valid for top-k:K\[,TEMPERATURE\]"),
+        ("top-k:many", "is not valid for top-k:K"),
         ("top-k:0", "at least 1"),
         ("top-p:1.5", "at most 1"),
-        ("greedy:2", "'greedy:2' cannot be read as greedy"),
-        ({"temperature": 0.7}, "a temperature changes nothing without sampling"),
-        ({"beams": 4, "top_k": 3}, "beams are searched without chance"),
+        ("greedy:2", "'greedy:2' is not valid for greedy"),
+        ({"temperature": 0.7}, "temperature: has no effect without sampling"),
+        ({"beams": 4, "top_k": 3}, "beams: must be given without sample"),
         ({"topk": 4}, r"decodings\.0\.topk: unknown key. Did you mean 'top_k'"),
     ],
 )

@@ -44,7 +44,7 @@ def test_the_model_has_its_own_head_again() -> None:
     with pytest.raises(ZeroDivisionError):
         read(model, lambda: 1 / 0)
     assert model.next_word_head is head
-    with pytest.raises(TypeError, match="log_prob alone"):
+    with pytest.raises(TypeError, match="only log_prob of a distribution"):
         read(model, lambda: ask(model, ROWS, 0)[0].log_probs())
     assert model.next_word_head is head
 

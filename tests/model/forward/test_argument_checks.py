@@ -33,7 +33,7 @@ WHOLE = "must be whole numbers"
         ({"attention_mask": ONES[:1]}, r"attention_mask: must be \(2, 5\) \(shape \(1, 5\) given"),
         ({"attention_mask": ONES[0]}, r"must be a tensor \(batch, positions\), .* \(shape \(5,\) given"),
         ({"attention_mask": ONES.tolist()}, "attention_mask: must be a tensor .* .list given"),
-        ({"attention_mask": (1.0 - ONES) - torch.eye(2, 5)}, "attention_mask: -1 found, 1 stands for tokens and 0"),
+        ({"attention_mask": (1.0 - ONES) - torch.eye(2, 5)}, "attention_mask: -1 found; give 1 for tokens and 0"),
         ({"position_ids": ONES.float()}, "position_ids: must be a tensor of whole numbers .torch.float32 given"),
         ({"labels": IDS.float()}, f"labels: {WHOLE}, .* .torch.float32 given"),
         ({"labels": IDS > 9}, f"labels: {WHOLE}, .* .torch.bool given"),

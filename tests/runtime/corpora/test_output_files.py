@@ -33,7 +33,7 @@ def test_another_spelling_is_the_same_file(spelling: str, here: Path) -> None:
     Path("soft").symlink_to("data.jsonl")
     os.link("data.jsonl", "hard")
     for out, read in ((spelling.format(here=here), "data.jsonl"), ("data.jsonl", spelling.format(here=here))):
-        with pytest.raises(ValueError, match=r"--out .*: must be another file than what is read \(.* is\)"):
+        with pytest.raises(ValueError, match=r"--out .*: must not be a file that is read \(.* is read\)"):
             kept(out, None, "a/name-on-the-hub", read)
 
 
@@ -49,7 +49,7 @@ def test_of_a_folder_those_count_that_are_read(here: Path) -> None:
         Path(name).write_text("a")
     Path("model/score.json").write_text("{}")  # of an earlier score of this model
     for out in ("texts/deep/train.txt", "model/config.json", "model/model.safetensors"):
-        with pytest.raises(ValueError, match="must be another file"):
+        with pytest.raises(ValueError, match="must not be a file that is read"):
             kept(out, "texts", "model")
     for out in ("texts/picture.png", "texts/test.txt", "model/score.json", "model/texts.jsonl", "new"):
         kept(out, "texts", "model", "data.jsonl")
@@ -92,5 +92,5 @@ def test_no_verb_writes_over_what_it_reads(command: str, prepare: Callable[[Path
     before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 2
-    assert "must be another file than what is read" in result.stderr
+    assert "must not be a file that is read" in result.stderr
     assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before

@@ -27,7 +27,7 @@ def test_the_same_rows_from_every_kind_of_file(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.json", '[{"a": 1}, {"a"', r"a\.json': not a whole JSON list \(.*\); fetch it anew"),
+        ("a.json", '[{"a": 1}, {"a"', r"a\.json': not a whole JSON list \(.*\); download it again"),
         ("a.json", '[{"a": 1}, 2]', r"a\.json', entry 2: must be a JSON object \(2 given\)"),
         ("a.json", "[]", r"a\.json' is empty"),
         ("a.jsonl", "", r"a\.jsonl' is empty"),

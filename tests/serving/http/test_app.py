@@ -224,7 +224,7 @@ def test_encoder_decoders_are_refused():
 
     config = T5Config(vocab_size=400, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, decoder_start_token_id=0)
     model = nw.attach(T5ForConditionalGeneration(config), "softmax").eval()
-    with pytest.raises(ValueError, match="is for decoder-only models"):
+    with pytest.raises(ValueError, match="must be used with a decoder-only model"):
         build_app(OpenedModel.of(model, byte_level()), ServeSettings())
 
 

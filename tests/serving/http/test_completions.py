@@ -107,7 +107,7 @@ def test_a_server_whose_batches_have_ended_says_so() -> None:
         assert first.status_code == 500
         second = served.complete(PROMPT, max_tokens=2)
         assert (second.status_code, second.json()["error"]["message"]) == (
-            500, "the batches have ended (out of memory); start the server again",
+            500, "batching has stopped (out of memory); start the server again",
         )  # fmt: skip
         assert served.client.get("/health").status_code == 503
 

@@ -106,7 +106,7 @@ def test_sources_and_stops(talking, expected):
         ({"messages": [{"content": "hi"}]}, "messages.0.role: missing"),
         ({"messages": [{"role": "user", "content": ""}]}, "messages: must have a token"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]}, "image_url"),
-        ({"messages": [{"role": "robot", "content": "hi"}]}, "chat template does not take them (no robots)"),
+        ({"messages": [{"role": "robot", "content": "hi"}]}, "chat template rejects them (no robots)"),
         ({"max_completion_tokens": 0}, "max_completion_tokens: must be at least 1"),
         ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs: must be variables of the template"),
         ({"messages": [{"role": "user", "content": PROMPT * 60}]}, "leave room for an answer"),

@@ -1,4 +1,4 @@
-"""How frequent tokens are (counts of a corpus), and classes of tokens made from that, with MefMax among the ways."""
+"""Token counts of a corpus, and frequency classes of tokens made from them, for instance with MefMax."""
 
 from nextword.functional.frequency.classes import (
     DIVISIONS,

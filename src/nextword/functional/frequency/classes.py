@@ -1,4 +1,4 @@
-"""Classes of tokens: consecutive pieces of the vocabulary in order of frequency."""
+"""Frequency classes: the vocabulary sorted by frequency and cut into consecutive segments."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nextword.functional.frequency.counts import checked
 
 @dataclass(frozen=True, eq=False)
 class FrequencyClasses:
-    """A partition of the vocabulary.
+    """A division of the vocabulary into classes.
 
     Attributes:
-        order: Token ids by decreasing count; of equal counts, the lower id first.
-        boundaries: Where each class ends in that order, exclusive; the last is V.
+        order: Token ids by decreasing count; for equal counts the lower id is first.
+        boundaries: Exclusive end of each class in ``order``; the last end is V.
 
     >>> classes = FrequencyClasses.of([1, 5, 3, 0], [1, 4])
     >>> classes.order.tolist(), classes.count, classes.sizes, classes.token_class.tolist()
@@ -40,7 +40,7 @@ class FrequencyClasses:
 
     @classmethod
     def of(cls, counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[int]) -> FrequencyClasses:
-        """Classes that end at these exclusive ends in the order of decreasing count."""
+        """Classes with these exclusive ends in the order of decreasing count."""
         return cls(by_frequency(counts), tuple(int(end) for end in boundaries))
 
     @property
@@ -50,7 +50,7 @@ class FrequencyClasses:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Tokens of each class."""
+        """Number of tokens of each class."""
         return tuple(np.diff(self.boundaries, prepend=0).tolist())
 
     @cached_property
@@ -71,7 +71,7 @@ class FrequencyClasses:
 
 
 def by_frequency(counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray, "V"]:
-    """Token ids by decreasing count; of equal counts, the lower id first."""
+    """Token ids by decreasing count; for equal counts the lower id is first."""
     return np.argsort(-checked(np.asarray(counts), "counts"), kind="stable")
 
 
@@ -81,7 +81,7 @@ def by_frequency(counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray
 
 
 def equal_frequency(counts: Counts, k: int) -> FrequencyClasses:
-    """K classes of about equal frequency, MefMax's rule for a K from outside: never an empty class.
+    """K classes of about equal frequency, by MefMax's rule for a given K; no class is empty.
 
     >>> equal_frequency([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1], 3).boundaries, equal_frequency([9, 1, 0], 3).boundaries
     ((3, 6, 12), (1, 2, 3))
@@ -96,7 +96,7 @@ def equal_frequency(counts: Counts, k: int) -> FrequencyClasses:
 
 
 def equal_tokens(counts: Counts, k: int) -> FrequencyClasses:
-    """K classes of equal size in order of frequency; where it does not divide, the first are one larger.
+    """K classes of equal size in order of frequency; the first classes have one token more if needed.
 
     >>> equal_tokens([6, 6, 6, 5, 5, 5, 5, 2], 3).boundaries
     (3, 6, 8)
@@ -115,7 +115,7 @@ def _possible(k: int, tokens: int) -> None:
 def _chosen(counts: Counts, classes: int | None) -> FrequencyClasses:
     if classes is not None:
         raise ValueError(
-            f"division 'mefmax': finds the number of classes itself ({classes} given); leave classes out, or take "
+            f"division 'mefmax': chooses the number of classes itself ({classes} given); leave classes out, or take "
             f"the division 'eq-freq' (the same rule with a given number)."
         )
     return mefmax(counts)
@@ -126,14 +126,14 @@ DIVISIONS: dict[str, Callable[[Counts, Any], FrequencyClasses]] = {
     "eq-freq": equal_frequency,
     "eq-token": equal_tokens,
 }
-"""By name: a function of the counts and the number of classes, None for ``mefmax``."""
+"""Divisions by name: functions of the counts and the number of classes (None for ``mefmax``)."""
 
 
 def divide(counts: Counts, division: str, classes: int | None = None) -> FrequencyClasses:
-    """The classes of a division of ``DIVISIONS``; all but ``mefmax`` are given their number.
+    """Divides tokens into classes by one of ``DIVISIONS``; ``mefmax`` chooses the number of classes, others need it.
 
     Raises:
-        ValueError: No such division, a number that is not possible, given where it must not be or missing.
+        ValueError: If the division is unknown, or the number of classes is missing, invalid, or given for ``mefmax``.
 
     >>> divide([6, 5, 3, 2], "eq-token", 2).boundaries
     (2, 4)
@@ -151,26 +151,26 @@ def divide(counts: Counts, division: str, classes: int | None = None) -> Frequen
 # class ends at the first token with K * cumulative count >= k * total, which floating-point sums miss for many K.
 
 MOST_CLASSES = 512
-"""K is not tried beyond this. Text needs no cap: K is at most the total over the largest count, below 40 for usual
-vocabularies. Nearly even counts do: as many classes as tokens would be tried there, at quadratic cost."""
+"""Largest K that is tried. For text the limit has no effect: K is at most the total count divided by the largest count,
+which is below 40 for usual vocabularies. For nearly even counts the limit avoids quadratic cost."""
 
 TIE = 1e-12
-"""Objectives this close are equal, and the smaller K is taken."""
+"""Objectives within this difference count as equal, and the smaller K is chosen."""
 
 AT_ONCE = 1 << 18
-"""Boundaries worked on together; bounds the memory."""
+"""Number of boundaries processed together; limits memory."""
 
 Counts = Sequence[int] | Int[np.ndarray, "V"]
 
 
 @dataclass(frozen=True, eq=False)
 class MefMaxCurve:
-    """The objective of equation 5 for each number of classes.
+    """The objective of F2-Softmax, equation 5, for each number of classes.
 
     Attributes:
         ks: Numbers of classes.
-        between: How even the classes are: entropy of their frequencies over its largest value.
-        within: How even the tokens of a class are, averaged over classes; a class of one token counts 0.
+        between: Evenness of the classes: entropy of their frequencies divided by its maximum.
+        within: Evenness of the tokens in a class, averaged over classes; a class of one token counts 0.
     """
 
     ks: Int[np.ndarray, "N"]
@@ -179,20 +179,20 @@ class MefMaxCurve:
 
     @property
     def values(self) -> Float[np.ndarray, "N"]:
-        """The objective: both terms added."""
+        """The objective, the sum of both terms."""
         summed: Float[np.ndarray, "N"] = self.between + self.within
         return summed
 
     @property
     def best(self) -> int:
-        """The smallest K among those with the largest value."""
+        """The smallest K with the largest objective."""
         return int(self.ks[np.flatnonzero(self.values >= self.values.max() - TIE)[0]])
 
 
 def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
-    """The classes of the best K, at most ``most`` (None: while no token exceeds 1/K).
+    """The classes of the best K up to ``most`` (None: up to the largest K for which no token's share exceeds 1/K).
 
-    Tokens never counted are in the last class.
+    Tokens with count 0 are in the last class.
 
     >>> mefmax([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1]).boundaries
     (2, 4, 7, 12)
@@ -204,7 +204,7 @@ def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
 
 
 def mefmax_curve(counts: Counts, most: int | None = MOST_CLASSES) -> MefMaxCurve:
-    """The objective for every K that ``mefmax`` tries; arguments as there.
+    """The objective for every K that ``mefmax`` tries; it has the same arguments.
 
     >>> mefmax_curve([3] * 10).values[:5].round(3).tolist()
     [1.0, 2.0, 1.991, 1.985, 2.0]
@@ -213,18 +213,19 @@ def mefmax_curve(counts: Counts, most: int | None = MOST_CLASSES) -> MefMaxCurve
 
 
 def evenness(counts: Counts, classes: FrequencyClasses) -> tuple[float, float]:
-    """Both terms of the objective for classes from anywhere: between classes, within classes."""
+    """Both terms of the objective for given classes: between classes, within classes."""
     ranked = np.asarray(counts, dtype=np.int64)[classes.order]
     between, within = _terms(_Sums.of(ranked), np.array([classes.count]), np.array(classes.boundaries))
     return float(between[0]), float(within[0])
 
 
 def mass_boundaries(ranked: Int[np.ndarray, "V"], ks: Int[np.ndarray, "N"]) -> Int[np.ndarray, "M"]:
-    """Exclusive ends of K classes of about equal frequency, for each K one after the other.
+    """Exclusive ends of K classes of about equal frequency, concatenated for each K in ``ks``.
 
     Args:
-        ranked: Counts, decreasing.
-        ks: Each at most the total over the largest count, or the ends need not ascend.
+        ranked: Counts in decreasing order.
+        ks: Numbers of classes, each at most the total count divided by the largest count; otherwise ends may not
+            ascend.
     """
     cumulative = np.cumsum(ranked)
     total = int(cumulative[-1])
@@ -250,7 +251,7 @@ def _curve(ranked: Int[np.ndarray, "V"], most: int | None) -> MefMaxCurve:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """The entropy of any class is a difference of two sums: of counts, and of count times log count."""
+    """Cumulative sums from which the entropy of any class is computed: of counts, and of count times log count."""
 
     counts: Int[np.ndarray, "S"]  # of the first tokens, from none to all
     # of the last tokens, from all to none: a rare class is then no small difference of large sums
@@ -267,7 +268,7 @@ class _Sums:
 def _terms(
     sums: _Sums, ks: Int[np.ndarray, "N"], boundaries: Int[np.ndarray, "M"]
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Both terms for each K, from the boundaries of all of them one after the other."""
+    """Both terms for each K, from the concatenated boundaries."""
     number = _numbered(ks)[1]
     begins = np.where(number == 1, 0, np.roll(boundaries, 1))
     sizes, masses = boundaries - begins, sums.counts[boundaries] - sums.counts[begins]
@@ -283,6 +284,6 @@ def _terms(
 
 
 def _numbered(ks: Int[np.ndarray, "N"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
-    """For ks 2, 3: the K of each class, 2 2 3 3 3, and its number, 1 2 1 2 3."""
+    """The K of each class and its number: for ks 2, 3 these are 2 2 3 3 3 and 1 2 1 2 3."""
     k_of = np.repeat(ks, ks)
     return k_of, np.arange(1, len(k_of) + 1) - np.repeat(np.cumsum(ks) - ks, ks)

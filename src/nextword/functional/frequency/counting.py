@@ -1,7 +1,7 @@
-"""Counts the tokens of a corpus: in parallel or as a stream, larger than memory, and on from where it was killed.
+"""Counts the tokens of a corpus, in parallel or as a stream; corpora may exceed memory, and killed counts resume.
 
-``datasets.map`` does the work. Every batch of texts becomes one row that says which tokens occur in it and how often,
-so nothing larger than a batch and one number for each token of the vocabulary is ever held.
+``datasets.map`` turns each batch of texts into one row with its tokens and their counts. So memory holds only one batch
+and one number per token of the vocabulary.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 1 << 20
-"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more memory than its
-text."""
+"""Number of characters encoded together. A row may be a whole corpus, and tokens take much more memory than text."""
 
 BATCHES_AT_ONCE = 8
-"""Batches of each process between two looks at the time, at first; a batch of a text file is a megabyte."""
+"""Initial number of batches per process and step; a batch of a text file is one megabyte."""
 
 MOST_BATCHES_AT_ONCE = 128
 STEP_SECONDS = 5.0
-"""Where a step takes less, the next one has twice as many batches: processes are started anew for each."""
+"""If a step takes less time, the next step has twice as many batches, because each step starts new processes."""
 
 MOST_PROCESSES = 1024
 
 Count = Callable[[Batch], dict[str, list[Any]]]
-"""What ``map`` calls, also in other processes."""
+"""Function that ``map`` calls, also in other processes."""
 
 
 def count_tokens(
@@ -61,31 +60,30 @@ def count_tokens(
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
 ) -> TokenCounts:
-    """Counts how often each token occurs. No special tokens are added; line ends count as in the task ``lm``.
+    """Counts how often each token occurs. Special tokens are not added; line ends count as in the task ``lm``.
 
     Args:
-        data: A text file, a table (.jsonl, .csv, .tsv, .parquet), a folder of them, a name on the hub
-            (``name`` or ``name:config``), or a data set with texts or with ``input_ids``. Of ``input_ids``, those with
-            an ``attention_mask`` of 0 are left out.
+        data: A text file, a table (.jsonl, .csv, .tsv, .parquet), a folder of such files, a name on the hub (``name``
+            or ``name:config``), or a data set with texts or ``input_ids``. Ids with an ``attention_mask`` of 0 are not
+            counted.
         tokenizer: Tokenizer of the texts, or of the ``input_ids``.
-        out: Where to write the counts. Beside it, unfinished counts are kept every half minute, and a count that was
-            killed resumes from there, with the same result.
-        text_column: The column with the text, by name, or by number from 0 in a file without header.
-        split: The split of a folder or of a data set of the hub that is counted; None: the training split, or all of a
-            folder whose files name no splits.
-        processes: Number of processes, for which a table is first stored by ``datasets`` in its cache; None: one
-            process reads it as a stream, and the tokenizer works in threads.
-        batch_size: Rows of a table that are read together.
-        progress: Called now and then with the number of texts that are done.
+        out: File to write. Unfinished counts are saved next to it every half minute, and a killed count resumes from
+            there with the same result. None: counts are only returned.
+        text_column: Column with the text, as a name, or as a number from 0 in a file without header.
+        split: Split to count, of a folder or a data set of the hub; None: the training split, or all files of a folder
+            without splits.
+        processes: Number of processes; ``datasets`` first stores the table in its cache. None: one process reads the
+            table as a stream, and the tokenizer uses threads.
+        batch_size: Number of table rows read together.
+        progress: Function called regularly with the number of finished texts.
 
     Returns:
-        How often each token of the vocabulary occurs: ``counts``, an array (V,), with what was counted.
+        The counts (V,) of all tokens of the vocabulary in ``counts``, with the source of the data.
 
     Raises:
-        ValueError: Nothing there, no such column, no token in it, a split of what has none, too many processes, an
-            ``out`` that is read, unfinished counts that were begun otherwise, or another process that counts into
-            ``out``.
-        DiskFullError: There is no room for the counts.
+        ValueError: If there are no data, column, split or tokens, there are too many processes, ``out`` is one of the
+            files read, unfinished counts have other settings, or another process writes to ``out``.
+        DiskFullError: If there is no disk space for the counts.
 
     Examples:
         >>> import tempfile
@@ -101,7 +99,7 @@ def count_tokens(
         [2, 2, 1]
     """
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
-        raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
+        raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); use one per core")
     if out is not None:
         expect_inputs_kept(
             {named("out"): [out]}, [data if isinstance(data, str | Path) else None, tokenizer.name_or_path]
@@ -144,7 +142,7 @@ def count_tokens(
 def _followed(
     steps: Iterator[Tally], checkpoint: ArrayCheckpoint, progress: Callable[[int], None] | None
 ) -> Tally | None:
-    """The last tally; each is reported, and saved now and then and where the count is interrupted."""
+    """Iterates to the last tally; reports each one, and saves regularly and at an interruption."""
     tally = None
     try:
         for tally in steps:
@@ -208,7 +206,10 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
 
 @contextlib.contextmanager
 def _interrupted_alone() -> Iterator[None]:
-    """Ctrl-C goes to all processes: those forked in this block let this one end them, whatever the fork makes of it."""
+    """In this block only the main process handles Ctrl-C.
+
+    Forked processes ignore it and are ended by the main process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -239,7 +240,7 @@ def _features() -> Any:
 
 @contextlib.contextmanager
 def _prepared(threads: bool) -> Iterator[None]:
-    """No bars of ``datasets``; the tokenizer's own threads, which must not be used where processes are forked."""
+    """Turns off progress bars of ``datasets``, and the tokenizer's threads if processes are forked."""
     import datasets
 
     name = "TOKENIZERS_PARALLELISM"
@@ -260,11 +261,11 @@ def _prepared(threads: bool) -> Iterator[None]:
 
 
 TokensOf = Callable[[Batch], tuple[Int[np.ndarray, "T"], int]]
-"""All tokens of a batch, and the number of texts."""
+"""Function that returns all tokens of a batch, and its number of texts."""
 
 
 def _counted(size: int, tokens_of: TokensOf, batch: Batch) -> dict[str, list[Any]]:
-    """A batch of rows as one row: the tokens that occur, how often each, and how many texts it was."""
+    """Summarises a batch of rows as one row: the tokens that occur, their counts, and the number of texts."""
     tokens, items = tokens_of(batch)
     if len(tokens) and not 0 <= tokens.min() <= tokens.max() < size:
         wrong = tokens.min() if tokens.min() < 0 else tokens.max()
@@ -307,11 +308,11 @@ def _joined(rows: Any) -> Int[np.ndarray, "T"]:
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """What is counted so far.
+    """Counts so far.
 
     Attributes:
-        items: Texts that were read.
-        state: Where to continue: the number of a row, or a stream's own state.
+        items: Number of texts read.
+        state: Where to resume: the number of a row, or the state of a stream.
     """
 
     counts: Int[np.ndarray, "V"]
@@ -319,29 +320,29 @@ class Tally:
     state: Any
 
     def plus(self, row: Mapping[str, Any], state: Any) -> Tally:
-        """A new tally, so that an interruption finds the old one or the new one, never a half."""
+        """Returns a new tally, so that an interruption never leaves a half-updated one."""
         counts = self.counts.copy()
         counts[row["ids"]] += np.asarray(row["counts"], dtype=np.int64)
         return Tally(counts, self.items + int(row["items"]), state)
 
     @classmethod
     def restored(cls, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Tally:
-        """That which was saved."""
+        """Restores a saved tally."""
         return cls(arrays["counts"], about["items"], about["state"])
 
     def save(self, checkpoint: ArrayCheckpoint) -> None:
-        """Writes it, for a count that resumes from there."""
+        """Saves the tally, so that the count can resume from it."""
         checkpoint.save({"items": self.items, "state": self.state}, {"counts": self.counts})
 
 
 def partial_path(out: Path) -> Path:
-    """Where the unfinished counts of ``out`` are kept."""
+    """Path of the unfinished counts of ``out``."""
     return out.with_name(f"{out.name}.partial")
 
 
 @contextlib.contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Keeps other processes of this machine from counting into ``out`` in the block; refuses where one does already."""
+    """Locks ``out`` in this block against other processes of this machine; raises ValueError if it is locked."""
     from filelock import FileLock, Timeout
 
     path = out.with_name(f"{out.name}.lock")  # of the file, where ``locked`` has the folder: others may count beside it

@@ -1,4 +1,4 @@
-"""How often each token of a vocabulary occurs, with the tokenizer that this holds for."""
+"""Token counts of a vocabulary, with the fingerprint of its tokenizer."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 FORMAT = 1
-"""Version of the file; raised when older readers would misread it."""
+"""Version of the file format; increased if older versions would misread the file."""
 
 MAKES_IDS = ("normalizer", "pre_tokenizer", "model")
-"""What of a fast tokenizer decides about the ids of a text, besides its vocabulary. Padding and truncation are settings
-of one call, and decoding and special tokens come after the ids."""
+"""Parts of a fast tokenizer that determine the ids of a text, besides its vocabulary. Padding and truncation are
+settings of single calls; decoding and special tokens do not change the ids."""
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Equal for tokenizers that make the same ids of every text, also after saving and loading; 64 hex digits."""
+    """Fingerprint (64 hex digits), equal for tokenizers that encode every text alike, also after saving and loading."""
     digest = hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[::-1])).encode())
     if tokenizer.is_fast:
         fast = json.loads(tokenizer.backend_tokenizer.to_str())
@@ -40,9 +40,9 @@ class TokenCounts:
     """Counts of all tokens of a vocabulary.
 
     Attributes:
-        counts: How often each token id occurs.
-        tokenizer: Fingerprint of the tokenizer; None where nobody knows.
-        source: Where they are from, for a report.
+        counts: Count of each token id.
+        tokenizer: Fingerprint of the tokenizer; None if unknown.
+        source: Origin of the counts, for reports.
 
     >>> counts = TokenCounts(np.array([3, 0, 2]), None, "a text")
     >>> counts.total, counts.distinct, counts.padded(5, "f2").counts.tolist()
@@ -58,29 +58,29 @@ class TokenCounts:
 
     @property
     def total(self) -> int:
-        """All occurrences."""
+        """Sum of all counts."""
         return int(self.counts.sum())
 
     @property
     def distinct(self) -> int:
-        """Tokens that occur."""
+        """Number of tokens that occur."""
         return int(np.count_nonzero(self.counts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a .npz file: all of it or nothing."""
+        """Writes a .npz file atomically."""
         about = {"format": FORMAT, "tokenizer": self.tokenizer or "", "source": self.source}
         write_arrays(Path(path), {"counts": self.counts, **{name: np.array(value) for name, value in about.items()}})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], where: str = "counts") -> TokenCounts:
-        """Reads what ``save`` wrote, or a .npy file of one whole number for each token id.
+        """Reads a file written by ``save``, or a .npy file with one integer per token id.
 
         Args:
             path: The file.
-            where: The setting that names it, for messages.
+            where: Name of the setting with this path, for error messages.
 
         Raises:
-            ValueError: There is no such file, it is half-written, or it holds something else.
+            ValueError: If the file does not exist, is incomplete, or has other content.
         """
         try:
             found = read_arrays(Path(path))
@@ -103,10 +103,10 @@ class TokenCounts:
         return cls(checked(counts, f"{where}: '{path}'"), tokenizer or None, source)
 
     def padded(self, size: int, where: str) -> TokenCounts:
-        """The counts for a vocabulary of ``size`` tokens: ids that were never counted get 0.
+        """The counts for a vocabulary of ``size`` tokens; additional ids get 0.
 
         Raises:
-            ValueError: A token that occurs has no position there.
+            ValueError: If a token that occurs has an id of ``size`` or more.
         """
         last = int(np.flatnonzero(self.counts)[-1])
         if last >= size:
@@ -119,7 +119,7 @@ class TokenCounts:
         return TokenCounts(counts, self.tokenizer, self.source)
 
     def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
-        """Raises ValueError where the counts are another tokenizer's; those that do not say whose they are pass."""
+        """Raises ValueError if the counts were made with another tokenizer; counts of an unknown tokenizer pass."""
         if self.tokenizer is None:
             return
         found = tokenizer_fingerprint(tokenizer)
@@ -132,7 +132,7 @@ class TokenCounts:
 
 
 def checked(counts: Int[np.ndarray, "V"], what: str) -> Int[np.ndarray, "V"]:
-    """The counts as int64; ValueError where that cannot be, one is negative, all are zero or the sum is too much."""
+    """The counts as int64; raises ValueError if they are not integers, negative, all zero or too large in sum."""
     counts = np.asarray(counts)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
         kind = f"{counts.dtype} of shape {counts.shape}"

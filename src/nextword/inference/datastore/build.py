@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 
 _PROBE = 32
-"""Tokens by whose states a model is known again."""
+"""Number of tokens whose states identify the model."""
 
 _LONGEST = 1024
-"""Tokens of a window, where the model could see more."""
+"""Default maximum number of tokens of a window."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class BuildSettings:
     Attributes:
         precision: Precision of the keys: float16, or int8 with a factor for each key.
         text_column: The column with the text of a table.
-        split: The part of a folder or of a data set of the hub; None: the training part.
-        window: Tokens that the model sees at once; None: all that it can, at most 1,024.
-        stride: Tokens that each window after the first gives; None: all, which takes one pass over the text.
+        split: Split of a folder or of a data set of the hub; None: the training split.
+        window: Number of tokens that the model sees at once; None: its maximum, but at most 1,024.
+        stride: Number of new tokens of each window after the first; None: all, which takes one pass over the text.
         shard_keys: Keys of a shard; what a killed build loses at most of each process.
-        batch_size: Windows that go through the model together.
+        batch_size: Number of windows per pass.
         processes: So many processes, each with the model; None: this one.
     """
 
@@ -277,7 +277,7 @@ def _written_shard(
 
 
 def expect_decoder(opened: OpenedModel) -> None:
-    """Raises ValueError where a model's states follow more than the text."""
+    """Raises ValueError if a model's states depend on more than the text."""
     if opened.has_encoder or opened.model.conditioner is not None:
         raise ValueError(
             f"model: must be decoder-only and without a conditioner ('{opened.name}' given); states that follow a "
@@ -319,7 +319,7 @@ def store_texts(
     """Stores texts as the documents of an n-gram index, in the folder ``out``, for models with this tokenizer.
 
     Raises:
-        ValueError: No text has two tokens, or the folder holds another memory.
+        ValueError: If no text has two tokens, or the folder has another index.
         DiskFullError: There is no room.
     """
     documents = (Document(str(one.id), whole_ids(tokenizer, one.text)) for one in given.examples)

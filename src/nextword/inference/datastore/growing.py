@@ -1,4 +1,4 @@
-"""A store that grows with what was said: texts are appended, and the oldest are forgotten."""
+"""Growing datastores: new texts are appended, and the oldest are dropped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from nextword.retrieval import RecentKeys
 
 
 def remember_recent(model: AnyModel, most: int) -> None:
-    """Gives a model with the head ``knn`` an empty store of its own, in memory, beside the one on the disk.
+    """Gives a model with the head ``knn`` an empty in-memory datastore, in addition to the one on disk.
 
-    Of its ``most`` tokens the oldest are forgotten first.
+    It keeps the last ``most`` tokens.
 
     Raises:
-        ValueError: The model has another head.
+        ValueError: If the model has another head.
     """
     opened = OpenedModel.of(model)
     head = _knn(opened)
@@ -33,31 +33,33 @@ def remember_recent(model: AnyModel, most: int) -> None:
 
 
 def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
-    """Appends a text, such as what was just said, to what the model remembers; it can be retrieved from then on.
+    """Appends a text to the model's in-memory datastore, from which it can then be retrieved.
 
     Args:
-        model: After ``remember_recent``.
-        text: The text; it becomes a document of its own, numbered after those of the store on the disk.
-        window: Tokens that the model sees at once.
+        model: A model after ``remember_recent``.
+        text: The text; it becomes a new document, numbered after those of the datastore on disk.
+        window: Number of tokens that the model sees at once.
 
     Returns:
-        How many tokens it has.
+        Number of tokens of the text.
 
     Raises:
-        ValueError: The model remembers nothing recent.
+        ValueError: If the model has no in-memory datastore.
     """
     opened = OpenedModel.of(model)
     return grow_by_tokens(opened, [start_id(opened.tokenizer), *token_ids(opened.tokenizer, text)], window=window)
 
 
 def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
-    """The same for tokens as the model read them: the first is read only, the others are appended.
+    """``grow`` for token ids: the first token is only read, the others are appended.
 
-    A pass that is at work meanwhile continues with what was remembered when it began.
+    A pass that is running meanwhile continues with the old content.
     """
     head = _knn(opened)
     if head.recent is None:
-        raise ValueError("model: must remember what is recent (it does not); call remember_recent(model, most) first")
+        raise ValueError(
+            "model: must have an in-memory datastore (it has none); call remember_recent(model, most) first"
+        )
     size = min(window, opened.longest or window)
     spans = windows_after(1, len(ids), size, max(1, size // 2)) if len(ids) > 1 else []
     parts = [DocumentWindow(0, 0, list(ids[one.begin : one.targets.stop]), one.scored) for one in spans]
@@ -71,7 +73,7 @@ def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512
 
 @contextlib.contextmanager
 def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[int]], int]]:
-    """For the block, the model has an empty store of its own, and yields its ``grow_by_tokens``."""
+    """In this block the model has an empty in-memory datastore; yields its ``grow_by_tokens``."""
     head = _knn(opened)
     before = head.recent
     remember_recent(opened, most)
@@ -82,7 +84,7 @@ def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[i
 
 
 def expect_growing(opened: OpenedModel) -> None:
-    """Raises ValueError where a model has no head with a store that can grow."""
+    """Raises ValueError if a model's head does not support an in-memory datastore."""
     _knn(opened)
     expect_decoder(opened)
 

@@ -1,4 +1,4 @@
-"""How much of what a store gives is mixed in, chosen on held-out text; and what an n-gram index brings."""
+"""Chooses the weight of retrieval on held-out text, and measures the gain of an n-gram index."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
-    """The share of what is retrieved under which a text is most likely; ``configure_head(weight=...)`` takes it.
+    """The weight of retrieved tokens that makes a text most likely, for ``configure_head(weight=...)``.
 
-    ``nw.calibrate`` chooses the temperature too, and says what both gain.
+    ``nw.calibrate`` also chooses the temperature, and returns the gain.
 
     Args:
-        model: With the head ``knn`` and ``mix=fixed``; its own weight does not matter.
-        text: Validation text, which is not in the store.
-        window: Tokens that the model sees at once.
+        model: A model with the head ``knn`` and ``mix=fixed``; its current weight does not matter.
+        text: Validation text that is not in the datastore.
+        window: Number of tokens that the model sees at once.
 
     Raises:
-        ValueError: The model has another head, its temperature makes no sense for its states, or the text has no
+        ValueError: If the model has another head, its temperature is out of range for its states, or the text has no
             tokens.
     """
     opened = _opened(model)
@@ -47,17 +47,17 @@ def tuned_weight(model: AnyModel, text: str, *, window: int = 512) -> float:
 
 
 def tuned_retrieval(model: AnyModel, texts: Sequence[str], *, window: int = 512) -> dict[str, float]:
-    """The temperature and the weight under which texts are most likely; ``configure_head`` takes them.
+    """The temperature and weight that make texts most likely, for ``configure_head``.
 
-    ``nw.calibrate`` leaves the model with them, where they help, and says how much.
+    ``nw.calibrate`` also sets them if they help, and returns the gain.
 
     Args:
-        model: With the head ``knn`` and ``mix=fixed``; its own temperature and weight do not matter.
-        texts: Validation texts, which are not in the store; each is read by itself.
-        window: Tokens that the model sees at once.
+        model: A model with the head ``knn`` and ``mix=fixed``; its current temperature and weight do not matter.
+        texts: Validation texts that are not in the datastore; each is read separately.
+        window: Number of tokens that the model sees at once.
 
     Raises:
-        ValueError: The model has another head, or no text has a token.
+        ValueError: If the model has another head, or no text has tokens.
     """
     return _read(_opened(model), texts, window).optimum().settings
 
@@ -96,13 +96,13 @@ def fit_to_texts(
     stored: bool = False,
     progress: Progress | None = None,
 ) -> MatchWeights:
-    """The weights of a memory's matches that make texts most likely, mixed with a model; the model reads them once.
+    """Fits the weights of an n-gram index, so that texts are most likely under its mixture with a model.
 
-    Where the gain's 95 % interval does not exclude 0, the head keeps the whole share. The texts are held out: neither
-    what is stored nor what is to be scored.
+    If the gain's 95 % interval includes 0, the head keeps the whole share. The texts must be neither in the index nor
+    the test data.
 
     Raises:
-        ValueError: A text is in the memory and may not (``stored``), or the memory was made with another tokenizer.
+        ValueError: If a text is in the index (unless ``stored``), or the index was made with another tokenizer.
     """
     index.manifest.expect_tokenizer(opened.tokenizer, index.folder)
     examples = list(given.examples)
@@ -128,12 +128,12 @@ def score_with_ngrams(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """How likely texts are to a model, and to the same model with an n-gram index, compared on the same tokens.
+    """Scores texts with a model and with the same model plus an n-gram index, compared on the same tokens.
 
-    The texts are neither stored nor those that the weights were fitted to.
+    The texts must be neither in the index nor those used to fit the weights.
 
     Raises:
-        ValueError: A text is in the memory and may not (``stored``), or the memory was made with another tokenizer.
+        ValueError: If a text is in the index (unless ``stored``), or the index was made with another tokenizer.
     """
     memory.index.manifest.expect_tokenizer(opened.tokenizer, memory.index.folder)
     if not stored:

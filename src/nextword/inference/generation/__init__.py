@@ -1,1 +1,1 @@
-"""Lets a model write: prompts in, texts out."""
+"""Generation of texts from prompts."""

@@ -1,4 +1,4 @@
-"""Decodings times seeds: each is one pass over the prompts, with the arguments that ``generate`` gets for it."""
+"""Generation passes: one pass over all prompts for each decoding strategy and seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_NEW_TOKENS = 100
 MODEL_DEFAULT = "model's default"
-"""Title of what is written as the model's own generation_config says."""
+"""Title of texts that are generated with the model's own generation_config."""
 ASSISTANT = "assistant_model"
 REFUSED = (
     "output_",
@@ -34,19 +34,19 @@ REFUSED = (
     "watermarking_config",
     "compile_config",
 )
-"""Beginnings of arguments that change what ``generate`` returns, or that it sets itself."""
+"""Prefixes of arguments that change what ``generate`` returns, or that we set ourselves."""
 ROWWISE = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
 
 
 @dataclass(frozen=True)
 class GenerationPass:
-    """One way to write with one seed.
+    """One decoding strategy with one seed.
 
     Attributes:
-        title: What tables call the decoding.
-        arguments: Arguments of ``generate``, what was asked for and what lengths follow from it.
-        mode: Which of its loops ``generate`` takes.
-        seed: Seed of the sampling; None: nothing is sampled.
+        title: Name of the decoding strategy in tables.
+        arguments: Arguments of ``generate``, including the resulting lengths.
+        mode: Decoding loop that ``generate`` uses.
+        seed: Random seed; None: decoding is deterministic.
     """
 
     title: str
@@ -57,31 +57,34 @@ class GenerationPass:
 
     @property
     def is_rowwise(self) -> bool:
-        """Whether rows of a batch have nothing to do with each other: greedy search and sampling."""
+        """Whether rows of a batch are independent, as in greedy search and sampling."""
         return self.mode in ROWWISE
 
     @property
     def is_single(self) -> bool:
-        """Whether ``generate`` takes one text at a time only, as it does with an assistant."""
+        """Whether ``generate`` accepts only one text at a time, as with an assistant model."""
         return self.mode == GenerationMode.ASSISTED_GENERATION
 
     @property
     def new_tokens(self) -> int:
-        """Most tokens of a text."""
+        """Maximum number of new tokens."""
         return int(self.arguments["max_new_tokens"])
 
     def file_name(self) -> str:
-        """Name of its samples file, for instance ``top-k-3-seed-0.jsonl``; what samples nothing has no seed in it."""
+        """Name of the samples file, for instance ``top-k-3-seed-0.jsonl``.
+
+        Without the seed if decoding is deterministic.
+        """
         name = re.sub(r"[^\w.]+", "-", self.title).strip("-")
         return f"{name}.jsonl" if self.seed is None else f"{name}-seed-{self.seed}.jsonl"
 
 
 def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list[GenerationPass]:
-    """Every decoding with every seed; a decoding that samples nothing once, with one text per prompt.
+    """Every decoding strategy with every seed; deterministic ones run once, with one text per prompt.
 
     Raises:
-        ValueError: An argument that neither ``generate`` nor the model's head knows, or a loop that transformers no
-            longer has.
+        ValueError: If neither ``generate`` nor the model's head knows an argument, or transformers no longer has the
+            loop.
     """
     extra = _arguments(opened, settings)
     passes: list[GenerationPass] = []
@@ -100,7 +103,7 @@ def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list
 
 
 def _arguments(opened: OpenedModel, settings: GenerationSettings) -> dict[str, Any]:
-    """Further arguments of ``generate``, with the model that drafts, opened, among them."""
+    """Further arguments of ``generate``, including the loaded draft model."""
     asked: dict[str, Any] = dict(settings.arguments)
     if settings.draft is not None and settings.draft not in drafters:
         if ASSISTANT in asked:
@@ -142,10 +145,10 @@ def _expect_possible(opened: OpenedModel, settings: GenerationSettings, title: s
 
 
 def effective_config(model: NextWordModel, arguments: Mapping[str, Any]) -> Any:
-    """What ``generate`` would do with these arguments, the model's own settings and transformers' defaults.
+    """The generation settings that result from these arguments, the model's own settings and transformers' defaults.
 
     Raises:
-        ValueError: Nobody knows one of the arguments.
+        ValueError: If an argument is unknown.
     """
     config: Any = GenerationConfig()  # type: ignore[no-untyped-call]  # of transformers
     public = [name for name in vars(config) if not name.startswith(("_", "transformers_version", *REFUSED))]
@@ -184,7 +187,7 @@ def end_ids(config: Any) -> list[int]:
 
 
 def stop_strings(config: Any) -> list[str]:
-    """Texts that do."""
+    """Strings that end a text."""
     return _listed(config.stop_strings)
 
 
@@ -193,10 +196,10 @@ def _listed(value: Any) -> list[Any]:
 
 
 def pass_path(out: Path, one: GenerationPass, count: int) -> Path:
-    """Where the samples of a pass go: into the folder ``out``, or into the file where ``out`` is one.
+    """Path of the samples file of a pass: in the folder ``out``, or ``out`` itself if it is a file.
 
     Raises:
-        ValueError: Several passes cannot go into one file.
+        ValueError: If ``out`` is a file and there are several passes.
     """
     if out.suffix != ".jsonl":
         return out / one.file_name()
@@ -217,38 +220,38 @@ HAVE_A_SETTING = {
     "stop_strings": "stop",
     "num_return_sequences": "samples",
 }
-"""Arguments of ``generate`` that settings stand for."""
+"""Arguments of ``generate`` that have a setting of their own."""
 
 
 class GenerationSettings(Settings):
-    """How texts are written."""
+    """Settings of generation."""
 
     decodings: list[Decoding] = Field(default=[])
-    """Ways to write, as "greedy", "top-k:3" or settings in full; none: as the model's own generation_config says."""
+    """Decoding strategies, such as "greedy", "top-k:3" or a table of settings; empty: the model's generation_config."""
     arguments: dict[str, JsonValue] = Field(default={})
-    """Further arguments of generate, for all of them, for instance {repetition_penalty = 1.2}."""
+    """Further arguments of generate, for all decoding strategies, for instance {repetition_penalty = 1.2}."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Most tokens of a text; by default what the model's generation_config says, else 100."""
+    """Maximum number of new tokens; by default the value of the model's generation_config, or 100."""
     min_new_tokens: int | None = Field(default=None, ge=0)
-    """Least tokens of a text: until then no end token is written."""
+    """Minimum number of new tokens; earlier end tokens are not generated."""
     stop: list[str] = Field(default=[])
-    """Strings that end a text, which keeps them."""
+    """Strings that end a text; they stay in the text."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
-    """Seeds of the sampling; one samples file each."""
+    """Random seeds; each has a samples file of its own."""
     samples: int = Field(default=1, ge=1)
-    """Samples per prompt."""
+    """Number of texts sampled per prompt."""
     batch_size: int = Field(default=16, ge=1)
-    """Texts written at a time."""
+    """Number of texts generated at a time."""
     draft: str | None = None
-    """Source of draft tokens, which one pass then verifies: "head", "prompt", or the folder of a model; none: no
-    drafts."""
+    """Source of draft tokens, which one pass then verifies: "head", "prompt", or the folder of a model; none: no draft
+    tokens."""
     remember: int = Field(default=0, ge=0)
-    """With the head knn: of the finished prompts and texts of a pass, so many of the last tokens can be retrieved by
-    those that follow; texts are then written one at a time, in the order of the prompts. 0: none."""
+    """With the head knn: number of last tokens, from finished prompts and texts of a pass, that later texts can
+    retrieve. Texts are then generated one at a time, in the order of the prompts. 0: off."""
     sources: bool = False
-    """Whether each token's share by source and its strongest positions are worked out and written beside it."""
+    """Whether to write, for each token, the share of each component of the head and the strongest positions."""
     positions: int = Field(default=3, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
-    """Number of positions named of each token, with ``sources``."""
+    """Number of positions listed per token, with ``sources``."""
 
     @field_validator("arguments")
     @classmethod

@@ -1,4 +1,4 @@
-"""One run over prompts: its texts as an iterator, or in samples files that continue after an interruption."""
+"""One run over prompts, with its texts as an iterator or in samples files; an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 
 UNTOLD = ("transformers_version", "_from_model_config")
-"""Entries of a generation configuration that decide nothing."""
+"""Entries of a generation configuration that do not affect the texts."""
 
 
 @dataclass(frozen=True)
 class GenerationRun:
-    """What is to be written, checked before anything is: ``passes`` are decodings times seeds."""
+    """A checked generation run; ``passes`` has one pass for each decoding strategy and seed."""
 
     opened: OpenedModel
     prompts: Sequence[TextPrompt]
@@ -71,13 +71,13 @@ class GenerationRun:
     def planned(
         cls, opened: OpenedModel, prompts: Sequence[TextPrompt], settings: GenerationSettings, chat: bool = False
     ) -> GenerationRun:
-        """The run, with everything checked that can be before the model writes.
+        """Makes a run, and checks everything that can be checked before generation.
 
-        In a ``chat``, prompts are put into the tokenizer's chat template.
+        With ``chat``, prompts are put into the tokenizer's chat template.
 
         Raises:
-            ValueError: No prompt, one that is too long or lacks what the model reads, two with one id, or an argument
-                that ``generate`` does not know.
+            ValueError: If there are no prompts, a prompt is too long or incomplete for the model, two have the same id,
+                or ``generate`` does not know an argument.
         """
         if not prompts:
             raise ValueError("prompts: must be at least one (none given)")
@@ -105,13 +105,13 @@ class GenerationRun:
         said: Iterable[Sequence[int]] = (),
         streamer: Any = None,
     ) -> abc.Generator[list[GeneratedText]]:
-        """The texts of each batch of a pass, in its order. What torch draws elsewhere is not changed.
+        """Generates the texts of each batch of a pass, in order. Torch's global random state is not changed.
 
-        Where texts are remembered, finished prompts and texts of the same pass were ``said`` before, in tokens. A
-        ``streamer`` is handed every token of a single row as it is chosen.
+        ``said`` has the tokens of finished prompts and texts of this pass, for a head that retrieves them. A
+        ``streamer`` receives every new token of a single row.
 
         Raises:
-            ValueError: ``generate`` refuses its arguments.
+            ValueError: If ``generate`` rejects its arguments.
         """
         model, settings, most = self.opened.model, self.settings, self.settings.remember
         strings = [*settings.stop, *stop_strings(model.generation_config)]
@@ -153,7 +153,7 @@ class GenerationRun:
         return [GeneratedText(*columns) for columns in zip(rows, written, texts, sources, strict=True)]
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
-        """What makes the texts of a pass what they are, as plain values."""
+        """All values that determine the texts of a pass."""
         settings, model, parts = self.settings, self.opened.model, self.opened.parts
         usual = model.generation_config.to_diff_dict()
         content = json.dumps([asdict(prompt) for prompt in self.prompts], ensure_ascii=False)
@@ -204,35 +204,35 @@ def generate(  # noqa: PLR0913  (its options)
     """Generates text after prompts.
 
     Args:
-        model: A model, ours or any of transformers, or the folder or hub name of one.
-        tokenizer: Its tokenizer; None for a folder, which has its own.
-        prompts: One prompt or several; a ``TextPrompt`` has a source or an auxiliary text too. By default nothing but
-            the start token.
-        decodings: Decoding strategies, each ``"greedy"``, ``"sample"``, ``"top-k:3"``, ``"top-p:0.9,0.7"`` (the
-            temperature last), ``"beam:4"`` or its settings in full; none: as the model's generation_config says.
-        max_new_tokens: Most tokens of a text; None: what the model's generation_config says, else 100.
-        min_new_tokens: Fewest tokens of a text: no end token is generated before.
-        stop: Strings that end a text, which keeps them.
-        seeds: Random seeds; each generates its own texts.
-        samples: Texts sampled per prompt.
-        batch_size: Texts generated at a time.
+        model: A model of nextword or transformers, or its folder or hub name.
+        tokenizer: Tokenizer of the model; None for a folder, which has its own.
+        prompts: One prompt or several; a ``TextPrompt`` can also have a source or an auxiliary text. The default is
+            only the start token.
+        decodings: Decoding strategies, each ``"greedy"``, ``"sample"``, ``"top-k:3"``, ``"top-p:0.9,0.7"`` (temperature
+            last), ``"beam:4"`` or a dictionary of settings; empty: the model's generation_config.
+        max_new_tokens: Maximum number of new tokens; None: the value of the model's generation_config, or 100.
+        min_new_tokens: Minimum number of new tokens; earlier end tokens are not generated. None: no minimum.
+        stop: Strings that end a text; they stay in the text.
+        seeds: Random seeds; each gives its own texts.
+        samples: Number of texts sampled per prompt.
+        batch_size: Number of texts generated at a time.
         draft: Speculative decoding, with draft tokens from ``"head"`` (a head that copies), ``"prompt"`` (n-gram
             lookup) or the folder of a smaller model; the texts stay the same. None: one token per pass.
-        remember: With the head ``knn``: this many of the last tokens of finished prompts and texts can be retrieved by
-            those that follow; texts are then generated one at a time, in the order of the prompts.
-        sources: Whether each token comes with the contribution of each component of the head, and with its strongest
+        remember: With the head ``knn``: number of last tokens, from finished prompts and texts, that later texts can
+            retrieve. Texts are then generated one at a time, in the order of the prompts. 0: off.
+        sources: Whether to return, for each token, the contribution of each component of the head and the strongest
             positions.
         positions: Positions listed per token, with ``sources``.
         arguments: Further arguments of transformers' ``generate``, for all decodings, for instance
             ``{"repetition_penalty": 1.2}``.
-        auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts, for a model in memory that has a conditioner.
 
     Returns:
-        One dictionary per text, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...;
-        in the order of the prompts, for one decoding and seed after the other.
+        One dictionary per text, as in a samples file (docs/file-formats.md): ``text``, ``token_ids``, ``prompt``, ...
+        They are sorted by decoding strategy and seed, then in the order of the prompts.
 
     Raises:
-        ValueError: A prompt that the model cannot read, or a setting that does not fit.
+        ValueError: If the model does not support a prompt, or a setting is invalid.
 
     Examples:
         >>> import nextword as nw
@@ -282,14 +282,14 @@ def generate(  # noqa: PLR0913  (its options)
 
 
 def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
-    """All texts of a run: one pass after the other, in each the prompts as they were given."""
+    """All texts of a run, pass by pass, each in the order of the prompts."""
     return sorted(generated_texts(run), key=lambda found: (run.passes.index(found[0]), found[1].row.number))
 
 
 def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:
-    """Every text of a run with its pass, in the order in which they are written: the longest prompts first.
+    """Every text of a run with its pass, as generated: longest prompts first.
 
-    A ``streamer`` of transformers is handed each token of the only row, and not the prompt.
+    A transformers ``streamer`` receives each new token of the only row, without the prompt.
     """
     for one in run.passes:
         for texts in run.written(one, run.batches(rows_of(run.encoded, one), one), streamer=streamer):
@@ -300,13 +300,13 @@ def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[
 def write_samples_files(
     run: GenerationRun, out: Path, scored: bool = False, progress: Progress | None = None, command: str = "generate"
 ) -> list[Path]:
-    """Writes a samples file for each pass; what an interrupted run has written already is not written again.
+    """Writes a samples file for each pass; resumes an interrupted run.
 
-    They go into the folder ``out``, or the one file (``.jsonl``) of a run with one pass. ``progress`` receives the
-    share that is done, first that of an earlier run; the message that another process gets names the command.
+    Files are written to the folder ``out``, or a run with one pass to one file (``.jsonl``). ``progress`` receives the
+    finished share, from 0 to 1, including an earlier run. ``command`` is named in the error message of another process.
 
     Raises:
-        ValueError: A file there is of another run, another process writes there, or references are missing.
+        ValueError: If a file belongs to another run, another process writes to ``out``, or references are missing.
     """
     paths = [pass_path(out, one, len(run.passes)) for one in run.passes]
     folder = out if out.suffix != ".jsonl" else out.parent
@@ -365,19 +365,19 @@ def _line(
 def reference_columns(
     opened: OpenedModel, prompts: Sequence[Prompt], scored: bool, batch_size: int
 ) -> dict[str | int, dict[str, Any]]:
-    """By the prompt's id: the references as they came, and in tokens of the model; empty where there are none.
+    """The references of each prompt, by its id, as texts and as tokens of the model; empty without references.
 
-    Where they are ``scored``, the log-probability of each token of the first one stands beside it.
+    With ``scored``, the log-probabilities of the first reference's tokens are added.
 
     Raises:
-        ValueError: References are to be scored and some prompt has none, or some prompts have some and others none.
+        ValueError: If references should be scored and a prompt has none, or only some prompts have references.
     """
     missing = [prompt.number for prompt in prompts if not prompt.references]
     if len(missing) == len(prompts) and not scored:
         return {}
     if missing:
         raise ValueError(
-            f"prompt {missing[0]}: has no reference, and others or {named('score_references')} need one; give one"
+            f"prompt {missing[0]}: has no reference, but others have or {named('score_references')} needs one; give one"
         )
     columns = {prompt.number: texts_and_tokens(opened.tokenizer, prompt.references) for prompt in prompts}
     if not scored:

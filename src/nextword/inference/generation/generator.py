@@ -1,4 +1,4 @@
-"""What a model writes after prompts in tokens, a batch at a time; tasks, the command and the server all ask it."""
+"""Generates texts for tokenised prompts, one batch at a time; used by tasks, the command and the server."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Generator:
-    """Writes after prompts with one model in one way.
+    """Generates texts with one model and one decoding strategy.
 
     Attributes:
-        model: An attached model, as in evaluation.
-        arguments: Arguments of ``generate``; all else is as the model's own ``generation_config`` says.
-        inputs: What the model reads beside the prompts of a batch.
-        stops: Strings that end a text; None: none do.
+        model: A model with a head, in evaluation mode.
+        arguments: Arguments of ``generate``; other values are from the model's ``generation_config``.
+        inputs: Function that makes further model inputs for a batch, such as auxiliary texts.
+        stops: Strings that end a text; None: no such strings.
     """
 
     model: NextWordModel
@@ -57,16 +57,16 @@ class Generator:
     stops: StopStrings | None = None
 
     def write(self, prompts: Sequence[TokenPair], loop: Any = None) -> list[list[int]]:
-        """What the model writes after each context, or from each source, without the token that ends a text.
+        """Generates one text for each context or source; returned without the end token.
 
         Args:
             prompts: One batch.
-            loop: Takes the place of ``generate``'s own, as its ``custom_generate``; without, samples come from
-                torch's generator.
+            loop: Decoding loop passed to ``generate`` as ``custom_generate``; None: the loop of ``generate``, which
+                samples with torch's generator.
 
         Raises:
             ValueError: ``generate`` refuses its arguments.
-            NoNumbersError: The model's scores are none.
+            NoNumbersError: If the model's scores are NaN.
         """
         model, has_encoder = self.model, self.model.config.is_encoder_decoder
         contexts = [prompt.context for prompt in prompts]
@@ -99,21 +99,21 @@ class Generator:
 
 
 class NoNumbersError(ValueError):
-    """The scores of a model's tokens are nan; says why."""
+    """The scores of a model's tokens are NaN; the message says why."""
 
     def __init__(self, model: NextWordModel) -> None:
         super().__init__(f"generate: the scores of the next token are nan: {why_nan(model)}")
 
 
 class ExpectNumbers(LogitsProcessor):
-    """Raises ``NoNumbersError`` where scores are nan: at once in the first pass, of later ones when it is asked."""
+    """Raises ``NoNumbersError`` if scores are NaN: immediately in the first pass, for later passes in ``expect``."""
 
     def __init__(self, model: NextWordModel) -> None:
         self._model = model
         self._wrong: Tensor | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """The scores as they are."""
+        """Returns the scores unchanged."""
         wrong = scores.amax(-1).isnan().any()
         if self._wrong is None:
             self._wrong = wrong
@@ -123,13 +123,13 @@ class ExpectNumbers(LogitsProcessor):
         return scores
 
     def expect(self) -> None:
-        """Looks at what was seen so far."""
+        """Raises ``NoNumbersError`` if scores seen so far were NaN."""
         if self._wrong is not None and bool(self._wrong):
             raise NoNumbersError(self._model)
 
 
 class StopStrings:
-    """Strings that end a text, which keeps them; what of one stands in the prompt is none of the text's."""
+    """Strings that end a text and stay in it; characters of the prompt do not count."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, strings: Sequence[str]) -> None:
         self._tokenizer, self._strings = tokenizer, list(strings)
@@ -140,11 +140,11 @@ class StopStrings:
         return StopStringCriteria(self._tokenizer, self._strings)
 
     def behind(self, begin: int) -> StoppingCriteria:
-        """What ends rows in which the text begins at a column."""
+        """Stopping criterion for rows in which the text begins at column ``begin``."""
         return _Written(self._criterion, begin)
 
     def cut(self, ids: list[int]) -> list[int]:
-        """The shortest beginning that has a stop string in it; all where none has."""
+        """Cuts the ids after the first stop string; all ids if there is none."""
         if not self._stops(ids):
             return ids
         low, high = 0, len(ids)
@@ -169,7 +169,7 @@ class _Written(StoppingCriteria):
 
 
 def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
-    """The ids up to the first end token, or up to the padding behind them; without end tokens nothing is padded.
+    """The ids up to the first end token or the padding after it; without end tokens nothing is removed.
 
     >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
     ([5, 6], [5, 0, 6], [5, 0])
@@ -188,12 +188,12 @@ def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[in
 
 @dataclass(frozen=True)
 class PromptRow:
-    """One text to be written.
+    """One text to generate.
 
     Attributes:
-        number: Its position in the samples file.
-        sample: Which of the prompt's texts it is, from 0.
-        key: Seed of all that is drawn for it.
+        number: Line of the text in the samples file, from 0.
+        sample: Index of the text among those of its prompt, from 0.
+        key: Random seed of this text.
     """
 
     number: int
@@ -204,12 +204,12 @@ class PromptRow:
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """A text that a model wrote.
+    """A generated text.
 
     Attributes:
-        token_ids: What it wrote, without the end token.
-        text: The same as text, special tokens left out.
-        sources: Where each token's probability came from, where that was asked for.
+        token_ids: Generated tokens, without the end token.
+        text: The tokens as text, without special tokens.
+        sources: Attribution of each token's probability; None unless requested.
     """
 
     row: PromptRow
@@ -219,19 +219,19 @@ class GeneratedText:
 
     @property
     def said(self) -> list[int]:
-        """The prompt and the text in tokens."""
+        """The tokens of the prompt and the text."""
         return [*self.row.prompt.context, *self.token_ids]
 
 
 def rows_of(prompts: Sequence[Prompt], one: GenerationPass) -> list[PromptRow]:
-    """The texts of a pass, in the order of the prompts."""
+    """The rows of a pass, in the order of the prompts."""
     keys = text_keys(one.seed, [(prompt.context, prompt.auxiliary) for prompt in prompts], one.samples)
     texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
     return [PromptRow(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
 
 
 def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]]:
-    """The rows in batches of like length, the longest first: what does not fit into memory fails at once."""
+    """Batches of rows with similar lengths, longest first, so that too large batches fail immediately."""
     ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
     return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
 
@@ -241,14 +241,13 @@ def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """Facts about one text, with an entry for each of its tokens.
+    """Attribution of one text, with one entry per token.
 
     Attributes:
-        shares: By component, the part of the token's probability that came from it; they add up to 1.
-        positions: By component that points at positions, ``[position, part]``, the strongest first. A position
-            is an index into the prompt's tokens (an encoder-decoder model has none) followed by the text's own; -1 is
-            the start token. Of a component that looks at a source or an auxiliary text, it is an index into that text's
-            tokens.
+        shares: By component, its share of the token's probability; the shares sum to 1.
+        positions: By component that points at positions, pairs ``[position, share]``, strongest first. A position is an
+            index into the tokens of prompt and text together (an encoder-decoder model has no prompt); -1 is the start
+            token. For a component that reads a source or an auxiliary text, it is an index into that text's tokens.
     """
 
     shares: dict[str, list[float]]
@@ -256,7 +255,7 @@ class SourceColumns:
 
     @classmethod
     def of(cls, facts: TokenFacts, digits: int, specials: Mapping[str, int] = MappingProxyType({})) -> SourceColumns:
-        """Facts about some tokens, rounded; positions are counted behind so many ``specials``."""
+        """Makes rounded columns from token facts; positions are counted after the ``specials`` of each text."""
         shares = {name: [round(one, digits) for one in share.tolist()] for name, share in facts.shares.items()}
         positions = {}
         for name, strongest in facts.positions.items():
@@ -271,14 +270,14 @@ class SourceColumns:
         return cls(shares, positions)
 
     def columns(self) -> dict[str, Any]:
-        """As columns of a samples file; no ``positions`` of a head that points at none."""
+        """Columns of a samples file; without ``positions`` if the head does not point at positions."""
         return {"shares": self.shares, **({"positions": self.positions} if self.positions else {})}
 
 
 def source_columns(
     opened: OpenedModel, texts: Sequence[Prompt], inputs: Mapping[str, Any], positions: int
 ) -> list[SourceColumns]:
-    """Facts about each generated text, the target of its prompt (it may be empty), from one pass over all texts."""
+    """Attribution of each generated text, computed in one pass over all texts; texts may be empty."""
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, positions=positions)
     texts_read = distribution.positions_in()

@@ -1,4 +1,4 @@
-"""Prompts: what a model reads before it writes, with the human references."""
+"""Prompts for generation, with human references."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from nextword.settings.setting_names import either, named
 
 @dataclass(frozen=True)
 class Prompt(TokenPair):
-    """What a model reads before it writes, in tokens; its target is the human reference.
+    """A tokenised prompt; its target is the human reference.
 
     Attributes:
-        number: Its position among the prompts, from 0, or the id that it was given.
-        start: Tokens at the beginning of the context that belong to no text, such as a start token; samples files leave
-            them out.
-        source: The text that what is written is to follow, shown as the prompt; None: the context itself is the prompt.
-        references: All that people wrote there, as whole texts, where the target is cut off or one of several; empty:
-            the target is all.
-        columns: Further columns of its line in a samples file, such as a table; one of the same name is replaced by it.
-        text: The text that is continued; None: what the tokens of the context say.
-        auxiliary: What the encoder of a conditioned model reads.
+        number: Index among the prompts, from 0, or the given id.
+        start: Number of special tokens at the beginning of the context, such as a start token; samples files omit them.
+        source: Source text, shown as the prompt; None: the context is the prompt.
+        references: All human references as whole texts, if the target is cut off or one of several; empty: only the
+            target.
+        columns: Further columns of its line in a samples file; they replace columns of the same name.
+        text: Text that is continued; None: decoded from the context.
+        auxiliary: Auxiliary text of a conditioned model.
     """
 
     number: int | str
@@ -48,28 +47,28 @@ class Prompt(TokenPair):
 
     @property
     def example(self) -> Example:
-        """The same as text, with nothing behind it."""
+        """The prompt as an ``Example`` with an empty text."""
         return Example("", self.text or "", self.source, self.auxiliary, self.number)
 
 
 # -- Prompts as text: from the command line, from plain text, from JSON lines, from what an earlier run wrote.
 
 FIELDS = ("prompt", "source", "auxiliary")
-"""What a model may read; a line of JSON has at least one of them."""
+"""Fields that a model can read; a JSON line needs at least one of these."""
 
 
 @dataclass(frozen=True)
 class TextPrompt:
-    """What a model reads before it writes.
+    """A prompt as text.
 
     Attributes:
-        prompt: The text that is continued.
-        source: What an encoder-decoder model reads.
-        auxiliary: What the encoder of a conditioned model reads.
+        prompt: Text that is continued.
+        source: Source of an encoder-decoder model.
+        auxiliary: Auxiliary text of a conditioned model.
         references: The human references, passed through to the samples.
 
     Raises:
-        ValueError: One of the texts has half a character (a surrogate without the other).
+        ValueError: If a text has half a character (an unpaired surrogate).
     """
 
     prompt: str = ""
@@ -84,20 +83,20 @@ class TextPrompt:
 
 
 def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
-    """The prompts of a file.
+    """Reads prompts from a file.
 
-    JSON lines have the fields of a samples file, ``prompt``, ``source``, ``references`` (or ``reference``) and ``id``,
-    and ``auxiliary``. So a samples file of an earlier run is one too; of several texts after one prompt, the prompt is
-    taken once. Of plain text each line is a prompt, an empty one too.
+    JSON lines have the fields of a samples file: ``prompt``, ``source``, ``references`` (or ``reference``), ``id``, and
+    ``auxiliary``. So a samples file of an earlier run works too; a prompt with several texts is read once. In plain
+    text each line is a prompt, also an empty line.
 
     Args:
         path: A ``.jsonl`` file, or plain text.
-        whole: Whether plain text is one prompt, with its last line end, as ``nextword score`` reads it.
-        fields: Names that the file uses for fields, for instance ``{"prompt": "question"}``.
+        whole: Whether a plain text is one prompt, including its last line end.
+        fields: Names of fields in the file, for instance ``{"prompt": "question"}``; None: the standard names.
 
     Raises:
-        ValueError: The file cannot be read, is empty or no text, or a line has nothing that a model could read; the
-            message names file and line.
+        ValueError: If the file cannot be read, is empty or not text, or a line has no prompt; the message names file
+            and line.
     """
     is_text = plain_text_of(path, "lines") is not None
     if is_text and whole:
@@ -117,7 +116,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
 
 def piped_prompts(text: str, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
-    """The prompts of a text that came from elsewhere than a file; arguments and errors as in ``read_prompts``."""
+    """Reads prompts from a string; arguments and errors are those of ``read_prompts``."""
     expect_whole_characters(text, "standard input")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "text"
@@ -151,13 +150,13 @@ def _of_sample(sample: Sample, number: int) -> TextPrompt:
 
 
 def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[Prompt]:
-    """The prompts in tokens of a model, with nothing written yet.
+    """Tokenises prompts for a model.
 
-    A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source, or the prompt
-    where there is no source. In a ``chat``, a prompt is what a user says, put into the tokenizer's chat template.
+    A decoder-only model gets a start token and the prompt. An encoder-decoder model gets the source, or without a
+    source the prompt. With ``chat``, the prompt is a user message in the tokenizer's chat template.
 
     Raises:
-        ValueError: Something is missing that the model reads, or the tokenizer has no chat template.
+        ValueError: If a prompt is incomplete for the model, or the tokenizer has no chat template.
     """
     return [_encode(opened, _as_read(opened, prompt), chat) for prompt in prompts]
 
@@ -204,7 +203,7 @@ def _chat_ids(tokenizer: Any, said: str) -> list[int]:
 
 
 def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> None:
-    """Raises ValueError where a prompt and the new tokens, or a source, are more than the model has positions for."""
+    """Raises ValueError if a prompt with the new tokens, or a source, exceeds the model's positions."""
     if not opened.has_encoder:
         for one in encoded:
             length, limit = len(one.context), opened.longest

@@ -1,8 +1,8 @@
-"""Random numbers of a row's own: what is sampled for one text does not depend on the texts beside it in a batch.
+"""Random numbers per row, so that the samples of a text do not depend on the other texts in its batch.
 
-``generate`` draws the tokens of all rows of a batch from one stream of random numbers, so that another batch size or
-another order of the prompts gives other texts. Here every row has its stream, and a token is sampled by inverting the
-cumulative distribution at one number of it: a sample of the same distribution.
+Transformers' ``generate`` uses one stream of random numbers for all rows of a batch, so that texts change with the
+batch size and the order of the prompts. Here every row has a stream of its own, and a token is sampled by inverting the
+cumulative distribution at one number of the stream, which gives the same distribution.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 KEY_BITS, SEED_BITS = 128, 63
-"""Bits of a key, and of a seed of torch."""
+"""Number of bits of a key, and of a torch seed."""
 
 
 def stream_key(*parts: object) -> int:
-    """A 128-bit number for a seed, a prompt and whatever else tells a text from others.
+    """A 128-bit hash of a seed, a prompt and other values that identify a text.
 
     >>> stream_key(0, [5, 6], 1) == stream_key(0, [5, 6], 1) != stream_key(0, [5, 6], 2)
     True
@@ -40,12 +40,12 @@ def stream_key(*parts: object) -> int:
 
 
 def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples: int) -> list[int]:
-    """The keys of so many texts after each prompt, one prompt after the other.
+    """The keys of ``samples`` texts for each prompt, prompt by prompt.
 
-    A key is made of seed, sample and what the prompt says, not of its place: it stays the same where prompts are added,
-    taken away or put into another order. Of equal prompts each has keys of its own.
+    A key depends on seed, sample and content of the prompt, not on its index. So it stays the same if prompts are
+    added, removed or reordered. Equal prompts get different keys.
 
-    What each prompt says (``contents``) are its tokens, and its auxiliary text or None.
+    ``contents`` has the tokens of each prompt, and its auxiliary text or None.
     """
     seen: Counter[int] = Counter()
     keys: list[int] = []
@@ -57,7 +57,7 @@ def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples:
 
 
 def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
-    """For each key its first ``count`` numbers in [0, 1), in double precision; longer streams begin with shorter ones.
+    """The first ``count`` numbers in [0, 1) of each key's stream, in double precision.
 
     >>> torch.equal(uniform_numbers([3, 4], 5)[1, :2], uniform_numbers([4], 2)[0])
     True
@@ -67,18 +67,17 @@ def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:
 
 
 class RowSampler(LogitsProcessor):
-    """Draws each row's token and leaves it alone possible, so that whatever ``generate`` draws next is that token.
+    """Samples each row's token and rules out all others, so that ``generate`` chooses this token.
 
-    It must be the last processor: what comes before it (temperature, top-k, top-p, ...) shapes what is sampled from.
-
-    Each row has ``begin`` tokens before the first new one.
+    It must be the last processor, after temperature, top-k, top-p and others. Each row has ``begin`` tokens before the
+    first new one.
     """
 
     def __init__(self, uniform: Float[Tensor, "B T"], begin: int) -> None:
         self.uniform, self.begin = uniform, begin
 
     def __call__(self, input_ids: Int[Tensor, "B L"], scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
-        """Zero at the token that is drawn, -inf elsewhere; rows in which nothing is possible stay as they are."""
+        """Zero at the sampled token, -inf elsewhere; rows without any possible token are unchanged."""
         step = input_ids.shape[1] - self.begin
         drawn = drawn_at(scores, self.uniform[:, step])
         alone = torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
@@ -87,10 +86,10 @@ class RowSampler(LogitsProcessor):
 
 @dataclass(frozen=True)
 class RowwiseLoop:
-    """Greedy search and sampling as transformers does them, with what each row draws taken from its own stream.
+    """Greedy search and sampling as in transformers, with a random stream per row.
 
-    An instance is what ``generate`` takes as ``custom_generate``. Without numbers nothing is drawn; a streamer is
-    handed each token as it is chosen, the prompt not.
+    ``generate`` accepts an instance as ``custom_generate``. Without numbers it is greedy. A streamer receives each new
+    token, without the prompt.
     """
 
     uniform: Float[Tensor, "B T"] | None
@@ -105,7 +104,7 @@ class RowwiseLoop:
         generation_config: Any,
         **model_kwargs: Any,
     ) -> Any:
-        """Called by ``generate`` in place of its own loop."""
+        """Runs the loop; ``generate`` calls it instead of its own."""
         if self.uniform is not None:
             sampler = RowSampler(self.uniform, input_ids.shape[1])
             logits_processor = LogitsProcessorList([*logits_processor, sampler])
@@ -117,12 +116,12 @@ class RowwiseLoop:
 def rowwise_loop(
     uniform: Float[Tensor, "B T"] | None, drafting: SpeculativeDecoding | None = None, streamer: Any = None
 ) -> RowwiseLoop | SpeculativeLoop:
-    """The loop that samples each row by its own numbers, token by token or several per pass (``drafting``)."""
+    """The loop that samples each row with its own numbers, with or without speculative decoding (``drafting``)."""
     if drafting is None:
         return RowwiseLoop(uniform, streamer)
     return SpeculativeLoop(drafting, uniform, streamer)
 
 
 def batch_seed(keys: Sequence[int]) -> int:
-    """Seed of torch's generator for a batch, for what no row draws by itself (beams, an assistant, classes)."""
+    """Seed of torch's generator for a batch, for sampling without row streams (beams, an assistant, classes)."""
     return stream_key(*keys) >> (KEY_BITS - SEED_BITS)

@@ -1,4 +1,4 @@
-"""What a written text is as a line of a samples file (docs/file-formats.md), and such a file while it is written."""
+"""Lines of samples files (docs/file-formats.md), and samples files while they are being written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 DIGITS = 6
-"""Log-probabilities in samples files are rounded to so many."""
+"""Number of decimals of log-probabilities in samples files."""
 
 
 def sample_line(
@@ -30,7 +30,7 @@ def sample_line(
     token_ids: Sequence[int],
     columns: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The line of a text; ``columns`` stand behind what every line has."""
+    """The line of a text; ``columns`` are added after the standard columns."""
     shown = prompt.context[prompt.start :]
     read = prompt.text if prompt.source is None else prompt.source
     beside = {"source": prompt.source, "auxiliary": prompt.auxiliary}
@@ -46,13 +46,13 @@ def sample_line(
 
 
 def texts_and_tokens(tokenizer: PreTrainedTokenizerBase, references: Sequence[str]) -> dict[str, Any]:
-    """Columns of the human references, as texts and in tokens."""
+    """Columns of the human references, as texts and as tokens."""
     ids = tokenizer(list(references), add_special_tokens=False, verbose=False)["input_ids"]
     return {"references": list(references), "reference_token_ids": ids}
 
 
 def target_columns(target: TokenPair, log_probs: Tensor) -> dict[str, Any]:
-    """Columns of the human references as they were scored, with the log-probability of each token."""
+    """Columns of the scored human reference, with the log-probability of each token."""
     return {
         "target_token_ids": target.target,
         "target_bytes": target.target_bytes,
@@ -61,7 +61,7 @@ def target_columns(target: TokenPair, log_probs: Tensor) -> dict[str, Any]:
 
 
 def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-    """What the ids say, special tokens included; a character of which bytes are missing becomes U+FFFD."""
+    """Decodes ids, special tokens included; incomplete characters become U+FFFD."""
     text = tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return str(text)
 
@@ -73,17 +73,17 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 # are there, the samples file is made of them, in the order of the prompts, and takes its place as a whole.
 
 RUN = "run"
-"""Key of the first line of a samples file, which says how all its texts were written."""
+"""Key of the first line of a samples file, which has the settings of all its texts."""
 
 
 class UnfinishedSamples:
-    """What is written of a samples file so far.
+    """A samples file that is not finished.
 
     Attributes:
-        random: State of the random numbers behind the last text that was written, where that is kept.
+        random: Random state after the last written text; None if not kept.
 
     Raises:
-        ValueError: It is of another run, with the differences named, or is none of ours.
+        ValueError: If the file is of another run (the message names the differences) or was not written by nextword.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ class UnfinishedSamples:
 
     @property
     def done(self) -> frozenset[int]:
-        """Numbers of the texts that are written."""
+        """Numbers of the finished texts."""
         return frozenset(self._lines)
 
     def token_ids(self, number: int) -> list[int]:
@@ -120,9 +120,9 @@ class UnfinishedSamples:
         return ids
 
     def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]], random: Any = None) -> None:
-        """Writes finished texts, numbered by their row in the samples file; those that are there stay as they are.
+        """Appends finished texts, numbered by their line in the samples file.
 
-        ``random`` is the state of the random numbers behind them, where further texts depend on it.
+        ``random`` is the random state after these texts, if later texts depend on it.
         """
         new = {number: dict(line) for number, line in lines if number not in self._lines}
         rows: list[list[Any]] = [[number, line] for number, line in new.items()]
@@ -137,7 +137,7 @@ class UnfinishedSamples:
         self._lines |= new
 
     def finish(self, **more: Any) -> None:
-        """Puts the samples file in its place, with ``more`` columns in its first line."""
+        """Writes the final samples file, with ``more`` columns in its first line."""
         lines = [self._lines[number] for number in sorted(self._lines)]
         lines[:1] = [{**first, **more} for first in lines[:1]]
         write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
@@ -145,10 +145,11 @@ class UnfinishedSamples:
 
 
 class PartialSamples(UnfinishedSamples):
-    """The file of one pass of a run, finished or not.
+    """The samples file of one pass, finished or not.
 
     Raises:
-        ValueError: The file, or its unfinished part, is of another run, with the differences named, or is none of ours.
+        ValueError: If the file or its unfinished version is of another run (the message names the differences) or was
+            not written by nextword.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
@@ -158,13 +159,13 @@ class PartialSamples(UnfinishedSamples):
             _expect_same(path, _first_run(path), self.run)
 
     def finish(self, **more: Any) -> None:
-        """Puts the samples file in its place; its first line says how all were written."""
+        """Writes the final samples file, with the settings in its first line."""
         super().finish(**more, **{RUN: self.run})
 
 
 def _expect_same(path: Path, before: Any, now: Mapping[str, Any]) -> None:
     if not isinstance(before, dict) or not before:
-        raise ValueError(f"{path} is there and was not written by nextword generate; choose another {named('out')}")
+        raise ValueError(f"{path} exists and was not written by nextword generate; choose another {named('out')}")
     expect_same(path, "run", set_ones(before), set_ones(now))
 
 

@@ -1,4 +1,4 @@
-"""How a text is written from a model's next-token distributions: greedily, sampled, or by beam search."""
+"""Decoding strategies: greedy search, sampling and beam search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nextword.settings.specs import read_term
 
 
 class Decoding(Settings):
-    """One way to write. Text is the short form, with a temperature as the last argument of those that sample.
+    """A decoding strategy. The short form is a string; sampling takes a temperature as the last argument.
 
     >>> Decoding.model_validate("top-k:3").title, Decoding.model_validate("sample:0.7").title
     ('top-k 3', 'sample, temperature 0.7')
@@ -23,15 +23,15 @@ class Decoding(Settings):
     """
 
     sample: bool = False
-    """Draw from the whole distribution."""
+    """Sample from the whole distribution."""
     top_k: int | None = Field(default=None, ge=1)
-    """Draw from so many most probable tokens."""
+    """Sample from this many most probable tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """Draw from the most probable tokens that make up this share."""
+    """Sample from the fewest most probable tokens that together have this probability."""
     temperature: float = Field(default=1.0, gt=0)
-    """Log-probabilities are divided by it before a token is sampled."""
+    """Number that log-probabilities are divided by before sampling."""
     beams: int = Field(default=1, ge=1, le=1000)
-    """Beams of a search without chance; 1 is greedy."""
+    """Number of beams of a deterministic search; 1 is greedy."""
 
     @model_validator(mode="before")
     @classmethod
@@ -41,26 +41,28 @@ class Decoding(Settings):
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
         if self.beams > 1 and self.is_sampled:
-            raise ValueError("beams are searched without chance: give beams, or sample, top_k or top_p")
+            raise ValueError(
+                "beams: must be given without sample, top_k and top_p (both given), because beam search does not sample"
+            )
         if self.temperature != 1 and not self.is_sampled:
-            raise ValueError("a temperature changes nothing without sampling: give sample, top_k or top_p too")
+            raise ValueError("temperature: has no effect without sampling; give sample, top_k or top_p too")
         return self
 
     @property
     def is_sampled(self) -> bool:
-        """Whether tokens are sampled, so that another seed writes another text."""
+        """Whether tokens are sampled, so that texts depend on the seed."""
         return self.sample or self.top_k is not None or self.top_p is not None
 
     @property
     def title(self) -> str:
-        """What a table calls it."""
+        """Name of the strategy in tables."""
         parts = [f"top-k {self.top_k}"] if self.top_k is not None else []
         parts += [f"top-p {self.top_p:g}"] if self.top_p is not None else []
         parts = parts or (["sample"] if self.is_sampled else [f"beam {self.beams}" if self.beams > 1 else "greedy"])
         return ", ".join([*parts, *([f"temperature {self.temperature:g}"] if self.temperature != 1 else [])])
 
     def arguments(self) -> dict[str, Any]:
-        """The same as arguments of transformers' ``generate``, with nothing left to its defaults."""
+        """The strategy as complete arguments of transformers' ``generate``."""
         if not self.is_sampled:
             return {"do_sample": False, "num_beams": self.beams}
         return {
@@ -83,7 +85,7 @@ _SHORT: dict[str, tuple[str, Callable[..., dict[str, Any]]]] = {
     "top-p": ("top-p:P[,TEMPERATURE]", lambda p, *temperature: {"top_p": float(p), **_temperature(*temperature)}),
     "beam": ("beam:BEAMS", lambda beams: {"beams": int(beams)}),
 }
-"""How each short form is written, and the settings that its arguments are."""
+"""Syntax of each short form, and the settings of its arguments."""
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _read(text: str) -> dict[str, Any]:
     try:
         return read(*arguments)
     except (TypeError, ValueError):  # too few or too many; no numbers
-        raise ValueError(f"'{text}' cannot be read as {usage}") from None
+        raise ValueError(f"'{text}' is not valid for {usage}") from None
 
 
 __getattr__ = old_names(__name__)

@@ -1,4 +1,4 @@
-"""One text shown while it is written, each token with the component of the head that it came from."""
+"""Shows a text in the terminal while it is generated, coloured by the head's component of each token."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def show_text(run: GenerationRun, screen: ColouredText) -> None:
     """Shows the prompt and the text of a run with one row.
 
-    Greedy search and sampling are shown token by token. What beams, an assistant or drafts write is shown when it is
-    finished; its tokens are then asked about in one more pass.
+    Greedy search and sampling are shown token by token. Texts of beam search, an assistant or drafts are shown when
+    finished; their components are computed in one more pass.
     """
     (one,), model = run.passes, run.opened.model
     if not run.opened.has_encoder:
@@ -47,7 +47,7 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
 
 
 def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
-    """A text after its prompt, as a terminal shows both; what an encoder-decoder model wrote stands alone."""
+    """Prompt and text together, as shown in a terminal; for an encoder-decoder model only the text."""
     prompt = text.row.prompt
     pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
     written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
@@ -75,12 +75,12 @@ def _show_finished(run: GenerationRun, screen: ColouredText) -> None:
 # -- A text token by token, and the component of the head that each token came from, as it is chosen.
 
 Show = Callable[[str, int | None], None]
-"""Is handed a piece of text, and which component of the head, from 0, gave most of its last token's probability; None
-where nobody asked, or the head has one component."""
+"""Function that receives a piece of text and the component (from 0) with the largest share of its last token's
+probability; None if not computed, or if the head has one component."""
 
 
 def strongest(shares: Sequence[float]) -> int:
-    """Which share is the largest, the first of equal ones.
+    """Index of the largest share, the first of equal ones.
 
     >>> strongest([0.2, 0.5, 0.5])
     1
@@ -89,9 +89,9 @@ def strongest(shares: Sequence[float]) -> int:
 
 
 class TextPieces:
-    """What each further token adds to a text; a character whose bytes come in several tokens comes with the last.
+    """The text that each further token adds; a character of several tokens is added with its last token.
 
-    The text continues after the tokens ``before`` it: some tokenizers write the first word of a text without its space.
+    ``before`` has the preceding tokens, because some tokenizers decode the first token of a text without its space.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, before: Sequence[int] = ()) -> None:
@@ -100,12 +100,12 @@ class TextPieces:
         self._before, self._shown = 0, len(self._ids)
 
     def add(self, token: int) -> str:
-        """The text that the token adds, empty while a character is not whole."""
+        """The text that the token adds; empty while a character is incomplete."""
         self._ids.append(token)
         return self._rest(False)
 
     def end(self) -> str:
-        """What is left of a character that never became whole."""
+        """The rest of an incomplete character."""
         return self._rest(True)
 
     def _rest(self, is_last: bool) -> str:
@@ -122,9 +122,9 @@ class TextPieces:
 
 
 class SourceStreamer(BaseStreamer):
-    """What ``generate`` hands each token of one row to.
+    """A streamer for ``generate`` that shows each token of one row.
 
-    Tokens that end a text are not shown; ``source`` says from which component a token came that was chosen just now.
+    End tokens are not shown; ``source`` returns the component of the latest token.
     """
 
     def __init__(
@@ -139,25 +139,25 @@ class SourceStreamer(BaseStreamer):
         self._latest: int | None = None
 
     def put(self, value: Tensor) -> None:
-        """Shows the tokens."""
+        """Shows new tokens."""
         for token in value.flatten().tolist():
             if token not in self._ends:
                 self._latest = self._source(token) if self._source is not None else None
                 self._show(self._pieces.add(token), self._latest)
 
     def end(self) -> None:
-        """Shows what is left."""
+        """Shows the rest of the text."""
         self._show(self._pieces.end(), self._latest)
 
 
 class LatestDistribution:
-    """The distribution that a head made last, from a hook on it that is there while a text is written.
+    """The latest distribution of a head, captured by a hook during generation.
 
-    The question which component a token came from needs the product of the state with the vocabulary, which is a good
-    part of a step. So the hook makes it once: ``generate`` and the question take their answers from the same numbers.
+    The component of a token is computed from the product with the output embedding, which takes a large part of a step.
+    So the hook computes this product once, for ``generate`` and for the component.
 
     Attributes:
-        names: The components, once a token was asked about.
+        names: Names of the components, after the first call of ``source``.
     """
 
     def __init__(self, head: Any) -> None:
@@ -167,7 +167,7 @@ class LatestDistribution:
         self._handle: Any = None
 
     def source(self, token: int) -> int | None:
-        """Which component gave most of the token's probability; None of a head with one component."""
+        """Component with the largest share of the token's probability; None for a head with one component."""
         if self._latest is None or self._handle is None:
             return None
         ids = torch.full((len(self._latest), 1), token, device=self._latest.device)
@@ -185,7 +185,7 @@ class LatestDistribution:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Within this block the head's distributions are seen."""
+        """Captures the head's distributions in this block."""
 
         def see(head: Any, inputs: Any, distribution: NextToken) -> NextToken:
             # not before it is known that there are several components: of one, nothing is asked
@@ -202,18 +202,17 @@ class LatestDistribution:
 # -- A text on a terminal, each token in the colour of the component that gave most of its probability.
 
 COLOURS = ("default", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00")
-"""Colours of the components in their order, from the palette of Okabe and Ito (2008), which people with any common
-form of colour blindness can tell apart; readable on black and on white. The first component, most often the
-vocabulary, has none."""
+"""Colours of the components in order, from the colour-blind safe palette of Okabe and Ito (2008), readable on black and
+white. The first component, usually the vocabulary, has no colour."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""A terminal would obey these; line ends and tabs are text."""
+"""Control characters that would affect the terminal, except line ends and tabs."""
 
 
 class ColouredText:
-    """Prints pieces of a text as they come, and a legend at the end.
+    """Prints each new piece of a text immediately, and a legend at the end.
 
-    Without colour where the console is not a terminal or NO_COLOR is set.
+    Colours are off if the console is not a terminal or NO_COLOR is set.
     """
 
     def __init__(self, console: Console) -> None:
@@ -221,16 +220,16 @@ class ColouredText:
         self.is_coloured = console.is_terminal and not console.no_color
 
     def show(self, piece: str, component: int | None = None) -> None:
-        """Prints a piece; ``component`` says in which colour, None for plain."""
+        """Prints a piece in the colour of ``component``; None: without colour."""
         if piece:
             self._print(piece, "" if component is None else COLOURS[component % len(COLOURS)])
 
     def prompt(self, text: str) -> None:
-        """Prints what the model read, less bright than what it writes."""
+        """Prints the prompt, dimmer than the generated text."""
         self._print(text, "dim")
 
     def end(self, names: Sequence[str] = ()) -> None:
-        """Ends the line, and says which colour is which component where there are several."""
+        """Ends the line, and prints the legend if there are several components."""
         self._console.print()
         if self.is_coloured and len(names) > 1:
             self._print("most of each token's probability came from: ", "dim")

@@ -1,1 +1,1 @@
-"""What a model says about every token of one text, and where each probability came from (``nw.trace``)."""
+"""Predictions of a model at every token of one text, with the attribution of each probability (``nw.trace``)."""

@@ -1,4 +1,4 @@
-"""A trace: what a model said about every token of a text, to keep, to compute with and to look at."""
+"""A trace: the predictions of a model at every token of a text, as JSON, table or page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
 _HEIGHT = 720
-"""Pixels of the page in a notebook; it scrolls."""
+"""Height of the page in a notebook, in pixels."""
 
 
 class Trace(TraceRecord):
-    """What a model said about every token of a text; made by ``nextword.trace``.
+    """The predictions of a model at every token of a text; made by ``nextword.trace``.
 
     Its columns have one entry for each predicted token: ``trace.tokens.log_prob[i]`` is about the token
     ``trace.texts["text"].ids[trace.first + i]``. A notebook shows it as a page.
@@ -35,10 +35,10 @@ class Trace(TraceRecord):
     def to_json(self, path: str | Path) -> None: ...
 
     def to_json(self, path: str | Path | None = None) -> str | None:
-        """The trace as JSON, which ``load`` reads; docs/file-formats.md says what each key means.
+        """The trace as JSON, which ``load`` reads; docs/file-formats.md explains the keys.
 
         Args:
-            path: A file to write it to; then nothing is returned, which a notebook would print in full.
+            path: File to write. Then the result is None; without a path the JSON text is returned.
         """
         text = self.model_dump_json()
         if path is None:
@@ -53,10 +53,10 @@ class Trace(TraceRecord):
     def to_html(self, path: str | Path) -> None: ...
 
     def to_html(self, path: str | Path | None = None) -> str | None:
-        """The trace as a page: one file that needs no network.
+        """The trace as one self-contained HTML page.
 
         Args:
-            path: A file to write it to; then nothing is returned, which a notebook would print in full.
+            path: File to write. Then the result is None; without a path the page is returned.
         """
         from nextword.results.report.inspection_page import trace_page
 
@@ -67,7 +67,7 @@ class Trace(TraceRecord):
         return None
 
     def to_pandas(self) -> pd.DataFrame:
-        """A table with a row for each predicted token.
+        """The trace as a table with one row per predicted token.
 
         Columns: ``index`` (its position in the text), ``id``, ``token`` (as the vocabulary shows it), ``piece`` (what
         it adds to the text), ``log_prob``, ``rank``, ``entropy``, for each component ``share COMPONENT`` and, where it
@@ -99,7 +99,7 @@ class Trace(TraceRecord):
         return pd.DataFrame(columns)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that neither it nor the notebook sees the other's style and script."""
+        """The page in a frame, which keeps its styles and scripts separate from the notebook's."""
         page = html.escape(self.to_html(), quote=True)
         style = f"width: 100%; height: {_HEIGHT}px; border: 0"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'

@@ -1,4 +1,4 @@
-"""From a model and a text to a trace."""
+"""Makes a trace from a model and a text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 DECIMALS = 4
-"""Decimals of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
+"""Decimals of nats and shares; 0.0001 nats change a probability by a factor of 1.0001."""
 
 
 def trace(
@@ -58,28 +58,28 @@ def trace(
     positions: int = 8,
     **generation: Any,
 ) -> Trace:
-    """What a model says about every token of a text: how probable it was, what else was, and where that came from.
+    """The predictions of a model at every token of a text: probability, alternatives, and attribution.
 
-    A text longer than the model can see is read in windows that overlap by half; ``window`` of the trace says so.
+    A text longer than the model's window is read in windows that overlap by half, as ``window`` of the trace states.
 
     Args:
-        model: A model of ours or of transformers (which is asked with head ``softmax`` and stays as it is), or the
-            folder or hub name of one. With a conditioner: its folder, or an ``OpenedModel`` with its two tokenizers.
-        tokenizer: Its tokenizer; None where ``model`` brings its own.
-        text: What the model predicts, token by token. None: what it writes itself after the prompt or source.
-        prompt: What stands before the text, read and not predicted.
-        source: What an encoder-decoder model reads.
-        auxiliary: What the encoder of a conditioned model reads.
-        candidates: How many of the most probable tokens are named at each position.
-        positions: How many positions of the text or source are named, for each component that points at positions.
-        **generation: Arguments of ``generate``, where the model writes the text.
+        model: A model of nextword or transformers (used with the head ``softmax`` and not changed), or its folder or
+            hub name. A model with a conditioner is given as a folder or as an ``OpenedModel`` with two tokenizers.
+        tokenizer: Tokenizer of the model; None if ``model`` includes it.
+        text: Text whose tokens are predicted. None: the model generates a text after the prompt or source.
+        prompt: Text before it, which is read but not predicted.
+        source: Source of an encoder-decoder model.
+        auxiliary: Auxiliary text of a conditioned model.
+        candidates: Number of most probable tokens listed at each position.
+        positions: Number of positions of the text or source listed, for each component that points at positions.
+        **generation: Arguments of ``generate``, if ``text`` is None.
 
     Returns:
-        The trace: ``to_pandas()``, ``to_json(path)``, ``to_html(path)``; a notebook shows it by itself.
+        The trace, with ``to_pandas()``, ``to_json(path)`` and ``to_html(path)``; a notebook displays it as a page.
 
     Raises:
-        ValueError: No text, one that is longer than an encoder-decoder model can see, a tokenizer without offsets,
-            something missing that the model reads, or a number out of range.
+        ValueError: If the text is empty or too long for an encoder-decoder model, the tokenizer has no offsets, an
+            input of the model is missing, or a number is out of range.
 
     Examples:
         >>> import nextword as nw
@@ -124,9 +124,10 @@ def traced(
     positions: int = 8,
     drafts: Sequence[DraftOutcome] = (),
 ) -> Trace:
-    """The trace of a text that is tokens already, ``pieces`` being what each of its target's adds to the text.
+    """The trace of a tokenised text; ``pieces`` has the text that each target token adds.
 
-    The model is as in evaluation; ``drafts`` were drafted while the target was written. Errors as of ``trace``.
+    The model is in evaluation mode; ``drafts`` are those made while the target was generated. Errors are those of
+    ``trace``.
     """
     window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     question = partial(span_facts, candidates=min(candidates, size), positions=positions)
@@ -219,13 +220,13 @@ def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], beside: Sequence[S
 def written_example(
     opened: OpenedModel, example: Example, inputs: Mapping[str, Any], generation: Mapping[str, Any]
 ) -> tuple[EncodedExample, list[str], list[DraftOutcome]]:
-    """What the model writes after an example's prompt or source, the piece of text of each token, and the drafts.
+    """Generates the text of an example; returns the example, the piece of text of each token, and the drafts.
 
     Raises:
-        ValueError: The model writes nothing, or several texts are asked for.
+        ValueError: If the generated text is empty, or several texts are requested.
     """
     if generation.get("num_return_sequences", 1) != 1:
-        raise ValueError("trace: num_return_sequences must be 1, one text; call trace once for each")
+        raise ValueError("trace: num_return_sequences must be 1; call trace once per text")
     context, spans = encode_context(opened, example).listed
     ids = torch.tensor([context], device=opened.model.device)
     drafting = speculative_decoding_of(generation["draft"]) if generation.get("draft") is not None else None
@@ -234,7 +235,7 @@ def written_example(
     written = getattr(made, "sequences", made)[0].tolist()
     target = written[1 if opened.has_encoder else len(context) :]
     if not target:
-        raise ValueError("trace: the model wrote nothing; give a text, or max_new_tokens of 1 or more")
+        raise ValueError("trace: the model generated no token; give text, or max_new_tokens of 1 or more")
     pieces = pieces_of_ids(opened.tokenizer, target, () if opened.has_encoder else context)
     bytes_written = len("".join(pieces).encode())
     encoded = EncodedExample(context, target, bytes_written, example, [], 1, spans)
@@ -245,10 +246,10 @@ def written_example(
 
 
 def window_of(opened: OpenedModel, encoded: EncodedExample) -> ScoringWindow:
-    """What the model sees at once of an example: all of it, where that is short enough.
+    """The window of an example: the whole example if it is short enough.
 
     Raises:
-        ValueError: The target of an encoder-decoder model, which is read as a whole, is too long.
+        ValueError: If the target is too long for an encoder-decoder model, which reads it as a whole.
     """
     limit = opened.longest
     read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
@@ -265,15 +266,14 @@ def window_of(opened: OpenedModel, encoded: EncodedExample) -> ScoringWindow:
 # -- What stands around tokens that were retrieved from a store, as a text that positions can point into.
 
 AROUND = 24
-"""Tokens before and after a retrieved one that are shown."""
+"""Number of tokens shown before and after a retrieved token."""
 
 
 def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText | None, TokenFacts]:
-    """Excerpts of the stores around all retrieved tokens, and the facts with positions counted in them.
+    """Excerpts of the datastores around retrieved tokens, and the facts with positions in these excerpts.
 
-    Excerpts that touch are one. Each begins with the token that stands before a document, whose piece says which
-    document it is and which of its tokens comes first; and of which store, where there are several. Where nothing was
-    retrieved there are none.
+    Adjacent excerpts are joined. Each begins with a placeholder token whose text names the document, its first token
+    and, if there are several, the datastore. Without retrieved tokens there are no excerpts.
     """
     stored = {name: of for name, of in facts.positions.items() if of.documents is not None}
     read, start = opened.model.next_word_head.stored_texts(), start_id(opened.tokenizer)
@@ -298,7 +298,7 @@ def _places(of: TopPositions) -> Iterator[tuple[int, int]]:
 
 
 def _excerpt_bounds(positions: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Document, first and last token of each excerpt, from positions in order."""
+    """Document, first and last token of each excerpt, from sorted positions."""
     if not positions:
         return
     document, first, last = positions[0][0], positions[0][1] - AROUND, positions[0][1] + AROUND
@@ -322,11 +322,11 @@ def _moved(of: TopPositions, index: dict[tuple[int, int], int]) -> TopPositions:
 
 
 def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
-    """The piece of each token, from where its characters begin and end; (-1, -1) is a special token.
+    """The piece of text of each token, from its character span; (-1, -1) is a special token.
 
-    A piece begins where the one before it ends: a space that a tokenizer leaves out of its spans, or drops, is the next
-    token's, and at the end of the text the last one's. Of several tokens that are parts of one character the first has
-    the character, and the others are empty. Special tokens are empty too.
+    A piece begins where the previous one ends: a space outside all spans belongs to the next token, at the end of the
+    text to the last one. If several tokens form one character, the first has the character and the others are empty.
+    Special tokens are empty too.
 
     >>> pieces_of_spans("the king 🙂 ", [(-1, -1), (0, 3), (4, 8), (9, 10), (9, 10), (-1, -1)])
     ['', 'the', ' king', ' 🙂 ', '', '']
@@ -342,9 +342,9 @@ def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def pieces_of_ids(tokenizer: Any, ids: Sequence[int], before: Sequence[int] = ()) -> list[str]:
-    """The piece of each token where the tokens came first, and their text from them.
+    """The piece of text of each token, for text that was decoded from the tokens.
 
-    Tokens that stand ``before`` them decide whether a space is written.
+    The tokens in ``before`` determine whether the first piece begins with a space.
     """
 
     def decoded(count: int) -> str:

@@ -1,1 +1,1 @@
-"""Asks a model, as in evaluation and without gradient, how likely given text is. Nothing is written here."""
+"""Likelihood of given texts under a model, in evaluation mode and without gradient."""

@@ -1,4 +1,4 @@
-"""The contract of a breakdown: each token of a text is in one group."""
+"""Breakdowns of scores by groups of tokens; each token of a text is in one group."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nextword.evaluation.metrics.frequency_groups import BOUNDARIES, NAMES, freq
 from nextword.inference.scoring.measurement.scored_texts import ScoredText
 
 SPECIAL = "special tokens"
-"""Group of tokens that stand for no text, such as the end token of an encoder-decoder model."""
+"""Group of special tokens, such as the end token of an encoder-decoder model."""
 
 
 class Breakdown(ABC):
-    """Tells tokens apart, from the text alone: no model is asked. Records have its ``key``, such as "frequency"."""
+    """Assigns tokens to groups, from the text only, without a model. Records have its ``key``, such as "frequency"."""
 
     key: str
     title: str
@@ -25,15 +25,15 @@ class Breakdown(ABC):
 
     @abstractmethod
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The number of each token's group; what is said of special tokens is not read."""
+        """The number of each token's group; values of special tokens are ignored."""
 
     def codes(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The same with special tokens in a group of their own, the last."""
+        """The group of each token, with special tokens in the last group."""
         return np.where(text.is_special, len(self.groups), self.group_of(text))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all codes."""
+        """Names of all groups."""
         return (*self.groups, SPECIAL)
 
 
@@ -41,7 +41,7 @@ class Breakdown(ABC):
 
 
 class CopiedSpans(Breakdown):
-    """Whether a token is part of an n-gram that stood in what the model reads."""
+    """Whether a token is part of an n-gram that occurred before in the model's input."""
 
     key = "copied"
     title = "Copied spans"
@@ -72,7 +72,7 @@ class CopiedSpans(Breakdown):
         return np.where(copied & (found == 0), 1, found)[begin:]
 
     def _copied_begins(self, text: ScoredText) -> Iterator[tuple[int, Bool[np.ndarray, "_K"]]]:
-        """By group, where in prompt and text copied n-grams begin; groups that go before others last."""
+        """By group, where copied n-grams begin in prompt and text; groups with precedence are last."""
         stream = np.concatenate([text.prompt, text.target])
         if len(stream) < self.n:
             return
@@ -89,7 +89,7 @@ class CopiedSpans(Breakdown):
 
 
 def _any_of_next(ends: Bool[np.ndarray, "M"], positions: int) -> Bool[np.ndarray, "M"]:
-    """Whether any of so many positions from each one on is true.
+    """Whether any of the next ``positions`` positions, from each one, is true.
 
     >>> _any_of_next(np.array([False, False, True, False]), 2).tolist()
     [False, True, True, False]
@@ -104,7 +104,7 @@ def _any_of_next(ends: Bool[np.ndarray, "M"], positions: int) -> Bool[np.ndarray
 
 
 class NewAndRepeated(Breakdown):
-    """Whether the same token stood in what the model reads."""
+    """Whether the same token occurred before in the model's input."""
 
     key = "repetition"
     title = "New and repeated tokens"
@@ -133,7 +133,7 @@ class NewAndRepeated(Breakdown):
 
 
 class FrequencyBands(Breakdown):
-    """The groups of F2-Softmax (Choi et al., 2020), figure 2, by how often tokens occur in a ``source``."""
+    """The frequency groups of F2-Softmax (Choi et al., 2020), figure 2, by token counts of a ``source``."""
 
     key = "frequency"
     title = "Frequent and rare tokens"
@@ -149,7 +149,7 @@ class FrequencyBands(Breakdown):
         )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The group of each token; one with an id beyond all counted was never counted."""
+        """The group of each token; ids beyond the counts have count 0."""
         known = np.append(self._groups, np.int8(len(NAMES)))
         found: Int[np.ndarray, "T"] = known[np.minimum(text.target, len(self._groups))]
         return found
@@ -161,7 +161,7 @@ ENDS = (16, 32, 64, 128, 256, 512, 1024)
 
 
 class TextPosition(Breakdown):
-    """How far from the beginning of its text a token is: the first 16, then twice as many each time."""
+    """Distance of a token from the beginning of its text: the first 16 tokens, then bands of doubling size."""
 
     key = "position"
     title = "Position in the text"
@@ -180,7 +180,7 @@ class TextPosition(Breakdown):
 
 
 def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-    """The last position before each one that has an equal key; -1 where there is none.
+    """The last earlier position with an equal key; -1 if there is none.
 
     >>> previous(np.array([7, 8, 7, 7])).tolist()
     [-1, -1, 0, 2]
@@ -193,7 +193,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
 
 
 def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
-    """A number for the n-gram that begins at each position, equal where the n-grams are.
+    """A number for the n-gram at each position; equal n-grams have equal numbers.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
     [0, 1, 0]

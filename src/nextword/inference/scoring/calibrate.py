@@ -1,4 +1,4 @@
-"""Settings of a head chosen on held-out texts."""
+"""Chooses settings of a head on held-out texts."""
 
 from __future__ import annotations
 
@@ -58,37 +58,36 @@ def calibrate(  # noqa: PLR0913  (its options)
     apply: bool = True,
     progress: Progress | None = None,
 ) -> CalibrationResults:
-    """Chooses the settings of a head under which held-out texts are most likely, in one pass and without training.
+    """Chooses the settings of a head that make held-out texts most likely, in one pass and without training.
 
-    For ``cache``: temperature and weight, or softmax and cache jointly normalised; for ``knn`` the same with
-    ``mix=fixed``, and the temperature with ``mix=joint``; for ``ngram``, the shares of its matches. Where the 95 %
-    interval of the gain does not exclude 0, nothing helps: the weight is 0 then, and the model as likely to say
-    anything as without the head. (``mix=joint`` has no such setting; it gets the best temperature, and ``helps`` is
-    False.)
+    For ``cache``: temperature and weight, or softmax and cache jointly normalised. For ``knn``: the same with
+    ``mix=fixed``, only the temperature with ``mix=joint``. For ``ngram``: the shares of its matches. If the 95 %
+    interval of the gain includes 0, the weight is set to 0, so that the model predicts as without the head.
+    (``mix=joint`` has no such setting; it gets the best temperature, and ``helps`` is False.)
 
     Args:
-        model: A model with such a head, or the folder of one; how it is set does not matter.
-        texts: A text or several, each read by itself, and neither trained on nor to be tested on. Or rows of token ids,
-            for a decoder-only model in memory and without a tokenizer: each row is read in one piece, and all but its
-            first token count.
-        tokenizer: Its tokenizer; None for a folder, which has its own, and for token ids.
-        window: Tokens that the model sees at once; None: its positions, at most 4,096. Not for token ids, nor are
-            ``stride`` and ``limit``.
-        stride: New tokens that each window after the first scores; None: half of the window.
+        model: A model with such a head, or its folder; its current settings do not matter.
+        texts: One held-out text or several, neither training nor test data; each is read separately. Or rows of token
+            ids, for a decoder-only model in memory without a tokenizer: each row is one pass, and all tokens but its
+            first are scored.
+        tokenizer: Tokenizer of the model; None for a folder, which has its own, and for token ids.
+        window: Number of tokens that the model sees at once; None: its positions, at most 4,096. Not for token ids.
+        stride: Number of new tokens that each window after the first scores; None: half of the window. Not for token
+            ids.
         batch_size: Windows, or rows of token ids, per forward pass.
-        limit: Read only the beginning of the texts, about this many tokens; None: all of it.
-        auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
-        apply: Whether a model in memory is left with what was chosen, as by ``configure_head``.
-        progress: Told the share that is done.
+        limit: Number of tokens to read from the beginning of the texts; None: all. Not for token ids.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
+        apply: Whether to set the chosen settings on a model in memory, as ``configure_head`` does.
+        progress: Function that receives the finished share, from 0 to 1.
 
     Returns:
-        What was chosen (``settings``), the gain in nats per token with its interval, and the curve. The interval is a
-        bootstrap over blocks of neighbouring tokens. Two numbers are fitted to the very tokens that they are judged by,
-        which flatters them by some 1 / tokens nats.
+        The chosen ``settings``, the gain in nats per token with its interval, and the curve. The interval is a
+        bootstrap over blocks of neighbouring tokens. Because settings are fitted and evaluated on the same tokens, the
+        gain is too large by about 1 / tokens nats.
 
     Raises:
-        ValueError: The head has nothing to choose, there is no text, the model cannot read one, or one is in the n-gram
-            index of the head.
+        ValueError: If the head has no settings to choose, there is no text, the model does not support a text, or a
+            text is in the n-gram index of the head.
 
     Examples:
         >>> import nextword as nw
@@ -140,13 +139,16 @@ def calibrate_on_texts(
     progress: Progress | None = None,
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """The same for a model that is open, read as ``nextword score`` reads; ``data`` says where the texts are from."""
+    """``calibrate`` for an opened model, with the windows of ``nextword score``.
+
+    ``data`` names the source of the texts.
+    """
     ask = asking(opened, examples, settings, progress)
     return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
 
 
 def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> None:
-    """Raises ValueError where a text is in the n-gram index of the head: matches would count far too much."""
+    """Raises ValueError if a text is in the head's n-gram index, where its matches would get too large shares."""
     indexes = [one for one in opened.model.next_word_head.stored_texts().values() if isinstance(one, NgramIndex)]
     if not indexes:
         return
@@ -158,7 +160,7 @@ def expect_not_stored(opened: OpenedModel, examples: Sequence[Example], settings
 def asking(
     opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings, progress: Progress | None = None
 ) -> Callable[[], None]:
-    """What asks a model, once, for the log-probability of each token of texts."""
+    """A function that computes the log-probability of each token of the texts once."""
 
     def ask() -> None:
         given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
@@ -182,10 +184,10 @@ def chosen(
     name: str = "model",
     data: list[str] | None = None,
 ) -> CalibrationResults:
-    """Reads held-out tokens once, ``ask`` asking the model for the log-probability of each, and chooses.
+    """Calls ``ask``, which computes the log-probabilities of held-out tokens, and chooses settings from this pass.
 
     Raises:
-        ValueError: The head has nothing to choose, or no token was asked for.
+        ValueError: If the head has no settings to choose, or no token was scored.
     """
     began, reading = time.perf_counter(), read(model, ask, name)
     best = reading.calibration.optimum()
@@ -224,9 +226,9 @@ def chosen(
 
 
 def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -> OnePass:
-    """Reads held-out tokens once: the model's distributions tell its calibration what ``ask`` asks them.
+    """Calls ``ask`` once, and passes every token that it scores to the head's calibration.
 
-    So whatever measures held-out tokens can be the pass: windows of a text, targets after prompts or sources. The model
+    So any function that scores held-out tokens works: windows of a text, targets after prompts or sources. The model
     has its own head again afterwards.
     """
     with inference_mode_of(model):
@@ -240,10 +242,10 @@ def read(model: NextWordModel, ask: Callable[[], object], name: str = "model") -
 
 
 def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
-    """What reads along with a pass of a model.
+    """The calibration of a model's head.
 
     Raises:
-        ValueError: Its head has nothing to choose.
+        ValueError: If the head has no settings to choose.
     """
     calibration: Calibration | None = model.next_word_head.calibration()
     if calibration is None:
@@ -257,21 +259,21 @@ def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
 
 
 def tuned(model: NextWordModel, ask: Callable[[], object]) -> dict[str, Any]:
-    """The settings that ``chosen`` leaves a model with; none where its head has nothing to choose."""
+    """The settings that ``chosen`` chooses; empty if the head has no settings to choose."""
     return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
 
 
 # -- One pass over held-out tokens, made by whatever asks a model for their log-probabilities.
 
 FEWEST_BLOCKS = 20
-"""With fewer, an interval over blocks says little."""
+"""Minimum number of blocks for an interval."""
 
 LONGEST_BLOCK = 256
-"""Tokens of a block at most: some 1,000 bytes, as in ``nextword score``."""
+"""Maximum number of tokens of a block: about 1,000 bytes, as in ``nextword score``."""
 
 
 class OnePass:
-    """What was asked for, in order; ``calibration`` receives all that it needs of each token."""
+    """A head for one pass, which passes each scored token to ``calibration`` and keeps their order."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
@@ -279,14 +281,17 @@ class OnePass:
         self._count = 0
 
     def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        """Log-probabilities under what the head adds to; the rest is kept."""
+        """Log-probabilities without the head's part; statistics are kept."""
         row = context.row.repeat_interleave(ids.shape[1]).cpu().numpy()
         self._sequences.append(row + self._count)
         self._count += context.layout.batch_size
         return self.calibration.read(context, ids)
 
     def blocks(self) -> tuple[Int[np.ndarray, "N"], int]:
-        """The block of each token, and how many tokens it has at most: neighbours in one sequence."""
+        """The block of each token, and the maximum number of tokens per block.
+
+        A block is neighbours of one sequence.
+        """
         sequence = np.concatenate([np.zeros(0, dtype=np.int64), *self._sequences])
         size = min(LONGEST_BLOCK, max(1, len(sequence) // FEWEST_BLOCKS))
         begins = np.concatenate([[True], sequence[1:] != sequence[:-1]])[: len(sequence)]
@@ -309,7 +314,7 @@ class _AskedOnce(NextToken):
             return self._reading.read(self._context, ids)
 
     def _nothing_else(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("in a pass that calibrates, a distribution is asked for log_prob alone")
+        raise TypeError("during calibration only log_prob of a distribution can be called")
 
     map = shared = _log_probs = _log_prob = _log_sources = _nothing_else
 
@@ -323,45 +328,45 @@ class TriedSetting(Record):
     settings: dict[str, JsonValue]
     """The settings."""
     nll: float
-    """Nats per token under them."""
+    """Nats per token with these settings."""
 
 
 class CalibrationResults(Record):
-    """What was chosen, and what it is worth on the text that it was chosen on."""
+    """The chosen settings, and their gain on the calibration text."""
 
     kind: Literal["calibration"] = "calibration"
-    """What the file is."""
+    """Kind of file."""
     model: str
-    """What tables call the model."""
+    """Name of the model in tables."""
     head: str
-    """Spec of its head before."""
+    """Spec of the head before calibration."""
     data: list[str] = Field(default=[])
-    """The texts, for a report."""
+    """Names of the texts, for reports."""
     tokens: int = Field(ge=1)
-    """Tokens that were read."""
+    """Number of tokens read."""
     impossible: int = Field(default=0, ge=0)
-    """How many of them have probability 0 without the head's part or with it; they count nowhere."""
+    """Number of tokens with probability 0, with or without the head's part; they are excluded."""
     passes: int = Field(default=1, ge=1)
-    """How often the model read each of them."""
+    """Number of passes over the text."""
     settings: dict[str, JsonValue]
-    """What was chosen: ``best``, or where that does not help, settings under which the head adds nothing."""
+    """The chosen settings: ``best``, or if these do not help, settings with which the head adds nothing."""
     best: dict[str, JsonValue]
-    """The settings under which the text is most likely."""
+    """The settings that make the text most likely."""
     nll: float
-    """Nats per token with what was chosen."""
+    """Nats per token with the chosen settings."""
     nll_without: float
     """Nats per token of the distribution that the head adds to, such as the softmax."""
     gain: float
-    """Nats per token that ``best`` takes from ``nll_without``."""
+    """Gain of ``best``: ``nll_without`` minus the nats per token with ``best``."""
     low: float | None
-    """Lower end of the 95 % interval of the gain, a paired bootstrap over blocks; None: there are too few tokens."""
+    """Lower end of the gain's 95 % interval, a paired bootstrap over blocks; None: too few tokens."""
     high: float | None
-    """Upper end."""
+    """Upper end of this interval."""
     block: int = Field(ge=1)
-    """Tokens of a block at most: neighbours in one text, which are alike."""
+    """Maximum number of tokens per block of neighbours in one text."""
     helps: bool
     """Whether the gain's interval is above 0."""
     seconds: float = Field(ge=0)
-    """Time of the pass and of the choice."""
+    """Seconds of the pass and of the choice."""
     curve: list[TriedSetting]
     """Settings that were tried."""

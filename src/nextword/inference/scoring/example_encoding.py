@@ -1,4 +1,4 @@
-"""What a model is asked about, as text and as token ids."""
+"""Examples to score, as text and as token ids."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from nextword.settings.config import expect_whole_characters
 
 @dataclass(frozen=True)
 class Example:
-    """A text whose tokens a model predicts, and what it reads before or beside it.
+    """A text to score, with its prompt, source or auxiliary text.
 
     Attributes:
-        text: What is predicted.
-        prompt: What stands before it in the decoder and is not predicted.
-        source: What an encoder-decoder model reads.
-        auxiliary: What the encoder of a conditioned model reads, such as the summary of the text.
+        text: Text whose tokens are predicted.
+        prompt: Text before it in the decoder, which is not predicted.
+        source: Source of an encoder-decoder model.
+        auxiliary: Auxiliary text of a conditioned model, such as a summary.
 
     Raises:
-        ValueError: One of them has half a character (a surrogate without the other).
+        ValueError: If a text has half a character (an unpaired surrogate).
     """
 
     text: str
@@ -42,30 +42,30 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Token ids with the span of each: where its characters begin and end; (-1, -1) at a special token."""
+    """Token ids, each with its character span; (-1, -1) for a special token."""
 
     ids: Int[np.ndarray, "N"]
     spans: Int[np.ndarray, "N 2"]
 
     @property
     def listed(self) -> tuple[list[int], list[Span]]:
-        """Ids and spans as plain numbers; of a long text, many times as large."""
+        """Ids and spans as lists, which take many times the memory."""
         return self.ids.tolist(), [(begin, end) for begin, end in self.spans.tolist()]
 
     @classmethod
     def joined(cls, *parts: Tokens) -> Tokens:
-        """Several, one after the other."""
+        """Concatenates several."""
         return cls(np.concatenate([one.ids for one in parts]), np.concatenate([one.spans for one in parts]))
 
     @classmethod
     def special(cls, *ids: int) -> Tokens:
-        """Tokens that stand for no text."""
+        """Special tokens, without characters."""
         return cls(np.array(ids, dtype=np.int64), np.full((len(ids), 2), -1))
 
 
 @dataclass(frozen=True, eq=False)
 class ExampleTokens:
-    """An example in tokens of a model; attributes as of ``EncodedExample``."""
+    """An example as arrays of token ids, with the attributes of ``EncodedExample``."""
 
     context: Tokens
     target: Tokens
@@ -77,10 +77,9 @@ class EncodedExample(TokenPair):
     """An example as token ids.
 
     Attributes:
-        spans: For each target token, where in ``example.text`` its characters begin and end; (-1, -1) at a special
-            token.
-        specials: Special tokens at the beginning of the context, such as a start token.
-        context_spans: For each context token, where in the prompt or source its characters begin and end.
+        spans: Character span of each target token in ``example.text``; (-1, -1) for a special token.
+        specials: Number of special tokens at the beginning of the context, such as a start token.
+        context_spans: Character span of each context token in the prompt or source.
     """
 
     example: Example
@@ -90,7 +89,7 @@ class EncodedExample(TokenPair):
 
 
 def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
-    """The example in tokens of a model; errors as of ``example_tokens``."""
+    """Tokenises an example for a model; errors are those of ``example_tokens``."""
     found = example_tokens(opened, example)
     context, context_spans = found.context.listed
     target, spans = found.target.listed
@@ -98,15 +97,14 @@ def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
 
 
 def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
-    """The example in tokens of a model, as arrays: a text may have millions.
+    """Tokenises an example for a model into arrays, because a text may have millions of tokens.
 
-    A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source; its target has
-    the special tokens that its tokenizer puts around a text, and an end token. Where a token would have characters of
-    both prompt and text, each is encoded by itself.
+    The context of a decoder-only model is a start token and the prompt. The context of an encoder-decoder model is the
+    source; its target has the special tokens that its tokenizer adds to a text, and an end token. If a token would span
+    both prompt and text, they are encoded separately.
 
     Raises:
-        ValueError: The tokenizer cannot say which characters a token covers, the text has no tokens, or something is
-            missing that the model reads.
+        ValueError: If the tokenizer has no offsets, the text has no tokens, or an input of the model is missing.
     """
     tokenizer: Any = opened.tokenizer
     if opened.has_encoder:
@@ -132,10 +130,10 @@ def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
 
 
 def encode_context(opened: OpenedModel, example: Example) -> Tokens:
-    """What a model reads before it predicts: a start token and the prompt, or the source.
+    """The context of an example: a start token and the prompt, or the source.
 
     Raises:
-        ValueError: The tokenizer cannot say which characters a token covers, or the source is missing.
+        ValueError: If the tokenizer has no offsets, or the source is missing.
     """
     tokenizer: Any = opened.tokenizer
     expect_offsets(tokenizer, "a token's characters are not known")
@@ -162,7 +160,7 @@ def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
 
 
 def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
-    """The tokens up to a character and those from it on; None for the second where no clear cut goes through them."""
+    """The tokens before and after a character; None for the second if a token spans this boundary."""
     # What a tokenizer leaves out of its spans, such as the space before a word, counts with the token after it. Beside
     # the cut, a token of such a space alone may be of either side.
     ends = np.maximum.accumulate(joined.spans[:, 1])
@@ -176,7 +174,7 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
 
 
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:
-    """Further inputs of the model for a batch of encoded examples: their auxiliary texts, where it follows one."""
+    """Further model inputs for a batch of encoded examples: auxiliary texts, if the model has a conditioner."""
 
     def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:
         if opened.auxiliary_tokenizer is None:

@@ -1,9 +1,9 @@
-"""Log-probabilities of given tokens, the one way to ask for them.
+"""Log-probabilities of given tokens; all other modules compute them with these functions.
 
     texts -> spans: a target after its context, or what each window of a text reads
     spans -> batches -> the distribution before every target token -> an answer for each span
 
-Scores and pages of tokens, tasks, calibration and a server's ``echo`` ask here, each with a question of its own.
+Used by scores, pages of tokens, tasks, calibration and the server's ``echo``.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 Inputs = Callable[[Sequence[Any]], Mapping[str, Any]]
-"""Further inputs of a model for a batch of spans, such as an auxiliary text for each."""
+"""A function that makes further model inputs for a batch of spans, such as auxiliary texts."""
 
 Reader = Callable[[Sequence[Any]], tuple[NextToken, Int[Tensor, "N"], Sequence[Any]]]
-"""Given some spans, the distribution before each of their N target tokens, these tokens, and those spans that have any;
-the model is as in evaluation."""
+"""A function from spans to the distribution before each of their N target tokens, these tokens, and the spans with
+targets; the model is in evaluation mode."""
 
 Question = Callable[[NextToken, Int[Tensor, "N"], Sequence[Any]], Sequence[Answer]]
-"""Given what a reader gave, an answer for each span."""
+"""A function from the results of a reader to one answer per span."""
 
 BATCHES_SORTED = 32
-"""So many batches of windows are sorted by length together, so that little is padded and the order can be restored."""
+"""Number of batches of windows that are sorted by length together, to reduce padding."""
 
 
 @dataclass(frozen=True)
 class TokenPair(TargetSpan):
-    """A target, and what a model reads before it.
+    """A target with its context.
 
     Attributes:
-        context: At least one token: a start token, a prompt; for an encoder-decoder model the source.
-        target: The tokens that are scored, or that another text is written in place of.
-        target_bytes: UTF-8 bytes of the text that they cover.
+        context: At least one token: start token and prompt, or the source of an encoder-decoder model.
+        target: Tokens to score; in generation the reference.
+        target_bytes: Number of UTF-8 bytes of the target's text.
     """
 
     target_bytes: int
 
 
 def no_inputs(pairs: Sequence[Any]) -> Mapping[str, Any]:
-    """Likelihoods of a model that reads nothing but the pairs."""
+    """No further inputs, for a model that reads only the pairs."""
     return {}
 
 
@@ -70,9 +70,9 @@ def target_log_probs(
     inputs: Inputs = no_inputs,
     progress: Progress | None = None,
 ) -> list[Float[Tensor, "T"]]:
-    """Log-probability of each token of each target after all right ones before it, in float64 on the CPU.
+    """Log-probability of each target token given the context and the earlier target tokens, in float64 on the CPU.
 
-    The model is as in evaluation, and reads ``batch_size`` pairs at a time.
+    The model runs in evaluation mode, with ``batch_size`` pairs per pass.
     """
     return list(_answers(_reader(model, inputs), pairs, batch_size, span_log_probs, progress))
 
@@ -86,11 +86,11 @@ def text_answers(
     inputs: Inputs = no_inputs,
     progress: Progress | None = None,
 ) -> Iterator[list[Answer]]:
-    """The answers about each text, in order, as soon as they are complete: one for each window that has targets.
+    """Yields the answers for each text, in order: one answer per window with targets.
 
-    The model is as in evaluation and without gradient, and reads ``batch_size`` windows at a time, also of several
-    texts together; but where its head looks back further than a window, text by text, each with a memory of its own. A
-    text has a ``context`` and a ``target``, and an ``example`` where the model has further ``inputs``.
+    The model runs in evaluation mode without gradient, with ``batch_size`` windows per pass, also of several texts. If
+    its head looks back further than a window, texts are processed one by one, each with its own head cache. A text has
+    a ``context``, a ``target``, and for further ``inputs`` an ``example``.
     """
     if not texts:
         return
@@ -113,7 +113,7 @@ def text_answers(
 
 
 def text_spans(text: Any, scoring_window: ScoringWindow) -> Iterator[WindowSpan]:
-    """What each window of a text reads, in order."""
+    """The spans of a text's windows, in order."""
     ids, first = np.concatenate([text.context, text.target]), len(text.context)
     example = getattr(text, "example", None)
     cut = scoring_window.windows(first, len(ids))
@@ -155,13 +155,13 @@ def _answers(
 def span_log_probs(
     distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[TargetSpan]
 ) -> Sequence[Float[Tensor, "_T"]]:
-    """The question for the log-probability of each token, in float64 on the CPU."""
+    """A question for ``text_answers``: the log-probability of each token, in float64 on the CPU."""
     found = distribution.log_prob(ids[:, None])[:, 0].double().cpu()
     return torch.split(found, [len(span.target) for span in spans])
 
 
 def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, "T"]) -> None:
-    """Raises ValueError where a log-probability is NaN, with the weights that are NaN."""
+    """Raises ValueError if a log-probability is NaN; the message names weights that are NaN."""
     wrong = np.flatnonzero(np.isnan(log_probs))
     if not len(wrong):
         return
@@ -170,12 +170,12 @@ def expect_numbers(opened: OpenedModel, text: str, log_probs: Float[np.ndarray, 
 
 
 def why_nan(model: NextWordModel) -> str:
-    """Why a model's answers are NaN, and what to do."""
+    """Text that says why a model's scores are NaN, and what to do."""
     return weights_at_fault(model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
 
 
 def likelihood_sum(pairs: Sequence[TokenPair], nats: Iterable[float]) -> LikelihoodSum:
-    """The sum of targets, each of which is one block of the interval; ``nats`` has the sum of each target."""
+    """Sums over targets, each target one block of the interval; ``nats`` has the sum of each target."""
     total = LikelihoodSum()
     for pair, value in zip(pairs, nats, strict=True):
         total.add(value, len(pair.target), pair.target_bytes)
@@ -192,13 +192,13 @@ def _reader(model: NextWordModel, inputs: Inputs) -> Reader:
 def distribution_at_targets(
     model: NextWordModel, pairs: Sequence[TargetSpan], inputs: Mapping[str, Any] | None = None
 ) -> tuple[NextToken, Int[Tensor, "N"]]:
-    """Distribution before every target token, N of all pairs one after the other, and these tokens."""
+    """The distribution before each of the N target tokens of all pairs, and these tokens."""
     ask = _after_sources if model.config.is_encoder_decoder else _after_prompts
     return ask(model, pairs, inputs or {})
 
 
 def fill_id(model: NextWordModel) -> int:
-    """A token for positions that a mask leaves out."""
+    """Token id for padding positions."""
     pad = model.generation_config.pad_token_id
     return 0 if pad is None else int(pad)
 
@@ -232,7 +232,7 @@ def _after_sources(
 def ask(
     model: NextWordModel, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Bool[Tensor, "B T"]]:
-    """Distribution after each row of ids (or at every real position), and the chosen positions."""
+    """The distribution after each row of ids, or at every position that is not padding, and the chosen positions."""
     ids, mask = padded(rows, pad)  # on the right; what fills has no effect, because the mask leaves it out
     positions = mask.bool() if everywhere else last_positions(mask)
     on = model.device

@@ -1,4 +1,4 @@
-"""A text longer than a model can see, in windows; and a head that looks back further than each of them."""
+"""Windows over texts longer than a model's window, also for heads that look back further than a window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """Inputs ``stream[begin : begin + size]``; of their ``size`` next tokens the last ``scored`` are scored."""
+    """A window with inputs ``stream[begin : begin + size]``.
+
+    The last ``scored`` of their ``size`` next tokens are scored.
+    """
 
     begin: int
     size: int
@@ -37,11 +40,12 @@ class Window:
 
 
 def windows_after(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """Windows over a stream of ``length`` tokens, of which those from ``first`` on are scored, each once.
+    """Windows over a stream of ``length`` tokens; each token from ``first`` on is scored once.
 
-    The first window scores all its targets, later ones the last ``stride``, the last one what is left, always with
-    ``size`` inputs, or as many as there are: each token after the first window has more than ``size - stride`` tokens
-    before it in its window. Where the prompt is longer than a window, already the first one scores ``stride`` tokens.
+    The first window scores all its targets, later windows their last ``stride``, the last window the remaining ones.
+    Each has ``size`` inputs if the stream is long enough, so tokens after the first window have more than
+    ``size - stride`` tokens before them. If the prompt is longer than a window, the first window also scores ``stride``
+    tokens.
 
     >>> [(w.begin, list(w.targets)) for w in windows_after(1, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (2, [5, 6]), (3, [7])]
@@ -61,7 +65,7 @@ def windows_after(first: int, length: int, size: int, stride: int) -> list[Windo
 
 
 def windows_from_start(first: int, length: int, size: int, stride: int) -> list[Window]:
-    """As ``windows_after``, with those before it that read the beginning of a prompt longer than a window.
+    """``windows_after``, preceded by windows for the beginning of a prompt longer than a window.
 
     >>> [(w.begin, list(w.targets)) for w in windows_from_start(6, 8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (1, [5]), (3, [6, 7])]
@@ -72,12 +76,12 @@ def windows_from_start(first: int, length: int, size: int, stride: int) -> list[
 
 @dataclass(frozen=True)
 class ScoringWindow:
-    """How much of a text a model sees at once.
+    """Size of the windows with which texts are scored.
 
     Attributes:
-        window: Tokens; None: each target as a whole, after its context.
-        stride: New tokens that each window after the first scores.
-        long: Tokens that its head looks back over, of windows that came before too; None: those of the window.
+        window: Number of tokens; None: each target as a whole, after its context.
+        stride: Number of new tokens that each window after the first scores.
+        long: Number of tokens that the head looks back, across windows; None: only the current window.
     """
 
     window: int | None = None
@@ -85,7 +89,7 @@ class ScoringWindow:
     long: int | None = None
 
     def windows(self, context: int, length: int) -> list[Window]:
-        """The windows of a text of so many tokens, the first of them its context; none where it is read as a whole."""
+        """The windows of a text with ``length`` tokens, including ``context``; None if it is read as a whole."""
         if self.window is None or self.stride is None:
             return []
         # a head that looks back further than a window reads the context first
@@ -98,7 +102,7 @@ class ScoringWindow:
 
 @dataclass(frozen=True)
 class TargetSpan:
-    """Tokens that a model is asked about, the ``target``, and what it reads before them, a token at least."""
+    """Tokens to score (``target``) and at least one token before them (``context``)."""
 
     context: list[int]
     target: list[int]
@@ -106,12 +110,12 @@ class TargetSpan:
 
 @dataclass(frozen=True)
 class WindowSpan(TargetSpan):
-    """The part of a text that one window reads; its target is empty where that reads of the text's context alone.
+    """The part of a text in one window; the target is empty if the window has only context.
 
     Attributes:
-        begin: Index in the text, its context included, of the position that positions count from: the first one that is
-            read, or that is remembered.
-        example: What it is a part of, for further inputs of the model.
+        begin: Index, in the text with its context, from which positions are counted: the first one in the window or in
+            the head cache.
+        example: The whole example, for further inputs of the model.
     """
 
     begin: int
@@ -121,7 +125,7 @@ class WindowSpan(TargetSpan):
 def window_spans(
     ids: Int[np.ndarray, "M"], windows: Sequence[Window], first: int, example: Any = None
 ) -> Iterator[WindowSpan]:
-    """What each window of a text reads; its tokens from ``first`` on are targets."""
+    """The spans of a text's windows; tokens from ``first`` on are targets."""
     for window in windows:
         end = window.begin + window.size + 1
         cut = min(max(window.targets.start, first), end)
@@ -132,16 +136,16 @@ def window_spans(
 
 
 def looks_beyond_windows(model: NextWordModel) -> bool:
-    """Whether a model's head wants the windows of a text in order, and remembers earlier ones."""
+    """Whether a model's head looks back across windows, and so needs them in order."""
     return model.next_word_head.looks_back is not None
 
 
 class WindowMemory:
-    """Reads the windows of a text in order, some at a time; what the head keeps of their positions is remembered.
+    """Reads the windows of a text in order, some per pass, and keeps the head's cache across windows.
 
-    The model is decoder-only and as in evaluation. All windows are of one size, together they read every position from
-    the first on, and no number depends on how many of them are read at a time. Of several texts in one, each with a
-    start token before it, none sees the one before.
+    The model is decoder-only and in evaluation mode. All windows have the same size and together cover every position.
+    Results do not depend on the number of windows per pass. If the stream has several texts, each after a start token,
+    they do not see each other.
     """
 
     def __init__(self, model: NextWordModel) -> None:
@@ -149,7 +153,7 @@ class WindowMemory:
         self._model, self._read = model, 0
 
     def __call__(self, spans: Sequence[WindowSpan]) -> tuple[NextToken, Int[Tensor, "N"], list[WindowSpan]]:
-        """The distribution before each of the N target tokens, these tokens, and the windows that have any."""
+        """The distribution before each of the N target tokens, these tokens, and the windows with targets."""
         ids = torch.tensor([[*span.context, *span.target] for span in spans])
         if self.memory is None:
             self.memory = LongMemory(start=int(ids[0, 0]))
@@ -173,23 +177,23 @@ def remember(
     stride: int | None = None,
     batch_size: int = 8,
 ) -> DynamicCache:
-    """Reads a text in windows, and gives an empty KV cache behind which the head remembers it.
+    """Reads a text in windows, and returns an empty KV cache with the head's cache of this text.
 
-    What is written with the cache continues after the text, which may be longer than the model has positions for::
+    Generation with this cache continues the text, which may be longer than the model's positions::
 
         model = nw.attach(backbone, "cache:long=12288")
         cache = remember(model, book[:-200])
         model.generate(book[None, -200:], past_key_values=cache)
 
     Args:
-        model: A decoder-only model of ours whose head looks back beyond its window.
+        model: A decoder-only model whose head looks back beyond its window.
         ids: The text, a start token first.
-        window: Tokens that the backbone sees at once; by default its positions, at most 1,024.
-        stride: New tokens of each window after the first; by default half a window.
-        batch_size: Windows at a time.
+        window: Number of tokens that the backbone sees at once; None: its positions, at most 1,024.
+        stride: Number of new tokens of each window after the first; None: half a window.
+        batch_size: Number of windows per pass.
 
     Raises:
-        ValueError: The head looks back over its window alone, or the window does not fit.
+        ValueError: If the head does not look back beyond its window, or the window is too long for the model.
     """
     if not looks_beyond_windows(model):
         raise ValueError(

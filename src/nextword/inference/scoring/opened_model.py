@@ -1,4 +1,4 @@
-"""A saved model with all that is needed to ask it about texts: its tokenizer, and that of its auxiliary encoder."""
+"""A model with its tokenizers, ready to score or generate texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 AnyModel: TypeAlias = "PreTrainedModel | OpenedModel | str | Path"
-"""What a user of the library hands over as a model: one in memory, ours or any of transformers; its folder or name."""
+"""A model as an argument: a model of nextword or transformers in memory, or its folder or hub name."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class OpenedModel:
     """A model in evaluation mode and its tokenizers.
 
     Attributes:
-        name: What tables call it.
-        model: An attached model; a plain one of transformers has the head ``softmax``, which changes nothing.
-        auxiliary_tokenizer: Makes inputs of auxiliary texts; None where the model has no conditioner.
+        name: Name of the model in tables.
+        model: Model with a head; a plain transformers model gets ``softmax``, which changes nothing.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts; None if the model has no conditioner.
     """
 
     name: str
@@ -46,7 +46,7 @@ class OpenedModel:
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError where the head reads what was made with another tokenizer."""
+        """Raises ValueError if the head's files were made with another tokenizer."""
         self.model.next_word_head.expect_tokenizer(lambda: tokenizer_fingerprint(self.tokenizer))
 
     @classmethod
@@ -57,17 +57,17 @@ class OpenedModel:
         auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
         name: str | None = None,
     ) -> OpenedModel:
-        """What a user of the library hands over as a model.
+        """Opens a model given as an argument.
 
         Args:
-            model: A model of ours or of transformers, which is asked with head ``softmax`` and stays as it is; the
-                folder or hub name of one; or one that is opened already.
-            tokenizer: Its tokenizer; None where ``model`` brings its own.
-            auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
-            name: What tables call it.
+            model: A model of nextword or transformers (used with the head ``softmax`` and not changed), its folder or
+                hub name, or an opened model.
+            tokenizer: Tokenizer of the model; None if ``model`` includes it.
+            auxiliary_tokenizer: Tokenizer of auxiliary texts, for a model in memory with a conditioner.
+            name: Name of the model in tables; None: chosen from the model.
 
         Raises:
-            ValueError: A tokenizer is missing or is none, or the folder holds no model.
+            ValueError: If a tokenizer is missing or invalid, or the folder has no model.
         """
         expect_tokenizer(tokenizer)
         if isinstance(model, str | Path):
@@ -90,12 +90,12 @@ class OpenedModel:
 
     @property
     def has_encoder(self) -> bool:
-        """Whether it is an encoder-decoder model, which reads a source."""
+        """Whether this is an encoder-decoder model."""
         return bool(self.model.config.is_encoder_decoder)
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What records say of it: specs of head, objective and conditioner, class of the backbone, parameters."""
+        """The model's description for records: specs of head, objective and conditioner, backbone class, parameters."""
         model, conditioner = self.model, self.model.conditioner
         return {
             "head": head_spec(model.next_word_head.config),
@@ -107,12 +107,12 @@ class OpenedModel:
 
     @property
     def longest(self) -> int | None:
-        """Tokens that the decoder can see at once, beside the positions of a prefix; None where nothing limits them."""
+        """Maximum number of tokens of the decoder, without prefix positions; None if unlimited."""
         return longest_of(self.model)
 
 
 def expect_tokenizer(tokenizer: object) -> None:
-    """Raises ValueError for a text that was handed over as a tokenizer, which comes before it."""
+    """Raises ValueError if a text was passed as the tokenizer argument."""
     if isinstance(tokenizer, str | Path):
         raise ValueError(
             f"tokenizer: must be a tokenizer, not a text ({str(tokenizer)[:40]!r} given); give a text by name, "
@@ -121,7 +121,7 @@ def expect_tokenizer(tokenizer: object) -> None:
 
 
 def longest_of(model: NextWordModel) -> int | None:
-    """As ``OpenedModel.longest``."""
+    """Maximum number of tokens of a model's decoder; see ``OpenedModel.longest``."""
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     # T5's n_positions limits nothing
     return limit - getattr(model.conditioner, "virtual", 0) if isinstance(limit, int) else None
@@ -134,18 +134,18 @@ def open_model(
     name: str | None = None,
     head: Mapping[str, Any] = MappingProxyType({}),
 ) -> OpenedModel:
-    """Opens a saved model, ours or any of transformers.
+    """Opens a saved model of nextword or transformers.
 
     Args:
         path: Folder or hub name.
-        device: Where it computes; ``auto``: an accelerator where there is one.
-        dtype: Precision of its weights; ``auto``: as saved.
-        name: What tables call it; the folder's name by default.
-        head: Settings of its head that differ from the saved ones; those that it lacks are left out.
+        device: Torch device; ``auto``: an accelerator if available.
+        dtype: Precision of the weights; ``auto``: as saved.
+        name: Name of the model in tables; None: the folder's name.
+        head: Changed settings of the head; settings that this head does not have are ignored.
 
     Raises:
-        ValueError: No head has such a setting that may change, no such device, no model there, or half of one, or no
-            tokenizer beside it.
+        ValueError: If no head has such an adjustable setting, the device is unavailable, or the folder has no complete
+            model with a tokenizer.
     """
     _expect_adjustable(head)
     location, where = model_location(path), _device(device)
@@ -198,7 +198,7 @@ def _auxiliary_tokenizer(
 T = TypeVar("T")
 
 Progress = Callable[[float], None]
-"""Called with the share that is done, 0 to 1."""
+"""Function that receives the finished share, from 0 to 1."""
 
 
 def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> Iterator[Sequence[T]]:
@@ -216,7 +216,7 @@ def batches(rows: Sequence[T], size: int, progress: Progress | None = None) -> I
 
 
 def progress_within(progress: Progress | None, begin: float, end: float) -> Progress:
-    """Progress of a part, as that of the whole.
+    """Converts the progress of a part, from ``begin`` to ``end``, to that of the whole.
 
     >>> shares = []
     >>> progress_within(shares.append, 0.5, 1.0)(0.5)

@@ -1,4 +1,4 @@
-"""A whole text as token ids, with the bytes that each of them covers."""
+"""Tokenises whole texts, with the bytes of each token."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ if TYPE_CHECKING:
 
 
 Span = tuple[int, int]
-"""Where the characters of a token begin and end."""
+"""Character span of a token: begin and end."""
 
 PIECE = 1 << 16
-"""Characters that are encoded at once: an encoding takes hundreds of bytes per token, and Ctrl-C waits for its end."""
+"""Number of characters encoded at once; encoding takes hundreds of bytes per token and delays Ctrl-C."""
 
 OVERLAP = 1 << 10
-"""Characters that two pieces of a long text share."""
+"""Number of characters by which two pieces of a long text overlap."""
 
 AGREEING = 8
-"""Tokens on which both pieces agree where one is left for the other."""
+"""Number of equal tokens required where two pieces are joined."""
 
 
 def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N 2"]]:
-    """Ids of a text that is encoded as a whole, without special tokens, and where the characters of each begin and end.
+    """Ids of a whole text, without special tokens, and the character span of each.
 
-    A long text is encoded in pieces that overlap. How a text is cut into tokens goes by what stands near, so two pieces
-    agree on the tokens in the middle of what they share, and there one is left for the other; where they do not, the
-    text is encoded as a whole.
+    A long text is encoded in overlapping pieces. Tokenisation depends only on nearby characters, so two pieces agree in
+    the middle of their overlap, where they are joined. If they disagree, the text is encoded as a whole.
     """
     done_ids, done_spans = array("q"), array("q")  # objects of Python take ten times the memory
     ids, spans = _encoded(tokenizer, text[:PIECE], 0)
@@ -56,7 +55,7 @@ def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np
 
 
 def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[np.ndarray, "N"]:
-    """Ids of a text that is encoded as a whole, without special tokens; a long one as by ``ids_and_spans``."""
+    """Ids of a whole text, without special tokens; long texts are encoded in pieces as in ``ids_and_spans``."""
     if len(text) > PIECE and tokenizer.is_fast:
         return ids_and_spans(tokenizer, text)[0]
     return np.array(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
@@ -75,7 +74,7 @@ def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Spa
 def _seam(
     ids: list[int], spans: list[Span], more_ids: list[int], more_spans: list[Span], middle: int
 ) -> tuple[int, int | None]:
-    """The first positions from a character on where the same tokens stand in both, and as many after them."""
+    """The first positions after a character where both pieces have the same tokens, several in a row."""
     left = bisect_left(spans, (middle, middle))
     for right in range(bisect_left(more_spans, (middle, middle)), len(more_ids)):
         while left < len(ids) and spans[left] < more_spans[right]:
@@ -99,7 +98,7 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes cannot be counted") -> None:
-    """Raises ValueError, with what is ``lacking``, where a tokenizer cannot say which characters a token covers."""
+    """Raises ValueError if a tokenizer has no offsets; ``lacking`` names the consequence."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so {lacking}. Use its fast "
@@ -108,13 +107,13 @@ def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes can
 
 
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
-    """Ids of a text and how many UTF-8 bytes of it each token covers; the counts add up to the text's bytes.
+    """Ids of a text, and the number of UTF-8 bytes of each token; the numbers sum to the bytes of the text.
 
-    What a tokenizer drops (some drop line ends) is counted with the token after it, and after the last one with the
-    last: bits per byte divide by the text as it is, not by what the tokenizer kept.
+    Characters that a tokenizer drops (some drop line ends) are counted with the next token, at the end with the last
+    token, because bits per byte refer to the original text.
 
     Raises:
-        ValueError: The tokenizer cannot say which characters a token covers, or makes no tokens of the text.
+        ValueError: If the tokenizer has no offsets, or the text has no tokens.
     """
     expect_offsets(tokenizer)
     ids: list[int] = []
@@ -132,10 +131,10 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
 
 
 def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """Where in a text, in UTF-8 bytes, each of its tokens ends, given the character; below 0: a special token.
+    """End of each token in UTF-8 bytes, given its end in characters; below 0: a special token.
 
-    What a tokenizer drops goes to the token after it, at the end to the last. Tokens that are parts of one character
-    all end where it ends: the first of them gets its bytes.
+    Dropped characters belong to the next token, at the end to the last one. Tokens that are parts of one character all
+    end at its end, so the first of them has its bytes.
     """
     before = bytes_before(text)
     found: Int[np.ndarray, "N"] = np.maximum.accumulate(before[np.maximum(ends, 0)])
@@ -144,7 +143,7 @@ def byte_ends(text: str, ends: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
 
 
 def bytes_before(text: str) -> Int[np.ndarray, "M"]:
-    """UTF-8 bytes before each character of a text, and of all of it."""
+    """Number of UTF-8 bytes before each character of a text, and of the whole text."""
     code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     sizes = sum((code >= first).astype(np.uint8) for first in (0x80, 0x800, 0x10000)) + np.uint8(1)
     found = np.zeros(len(code) + 1, dtype=np.int64)
@@ -156,10 +155,10 @@ def bytes_before(text: str) -> Int[np.ndarray, "M"]:
 
 
 def start_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Token that stands before every text: the tokenizer's bos, else its eos.
+    """Start token before every text: the tokenizer's bos token, or its eos token.
 
     Raises:
-        ValueError: It has neither.
+        ValueError: If the tokenizer has neither.
     """
     for token in (tokenizer.bos_token_id, tokenizer.eos_token_id):
         if token is not None:
@@ -168,15 +167,15 @@ def start_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
-    """Start token and the prompt."""
+    """Ids of the start token and the prompt."""
     return [start_id(tokenizer), *tokenizer(prompt, add_special_tokens=False)["input_ids"]]
 
 
 def encode_answer(tokenizer: PreTrainedTokenizerBase, prompt: str, word: str) -> list[int]:
-    """Tokens of ``word`` as it follows ``prompt`` after a space; several where the tokenizer cuts the word up.
+    """Tokens of ``word`` after ``prompt`` and a space; several if the tokenizer splits the word.
 
     Raises:
-        ValueError: The tokenizer merges the word into the prompt, so that it cannot be predicted from the prompt.
+        ValueError: If the tokenizer merges the word with the prompt, so that the word cannot be predicted.
     """
     alone = tokenizer(prompt, add_special_tokens=False)["input_ids"]
     together = tokenizer(f"{prompt} {word}", add_special_tokens=False)["input_ids"]

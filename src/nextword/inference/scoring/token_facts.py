@@ -1,4 +1,4 @@
-"""What ``score --tokens`` and ``trace`` show of one token per position, computed in one pass."""
+"""Facts about one token per position, as shown by ``score --tokens`` and ``trace``, computed in one pass."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nextword.functional.chunked_loss import row_chunks
 from nextword.functional.probability import top_k
 
 _CACHED = 2 * 2**20
-"""Bytes of log-probabilities that a CPU looks at together: so many stay in its cache from one question to the next."""
+"""Bytes of log-probabilities processed together on a CPU, so that they stay in its cache."""
 
 _HEAP_SHARE = 6
-"""A chunk's scores take a sixth of the budget: what is larger than 32 MiB Linux hands out page by page every time."""
+"""A chunk's scores take a sixth of the budget, because Linux allocates blocks above 32 MiB page by page every time."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TopTokens:
     Attributes:
         ids: Token ids.
         log_prob: Natural logs of their probabilities.
-        shares: By component, the part of each one's probability that came from it.
+        shares: By component, its share of each token's probability.
     """
 
     ids: Int[np.ndarray, "N K"]
@@ -41,12 +41,12 @@ class TopTokens:
 
 @dataclass(frozen=True)
 class TopPositions:
-    """The P positions of each position that most of its token's probability came from, strongest first.
+    """The P positions with the largest shares of each token's probability, strongest first.
 
     Attributes:
-        at: Positions in the text that ``positions_in`` names, or in the documents of a store; -1 where there are fewer.
-        share: The part of the token's probability that came from each; 0 where there are fewer.
-        documents: In which document of a store each lies; None: the positions are in a text that the model read.
+        at: Positions in the text that ``positions_in`` names, or in documents of a datastore; -1 if there are fewer.
+        share: Share of the token's probability from each position; 0 if there are fewer.
+        documents: Document of each position in a datastore; None: positions are in a text that the model read.
     """
 
     at: Int[np.ndarray, "N P"]
@@ -54,22 +54,22 @@ class TopPositions:
     documents: Int[np.ndarray, "N P"] | None = None
 
     def moved(self, by: int) -> TopPositions:
-        """Positions counted from elsewhere; those that are missing stay -1."""
+        """Shifts the positions; missing ones stay -1."""
         return replace(self, at=np.where(self.at < 0, self.at, self.at + by))
 
 
 @dataclass(frozen=True)
 class TokenFacts:
-    """What was said of one token at each of N positions, in float64.
+    """Facts about one token at each of N positions, in float64.
 
     Attributes:
         log_prob: Natural log of its probability.
-        rank: One more than the tokens that are more probable.
+        rank: 1 plus the number of more probable tokens.
         entropy: Entropy of the whole distribution, in nats.
-        shares: By component, the part of the token's probability that came from it. They add up to 1, or are all 0
-            where the probability is 0.
+        shares: By component, its share of the token's probability. The shares sum to 1, or are all 0 if the probability
+            is 0.
         candidates: The most probable tokens.
-        positions: For components that point at positions, where the token's probability came from.
+        positions: By component that points at positions, the positions with the largest shares.
     """
 
     log_prob: Float[np.ndarray, "N"]
@@ -84,25 +84,25 @@ class TokenFacts:
         return found
 
     def split(self, texts: Sequence[Any]) -> list[TokenFacts]:
-        """The facts about the target of each text, where they are about several one after the other."""
+        """Splits the facts by the targets of several texts."""
         ends = accumulate((len(text.target) for text in texts), initial=0)
         return [self[begin:end] for begin, end in pairwise(ends)]
 
 
 def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
-    """Facts about one text from those about its parts in order; all name as many candidates and positions."""
+    """Joins facts about consecutive parts of a text; all have equal numbers of candidates and positions."""
     found: TokenFacts = _each(np.concatenate, *parts)
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class TextFacts:
-    """What was said of the tokens of a text, or of some of them.
+    """Facts about all or some tokens of a text.
 
     Attributes:
-        facts: Positions in "text" are indices in it, its context included; those in other texts count from 0 too.
-        texts: By component, which text its positions are in: "text", "source" or "auxiliary", or the documents of a
-            "store".
+        facts: Facts per token. Positions in "text" include its context; all positions count from 0.
+        texts: By component, the text of its positions: "text", "source", "auxiliary", or "store" (documents of a
+            datastore).
     """
 
     facts: TokenFacts
@@ -110,12 +110,12 @@ class TextFacts:
 
     @classmethod
     def joined(cls, parts: Sequence[TextFacts]) -> TextFacts:
-        """Facts about a text from those about its windows in order."""
+        """Joins the facts about a text's windows, in order."""
         return cls(joined_facts([part.facts for part in parts]), parts[0].texts)
 
 
 def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[Any], **numbers: int) -> list[TextFacts]:
-    """The question for what is said of each token; ``numbers`` are those of ``token_facts``."""
+    """A question for ``text_answers``: facts about each token; ``numbers`` are arguments of ``token_facts``."""
     facts, texts = token_facts(distribution, ids, **numbers), distribution.positions_in()
     found = []
     for span, said in zip(spans, facts.split(spans), strict=True):
@@ -125,7 +125,7 @@ def span_facts(distribution: NextToken, ids: Int[Tensor, "N"], spans: Sequence[A
 
 
 def _each(make: Callable[[Sequence[Any]], Any], *parts: Any) -> Any:
-    """Facts, or a part of them, with every column made of the same column of all ``parts``."""
+    """Applies ``make`` to each column of all ``parts``."""
     first = parts[0]
     if isinstance(first, np.ndarray | Tensor):
         return make(parts)
@@ -138,14 +138,13 @@ def _each(make: Callable[[Sequence[Any]], Any], *parts: Any) -> Any:
 def token_facts(
     distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: int = 0, positions: int = 0
 ) -> TokenFacts:
-    """What a distribution says about one token at each position.
+    """Facts about one token at each position of a distribution.
 
-    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``), each product with the
-    vocabulary once. So many of the most probable tokens are named as ``candidates``, and so many ``positions`` for each
-    component that points at some.
+    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``), each product with the vocabulary
+    once. ``candidates`` is the number of most probable tokens, ``positions`` the number of positions per component.
 
     Raises:
-        ValueError: ``ids`` is not a token of the vocabulary for each position, or a number is out of range.
+        ValueError: If ``ids`` is not one token of the vocabulary per position, or a number is out of range.
     """
     distribution._expect_rows(ids[:, None])
     size = distribution.vocab_size
@@ -216,7 +215,7 @@ def _share(log_part: Float[Tensor, "N K"], log_prob: Float[Tensor, "N #K"]) -> F
 def _normaliser_and_entropy(
     scores: Float[Tensor, "N V"], peak: Float[Tensor, "N 1"]
 ) -> tuple[Float[Tensor, "N 1"], Float[Tensor, "N"]]:
-    """Log-sum-exp of each row, and the entropy of its softmax, of the same exponentials."""
+    """Log-sum-exp of each row and the entropy of its softmax, from the same exponentials."""
     lowered = scores - peak
     mass = lowered.exp()
     total = mass.sum(-1)

@@ -1,4 +1,4 @@
-"""Prompts that list words, and how likely a model finds each of them next: all should be, or none.
+"""Probes: prompts that list words, of which either all or none should be likely next words.
 
     "There are plates, keys, scissors, toys, and balloons in front of me, and I pick up the"
     each of the five is to be as likely as the others, and nothing else is
@@ -9,7 +9,7 @@
 >>> {probe.name: len(probe.words) for probe in read_probes()}
 {'choices': 5, 'sports': 4, 'jester': 2}
 
-Any model can be asked: ``answers("runs/m", read_probes())``.
+Any model can be tested: ``answers("runs/m", read_probes())``.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ PAPERS = "paper_probes.toml"
 
 @dataclass(frozen=True)
 class WordProbe:
-    """A prompt and the words that it lists."""
+    """A prompt with its listed words."""
 
     name: str
-    """Name of the set that it belongs to."""
+    """Name of the set that the probe belongs to."""
     prompt: str
     words: tuple[str, ...]
     copied: bool
-    """Whether the next word is to be one of the listed, or none of them."""
+    """Whether the next word should be a listed word, or none of these."""
 
 
 class ProbeTemplate(Settings):
     """An entry of a probe file."""
 
     name: str = Field(pattern="^[A-Za-z0-9-]+$")
-    """Name of the set; entries of one name are measured together."""
+    """Name of the set; entries with the same name are evaluated together."""
     text: str = Field(min_length=1)
     """The prompt, with {} for each word."""
     words: list[list[str]] = Field(min_length=1)
-    """What goes into the slots; every rotation of each list."""
+    """Lists of words for the slots; every rotation of each list is a probe."""
     copied: bool
-    """Whether the next word is to be one of the listed, or none of them."""
+    """Whether the next word should be a listed word, or none of these."""
 
     @model_validator(mode="after")
     def _words_fill_the_slots(self) -> Self:
@@ -74,7 +74,7 @@ class ProbeTemplate(Settings):
         return self
 
     def probes(self) -> list[WordProbe]:
-        """Every rotation of every list, so that no word has the last position more often than another."""
+        """The probes for every rotation of every list, so that all words are equally often at the last position."""
         rotations = [tuple(words[n:] + words[:n]) for words in self.words for n in range(len(words))]
         return [WordProbe(self.name, self.text.format(*words), words, self.copied) for words in rotations]
 
@@ -87,7 +87,7 @@ class ProbeFile(Settings):
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """What a model says after one probe."""
+    """A model's predictions after one probe."""
 
     probe: WordProbe
     probabilities: tuple[float, ...]
@@ -95,12 +95,12 @@ class ProbeAnswer:
 
     @property
     def mass(self) -> float:
-        """Probability that one of them comes next."""
+        """Probability that the next word is a listed word."""
         return math.fsum(self.probabilities)
 
     @property
     def spread(self) -> float | None:
-        """Entropy of the words among themselves over that of equal shares, 0 to 1; ``None``: all are impossible."""
+        """Entropy of the listed words divided by its maximum, from 0 to 1; ``None``: all have probability 0."""
         if not self.mass:
             return None
         shares = [one / self.mass for one in self.probabilities if one]
@@ -108,14 +108,14 @@ class ProbeAnswer:
 
 
 def read_probes(path: str | Path | None = None) -> list[WordProbe]:
-    """The probes of a TOML file, in the form of ``src/nextword/inference/scoring/paper_probes.toml``.
+    """Reads probes from a TOML file in the format of ``src/nextword/inference/scoring/paper_probes.toml``.
 
     Args:
-        path: The file; ``None``: those of the papers, five choices and four sports (Softmax-CPR's poster), a king and a
-            woman (HistAlign, figure 1).
+        path: The file; ``None``: the probes of the papers: five choices and four sports (Softmax-CPR's poster), a king
+            and a woman (HistAlign, figure 1).
 
     Raises:
-        ValueError: The file cannot be read, or is not a file of probes.
+        ValueError: If the file cannot be read or is not a file of probes.
     """
     file, where = (resources.files(__package__) / PAPERS, PAPERS) if path is None else (Path(path).expanduser(), path)
     try:
@@ -135,13 +135,13 @@ def answers(
     mode: str = "joint",
     batch_size: int = 32,
 ) -> list[ProbeAnswer]:
-    """The probabilities of each probe's words.
+    """The probabilities of each probe's listed words.
 
-    The model is decoder-only, with a head of ours or without, and brings a tokenizer or is given one; ``mode`` is one
-    of its head's.
+    The model must be decoder-only, with a nextword head or without. Give a tokenizer unless the model includes one;
+    ``mode`` is a mode of its head.
 
     Raises:
-        ValueError: With its tokenizer two words of a probe begin with the same token, or the model reads a source.
+        ValueError: If two words of a probe begin with the same token, or the model reads a source.
     """
     opened = OpenedModel.of(model, tokenizer)
     if opened.has_encoder:
@@ -161,10 +161,10 @@ def answers(
 
 
 def first_tokens(tokenizer: PreTrainedTokenizerBase, probe: WordProbe) -> list[int]:
-    """The first token of each of its words after the prompt.
+    """The first token of each listed word after the prompt.
 
     Raises:
-        ValueError: Two words begin with the same token.
+        ValueError: If two words begin with the same token.
     """
     firsts = [encode_answer(tokenizer, probe.prompt, word)[0] for word in probe.words]
     if len(set(firsts)) < len(firsts):

@@ -1,5 +1,5 @@
-"""One pass, in the order in which ``nextword.model.modeling`` leads it; each step makes one frozen value of another.
+"""The steps of one forward pass, called by ``nextword.model.modeling``; each turns one frozen object into the next.
 
-Arguments -> ``ForwardBatch`` -> ``AuxiliaryStates`` and ``BackboneOutput`` -> ``HeadInputs``, out of which contexts are
-cut for the head.
+Arguments -> ``ForwardBatch`` -> ``AuxiliaryStates`` and ``BackboneOutput`` -> ``HeadInputs``, which makes the contexts
+for the head.
 """

@@ -1,4 +1,4 @@
-"""One argument by itself: its type, its shape, its size; raised before torch fails somewhere inside."""
+"""Checks type, shape and size of each argument, so that errors name the argument before torch fails."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_e
 
 
 def check_arguments(model: NextWordModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of forward that are given (not None), each looked at by itself; ids as int64.
+    """Checks each given argument of forward (not None) and returns them, with ids as int64.
 
-    An encoder-decoder model's tokens are made from the labels where they are missing.
+    For an encoder-decoder model missing decoder tokens are made from the labels.
 
     Raises:
-        ValueError: No tokens, or a tensor of another type or shape.
+        ValueError: If there are no tokens, or a tensor has a wrong type or shape.
     """
     seq2seq, head = model.config.is_encoder_decoder, model.next_word_head
     given = {OLD_NAMES.get(name, name): value for name, value in arguments.items() if value is not None}
@@ -73,9 +73,9 @@ def _expect_tokens(side: str, given: Mapping[str, Any]) -> None:
 
 def _warn_of_unknown_words(side: str, spec: str) -> None:
     warnings.warn(
-        f"{side}inputs_embeds without {side}input_ids: head '{spec}' looks at words, and knows none here; pass "
-        f"{side}input_ids beside {side}inputs_embeds. (Prompt tuning of peft passes embeddings alone: take LoRA or "
-        "prefix tuning, or a head that looks at no words.)",
+        f"{side}inputs_embeds without {side}input_ids: head '{spec}' reads tokens, and has none here; also pass "
+        f"{side}input_ids. (Prompt tuning of peft passes embeddings alone: take LoRA or "
+        "prefix tuning, or a head that does not read tokens.)",
         stacklevel=2,
     )
 
@@ -87,21 +87,21 @@ def _expect_source(head: Head, given: Mapping[str, Any]) -> None:
         expect_not_empty(ids)
     elif "source_ids" not in given and head.reads_source:
         raise ValueError(
-            f"head '{head_spec(head.config)}' reads the source's words: pass input_ids, or source_ids where "
+            f"head '{head_spec(head.config)}' reads the source's tokens: pass input_ids, or source_ids if "
             "encoder_outputs are given"
         )
 
 
 def expect_not_empty(source: Tensor) -> None:
-    """Raises ValueError where an encoder would be given no token."""
+    """Raises ValueError if an encoder would get no token."""
     if source.numel() == 0:
         raise ValueError("empty source: at least one token is needed")
 
 
 def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
-    """Token ids as int64; raises ValueError where they are not (batch, positions) of whole numbers.
+    """Token ids as int64; raises ValueError if they are not integers of shape (batch, positions).
 
-    The message names the argument, and the one that takes ``vectors`` in place of ids.
+    The message names the argument, and the argument ``vectors`` that accepts embeddings instead of ids.
     """
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor of ids (batch, positions) ({type(given).__name__} given)")
@@ -115,7 +115,10 @@ def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tens
 
 
 def expect_vectors(name: str, given: Any, *, ids: str) -> None:
-    """Raises ValueError where an argument is not (batch, positions, width) of vectors; ``ids`` takes ids instead."""
+    """Raises ValueError if an argument is not of shape (batch, positions, width).
+
+    ``ids`` names the argument for ids.
+    """
     if not isinstance(given, Tensor):
         raise ValueError(f"{name}: must be a tensor (batch, positions, width) ({type(given).__name__} given)")
     if not given.is_floating_point():
@@ -125,7 +128,7 @@ def expect_vectors(name: str, given: Any, *, ids: str) -> None:
 
 
 def expect_one_text(given: Mapping[str, Any]) -> None:
-    """Raises ValueError where an auxiliary text is given in two ways, or as no tensor."""
+    """Raises ValueError if an auxiliary text is given twice, or not as a tensor."""
     texts = {name: given[name] for name in ("aux_input_ids", "aux_states") if given.get(name) is not None}
     if len(texts) > 1:
         raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
@@ -144,14 +147,14 @@ def _expect_auxiliary_states(states: Tensor, width: int) -> None:
 
 
 def expect_positions(position_ids: Any) -> None:
-    """Raises ValueError where positions are given that no model can look up."""
+    """Raises ValueError if position ids are not integers."""
     if position_ids is not None and (not isinstance(position_ids, Tensor) or position_ids.dtype not in _WHOLE):
         given = position_ids.dtype if isinstance(position_ids, Tensor) else type(position_ids).__name__
         raise ValueError(f"position_ids: must be a tensor of whole numbers ({given} given)")
 
 
 def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") -> None:
-    """Raises ValueError where positions are not chosen by a mask (B, T) of True and False."""
+    """Raises ValueError if positions are not given as a boolean mask (B, T)."""
     given = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
     if given is not torch.bool:
         raise ValueError(f"{name}: must be a mask of torch.bool, True at those to keep ({given} given)")
@@ -160,7 +163,7 @@ def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") ->
 
 
 def expect_known_ids(name: str, ids: Tensor, size: int, *, ignored: int | None = None) -> None:
-    """Raises ValueError where a token id is outside the vocabulary; looked at on the CPU only."""
+    """Raises ValueError if a token id is outside the vocabulary; checked only for tensors on the CPU."""
     # elsewhere it would stop the device in every step
     if ids.device.type != "cpu" or is_torchdynamo_compiling() or ids.numel() == 0:
         return

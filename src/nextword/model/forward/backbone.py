@@ -1,4 +1,4 @@
-"""One run of the backbone: from the batch of a pass to the states that the head reads."""
+"""Runs the backbone on a batch and returns the states for the head."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BackboneOutput:
-    """What one run of the backbone gave.
+    """The results of one run of the backbone.
 
     Args:
-        outputs: What the caller asked of the backbone; no logits.
-        states: What the output layer reads at the new tokens (B, T, D).
-        layers: The last decoder hidden states there, the last one first, as many as the head reads.
+        outputs: The backbone's outputs that the caller requested, without logits.
+        states: Inputs of the output layer at the new tokens (B, T, D).
+        layers: The last decoder hidden states at the new tokens, last layer first, as many as the head reads.
         source_states: Last hidden state of the encoder; None for a decoder-only model.
         output_layer: The backbone's output layer.
     """
@@ -41,7 +41,7 @@ class BackboneOutput:
 
 
 def run_backbone(model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None) -> BackboneOutput:
-    """Runs the backbone up to its output layer; raises ValueError where the text is too long for it."""
+    """Runs the backbone up to its output layer; raises ValueError if the text is too long for it."""
     arguments = _arguments(model, batch, auxiliary)
     head, text_config = model.next_word_head, model.config.text_config
     wanted_layers = arguments.get("output_hidden_states", getattr(text_config, "output_hidden_states", False))
@@ -104,7 +104,7 @@ _HIDDEN = frozenset({"hidden_states", "decoder_hidden_states", "encoder_hidden_s
 
 
 def _selected(layers: tuple[Tensor, ...], wanted: bool | int | Sequence[int]) -> tuple[Tensor | None, ...] | None:
-    """The layers that ``output_hidden_states`` asks for, None in place of the others; None where it asks for none.
+    """The layers that ``output_hidden_states`` requests, with None for all others; None if it requests no layer.
 
     >>> [layer is None for layer in _selected((Tensor(), Tensor(), Tensor()), [0, -1])]
     [False, True, False]
@@ -127,7 +127,7 @@ def _last_layers(model: NextWordModel, outputs: Any, states: Tensor) -> tuple[Te
 
 
 def _too_long(model: NextWordModel, batch: ForwardBatch) -> str | None:
-    """What to say if it was a text beyond the model's positions that the backbone could not look up."""
+    """Error message if the text was longer than the model's positions; None otherwise."""
     new, source = batch.ids.shape[1] + batch.virtual, batch.source
     message = too_long(model.config.get_text_config(decoder=True), new + int(batch.past.held or 0))
     if message is None and source is not None and source.ids is not None:
@@ -136,7 +136,7 @@ def _too_long(model: NextWordModel, batch: ForwardBatch) -> str | None:
 
 
 def too_long(config: Any, length: int) -> str | None:
-    """What to say where ``length`` tokens are more than a model has learned positions for; None where they fit."""
+    """Error message if ``length`` tokens exceed a model's learned positions; None if they fit."""
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None or length <= limit:
         return None
@@ -151,13 +151,13 @@ def too_long(config: Any, length: int) -> str | None:
 
 @dataclass(frozen=True)
 class AuxiliaryStates:
-    """What a pass needs of the auxiliary texts.
+    """The auxiliary texts as used in a forward pass.
 
     Args:
-        kept: What the conditioner keeps of them.
-        source: Their words, where the head reads them.
+        kept: Tensors that the conditioner caches.
+        source: Tokens of the texts, if the head reads them.
         backbone_inputs: Further arguments of the backbone's forward.
-        before_text: Embeddings (B, P, D) at this pass's virtual positions; None where it has none.
+        before_text: Embeddings (B, P, D) at this pass's virtual positions; None if there are none.
     """
 
     kept: Mapping[str, Tensor]
@@ -167,10 +167,10 @@ class AuxiliaryStates:
 
 
 def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates | None:
-    """Reads the auxiliary texts, or takes what an earlier pass kept of them; None for a model without conditioner.
+    """Encodes the auxiliary texts, or reuses cached states of an earlier pass; None for a model without conditioner.
 
     Raises:
-        ValueError: No auxiliary text for a model that needs one, or one that does not fit.
+        ValueError: If a needed auxiliary text is missing or does not match the batch.
     """
     if model.conditioner is None:
         return None
@@ -204,7 +204,7 @@ def read_auxiliary(model: NextWordModel, batch: ForwardBatch) -> AuxiliaryStates
 
 
 def _read(model: NextWordModel, given: AuxiliaryInputs) -> dict[str, Tensor]:
-    """Everything that is made of the auxiliary texts, with the name of the part that needs it."""
+    """All tensors computed from the auxiliary texts, each prefixed with the name of the component that uses it."""
     states, valid = given.aux_states, given.valid
     assert valid is not None
     if states is None:
@@ -231,12 +231,12 @@ def _expect_texts(valid: Tensor) -> None:
 def _words(
     model: NextWordModel, given: AuxiliaryInputs, states: Tensor, valid: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The auxiliary text in the decoder's tokens, the encoder's state of each, and its position; -1 at padding."""
+    """The auxiliary text in the decoder's tokens, with the encoder state and position of each token; -1 at padding."""
     ids, positions = given.source_ids, given.source_positions
     if ids is None or positions is None:
         raise ValueError(
-            f"head '{head_spec(model.next_word_head.config)}' copies words of the auxiliary text: pass source_ids and "
-            "source_positions beside it, made by nw.AuxiliaryTokenizer(encoder_tokenizer, tokenizer)"
+            f"head '{head_spec(model.next_word_head.config)}' copies tokens of the auxiliary text: pass source_ids and "
+            "source_positions too, made by nw.AuxiliaryTokenizer(encoder_tokenizer, tokenizer)"
         )
     if ids.shape != positions.shape or len(ids) != len(states):
         raise ValueError(
@@ -289,10 +289,10 @@ _TERMS = {
 
 
 def router_loss(backbone: Any, outputs: Any) -> Tensor | None:
-    """What a backbone adds to its loss where ``output_router_logits`` asks for its routers; None where nothing does.
+    """The router loss that a backbone adds with ``output_router_logits``; None without this argument.
 
-    It adds this only where it is given labels itself, and a head's loss is made of its states. NLLB-MoE makes the terms
-    from labels alone, so it adds nothing here.
+    Backbones add this loss only if they get the labels, but here the head computes the loss from the states. NLLB-MoE
+    computes the router terms from labels, so it adds nothing here.
     """
     terms = {name: outputs.get(name) for name in _TERMS}
     weighted = [_coefficient(backbone, name) * term for name, term in terms.items() if isinstance(term, Tensor)]

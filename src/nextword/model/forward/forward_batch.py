@@ -1,6 +1,6 @@
-"""The batch of one pass: what came in, where its tokens stand, what came before them, what each is to predict.
+"""The batch of one forward pass: inputs, positions of the tokens, earlier tokens, and targets.
 
-Padding is decided here and nowhere else; all later steps read ``valid``, ``position_ids`` and ``targets``.
+Only this module decides what is padding; all later steps read ``valid``, ``position_ids`` and ``targets``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_CONDITIONER = (
 )
 
 AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_positions")
-"""Arguments of forward that only conditioned models take; ``source_ids`` is known to encoder-decoder models too."""
+"""Arguments of forward for conditioned models only; ``source_ids`` is also for encoder-decoder models."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class SourceText:
     """The text of an encoder.
 
     Args:
-        ids: Its tokens (B, E), as they came in.
-        embeds: Their embeddings, instead of the ids or beside them.
-        mask: Attention mask, of any kind that the backbone takes.
-        encoded: The encoder's outputs, where they are known already.
-        words: The tokens for a head that reads them; None for any other.
-        valid: False at padding; None where nothing reads the tokens, because the encoder's outputs are given.
+        ids: Tokens (B, E), as given.
+        embeds: Embeddings of the tokens, instead of the ids or in addition.
+        mask: Attention mask of any kind that the backbone accepts.
+        encoded: The encoder's outputs, if already computed.
+        words: Tokens for a head that reads them; None for other heads.
+        valid: False at padding; None if the tokens are not used, because the encoder's outputs are given.
     """
 
     ids: Int[Tensor, "B E"] | None
@@ -59,9 +59,9 @@ class SourceText:
 
 @dataclass(frozen=True)
 class AuxiliaryInputs:
-    """The auxiliary text of a conditioned model; the names are those of forward's arguments.
+    """The auxiliary text of a conditioned model; attributes are named as the arguments of forward.
 
-    ``valid`` is False at its padding; None where no text is given.
+    ``valid`` is False at padding; None if no text is given.
     """
 
     aux_input_ids: Int[Tensor, "B A"] | None = None
@@ -73,26 +73,26 @@ class AuxiliaryInputs:
 
     @property
     def tokens(self) -> Tensor | None:
-        """Its states, or its tokens; None where neither is given."""
+        """The states of the text, or its tokens; None if neither is given."""
         return self.aux_input_ids if self.aux_states is None else self.aux_states
 
     @property
     def arguments(self) -> dict[str, Tensor]:
-        """What was given, by name, as it may be given to another pass."""
+        """The given arguments by name, to be passed to another forward call."""
         named = {name: getattr(self, name) for name in (*AUXILIARY_ARGUMENTS, "source_ids")}
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
 @dataclass(frozen=True)
 class Past:
-    """What earlier passes left.
+    """Caches from earlier passes.
 
     Args:
-        kv_cache: The KV cache that was given, or a new one where a head cache needs one to ride in.
-        head_cache: Where this pass adds its positions; None where nothing is remembered after it.
-        held: Positions in the KV cache; None where it keeps no count.
-        of_text: Positions among them that belong to the text; None where that is not known on the host.
-        paged: The memory of a pass of continuous batching, in place of a head cache.
+        kv_cache: The given KV cache, or a new one if a head cache must be attached to one.
+        head_cache: Cache to which this pass adds its positions; None if nothing is kept after the pass.
+        held: Number of positions in the KV cache; None if it does not count them.
+        of_text: Number of these that belong to the text; None if unknown on the host.
+        paged: Head cache of a pass of continuous batching, instead of ``head_cache``.
     """
 
     kv_cache: Any = None
@@ -104,26 +104,26 @@ class Past:
 
 @dataclass(frozen=True)
 class ForwardBatch:
-    """All that is known of a pass before anything is computed.
+    """All inputs of a pass, before the backbone runs.
 
     Args:
-        ids: The decoder's new tokens; -1 where only their embeddings are given.
+        ids: The decoder's new tokens; -1 if only embeddings are given.
         valid: False at padding.
-        labels: Label at each position, ignored at padding; None without labels.
-        targets: What the state at each position is to predict; None without labels.
-        input_ids: What the backbone is given of the tokens.
-        inputs_embeds: Their embeddings, instead of the ids or beside them.
+        labels: Label at each position, ignored at padding; None if not given.
+        targets: Target of each position; None without labels.
+        input_ids: Token ids passed to the backbone.
+        inputs_embeds: Embeddings passed to the backbone, instead of the ids or in addition.
         attention_mask: The mask for the backbone.
         position_ids: The positions for the backbone.
-        virtual: Positions of this pass before the tokens that hold no words (soft prefix); mask and positions have
-            them.
+        virtual: Number of virtual positions before the tokens (soft prefix); included in mask and positions.
         source: The encoder's text; None for a decoder-only model.
         auxiliary: The auxiliary text of a conditioned model.
-        past: What earlier passes left.
-        use_cache: Whether a KV cache is asked for; None: as the model is set.
-        new_positions: Where the rows are windows of one text: which positions continue with it. None: they are not.
-        texts: The rows of the texts, where a row holds several.
-        further: Arguments of the backbone that mean nothing to us.
+        past: Caches from earlier passes.
+        use_cache: Whether a KV cache is requested; None: as in the model's configuration.
+        new_positions: If rows are windows of one text, True for positions that were not in earlier windows; None: rows
+            are separate texts.
+        texts: Row of each text, if rows hold several texts; None: one text per row.
+        further: Other arguments, passed to the backbone unchanged.
     """
 
     ids: Int[Tensor, "B T"]
@@ -145,12 +145,12 @@ class ForwardBatch:
 
 
 def forward_batch(model: NextWordModel, arguments: Mapping[str, Any]) -> ForwardBatch:
-    """The batch that a call of ``forward`` is about, from its arguments by name; None counts as not given.
+    """Makes the batch from the arguments of ``forward`` by name; None means not given.
 
     Raises:
-        ValueError: An argument that is not for such a model, a tensor of another type or shape, a mask, labels or rows
-            that do not fit the tokens, a token outside the vocabulary, a layout that the head's memory cannot follow,
-            a cache that was changed behind the head's back.
+        ValueError: If an argument is not for this kind of model, a tensor has a wrong type or shape, mask or labels do
+            not fit the tokens, a token is outside the vocabulary, the head's cache does not support the layout, or the
+            KV cache was changed without the head's cache.
     """
     given = check_arguments(model, arguments)
     _expect_for_such_a_model(model, given)
@@ -269,8 +269,8 @@ def _past_of(model: NextWordModel, given: Mapping[str, Any], use_cache: bool | N
         return Past(kv_cache, attach_head_cache(kv_cache, limit), held, of_text)
     if isinstance(head_cache.length, int) and held is not None and held != head_cache.length + head_cache.virtual:
         raise ValueError(
-            f"the KV cache holds {held} positions and the head's cache {head_cache.length}: the cache was "
-            "changed behind the model's back, or filled by the bare backbone after the head had seen it"
+            f"the KV cache holds {held} positions and the head's cache {head_cache.length}: the KV cache was "
+            "changed by other code, or filled by the backbone without the head; start with a new cache"
         )
     return Past(kv_cache, head_cache, held, of_text)
 
@@ -296,17 +296,17 @@ def _new_past(model: NextWordModel, use_cache: bool | None) -> Past:
 
 
 def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
-    """True at new tokens, False at padding.
+    """A mask of the new tokens: True at tokens, False at padding.
 
     Args:
         name: Name of the mask, for messages.
-        mask: 2-D attention mask; it covers the KV cache too. Masks of other kinds (4-D, a dictionary, none) say who
-            sees whom and nothing about padding, so all tokens are valid.
-        tokens: The new ones (B, T) or (B, T, D).
-        past: Positions that the KV cache holds; None where that is not known.
+        mask: 2-D attention mask, including the positions in the KV cache. Other masks (4-D, a dictionary, None) do not
+            define padding, so all tokens are valid.
+        tokens: New tokens (B, T) or their embeddings (B, T, D).
+        past: Number of positions in the KV cache; None if unknown.
 
     Raises:
-        ValueError: The mask does not fit the tokens, or its numbers are not 1 and 0.
+        ValueError: If the mask does not fit the tokens, or has values other than 1 and 0.
     """
     rows, positions = tokens.shape[:2]
     if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):
@@ -320,14 +320,14 @@ def valid_positions(name: str, mask: Any, tokens: Tensor, past: int | None = 0) 
         raise ValueError(f"{name}: must be ({rows}, {positions + (past or 0)}){held} (shape {tuple(mask.shape)} given)")
     if mask.device.type == "cpu" and not is_torchdynamo_compiling() and bool((mask < 0).any()):
         raise ValueError(
-            f"{name}: {mask.min().item():g} found, 1 stands for tokens and 0 for padding; a mask that is added to "
+            f"{name}: {mask.min().item():g} found; give 1 for tokens and 0 for padding. A mask that is added to "
             "attention scores has four dimensions"
         )
     return mask[:, -positions:].bool()
 
 
 def step_mask(mask: Tensor, positions: int) -> Tensor:
-    """The padding mask of the last ``positions`` tokens of a text alone, from that of the whole text (B, S)."""
+    """The padding mask of the last ``positions`` tokens, cut from the mask of the whole text (B, S)."""
     # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
     return mask[:, -positions:].clone(memory_format=torch.contiguous_format)
 
@@ -341,7 +341,7 @@ def _widened(mask: Tensor, positions: int) -> Tensor:
 def _expect_padding_mask(mask: Any) -> None:
     if mask is not None and getattr(mask, "ndim", None) != 2:
         raise ValueError(
-            "this head remembers earlier positions and cannot follow a custom attention mask: pass the 2-D padding "
+            "this head reads earlier positions and does not support a custom attention mask: pass the 2-D padding "
             "mask (batch, positions)"
         )
 
@@ -349,7 +349,7 @@ def _expect_padding_mask(mask: Any) -> None:
 def _labels_and_targets(
     given: Mapping[str, Any], valid: Bool[Tensor, "B T"], texts: TextRows | None, *, shifts: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The label of each position, and what its state has to predict; None of either without labels."""
+    """The label and the target of each position; both None without labels."""
     fitted: dict[str, Tensor] = {}
     for name in ("labels", "shift_labels"):
         if name in given:
@@ -373,7 +373,7 @@ def _labels_and_targets(
 def _behind_virtual_positions(
     model: NextWordModel, mask: Any, positions: Tensor | None, past: Past
 ) -> tuple[int, Any, Tensor | None]:
-    """How many vectors a conditioner puts before the text in this pass, and mask and positions behind them."""
+    """Number of virtual positions that a conditioner puts before the text, with the resulting mask and position ids."""
     # the first pass has these vectors, later ones find them in the cache
     count: int = 0 if model.conditioner is None else model.conditioner.virtual
     if not count:
@@ -401,7 +401,7 @@ def _auxiliary(given: Mapping[str, Any]) -> AuxiliaryInputs:
 
 
 def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> SourceText:
-    """The encoder's text of a pass whose decoder has so many rows."""
+    """The encoder's text for a decoder batch of ``rows`` rows."""
     ids, embeds, mask, encoded = (
         given.get(name) for name in ("input_ids", "inputs_embeds", "attention_mask", "encoder_outputs")
     )
@@ -416,7 +416,7 @@ def _source(model: NextWordModel, given: Mapping[str, Any], rows: int) -> Source
             f"{tuple(words.shape)} given)"
         )
     if words is not None and mask is not None and getattr(mask, "ndim", 2) != 2:
-        raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, positions)")
+        raise ValueError("this head reads the source's tokens: pass the source's 2-D padding mask (batch, positions)")
     looked_at = words if tokens is None else tokens
     valid = None if looked_at is None else valid_positions("attention_mask", mask, looked_at)
     return SourceText(ids, embeds, mask, encoded, words, valid)

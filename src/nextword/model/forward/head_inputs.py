@@ -1,4 +1,4 @@
-"""What the head is given of one pass, at every position; a context is cut out of it at all of them, or at some."""
+"""The inputs of a head for all positions of a pass, from which contexts for some positions are made."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """What the head is given of one pass.
+    """The inputs of a head in one pass, from which contexts are made.
 
     Args:
-        states: What the output layer reads (B, T, D).
-        inputs: What the head's projections read (B, T, Q).
-        past: Positions before the first new token.
-        memory: The sequences so far, where the head remembers.
-        source: The encoder's side or the auxiliary text, where the head reads it.
-        output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
-        input_embedding: Weight of the backbone's input embedding; None where it is quantised or offloaded.
-        output_embedding: Weight of its output layer.
-        new_positions: Where the rows of the pass were windows of one text: which of their positions (B, T) the one row
-            of states has. None: the rows are as they were.
-        texts: Where rows of the pass held several texts: where their positions lie in the rows of states, one for each
-            text. None: the rows are as they were.
+        states: Inputs of the output layer (B, T, D).
+        inputs: Inputs of the head's projections (B, T, Q).
+        past: Number of positions before the first new token.
+        memory: The sequences so far; None if the head does not keep them.
+        source: The encoder side or the auxiliary text; None if the head does not read it.
+        output_layer: The backbone's output layer with bias and scaling, one row per sequence.
+        input_embedding: Weight of the backbone's input embedding; None if it is quantised or offloaded.
+        output_embedding: Weight of the output layer; None in the same cases.
+        new_positions: If the rows of the pass were windows of one text: a mask (B, T) of the positions that the single
+            row of states has. None: rows are unchanged.
+        texts: If rows of the pass held several texts: the place of each position in the rows of states, which have one
+            text each. None: rows are unchanged.
     """
 
     states: Tensor
@@ -56,11 +56,11 @@ class HeadInputs:
 
     @property
     def rows(self) -> int:
-        """How many rows the answers have that ``last`` leads to."""
+        """Number of rows in the results for ``last``."""
         return len(self.states if self.texts is None else self.texts.row)
 
     def at(self, positions: Int[Tensor, "N"]) -> Context:
-        """The context at the given ones of the B * T positions of the pass: numbers that ascend, row after row."""
+        """The context at some of the B * T positions of the pass, given as ascending flat indices."""
         if self.new_positions is not None and not bool(self.new_positions.flatten()[positions].all()):
             raise ValueError("positions: must be among the new_positions (others given); ask for those alone")
         kept = self.among_all(positions)
@@ -72,13 +72,13 @@ class HeadInputs:
         return self._context(Layout(row, len(self.states)), column, lambda of_all: of_all[row, column])
 
     def among_all(self, positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
-        """Which of all positions, in the order of ``last(0)``, the given ones are."""
+        """Indices of the given positions among all positions of ``last(0)``."""
         if self.new_positions is None:
             return positions
         return (self.new_positions.flatten().cumsum(0) - 1)[positions]
 
     def last(self, keep: int | Tensor) -> Context:
-        """The context at the last positions of every sequence (or which), as ``logits_to_keep`` has them; 0 for all."""
+        """The context at the last ``keep`` positions of every sequence (0: all), or at the positions in a tensor."""
         if self.texts is not None:
             return self._last_of_texts(self.texts, keep)
         batch, length, _ = self.states.shape
@@ -96,7 +96,7 @@ class HeadInputs:
         kept = keep if isinstance(keep, Tensor) else slice(-keep, None)
         row, positions = (of_all[:, kept].flatten() for of_all in (texts.row, texts.position))
         if bool((row.diff() < 0).any()):
-            raise ValueError("logits_to_keep: must ascend where a row has several texts (other numbers given); sort it")
+            raise ValueError("logits_to_keep: must ascend if a row has several texts (other numbers given); sort it")
         return self._context(Layout(row, texts.count), positions, lambda of_all: of_all[row, positions])
 
     def _context(self, layout: Layout, positions: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
@@ -118,7 +118,7 @@ class HeadInputs:
 def head_inputs(
     model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None, run: BackboneOutput
 ) -> HeadInputs | PackedInputs:
-    """What the head is given, with this pass added to what it remembers."""
+    """Makes the inputs of the head, and adds this pass to the head's cache."""
     if batch.past.paged is not None:
         return _packed(model, batch, run, batch.past.paged)
     return (_of_rows if batch.texts is None else _of_texts)(model, batch, auxiliary, run)
@@ -127,7 +127,7 @@ def head_inputs(
 def _of_rows(
     model: NextWordModel, batch: ForwardBatch, auxiliary: AuxiliaryStates | None, run: BackboneOutput
 ) -> HeadInputs:
-    """The same for rows of texts, which may be windows of one text or hold several."""
+    """Makes the inputs for rows that are texts, windows of one text, or several packed texts."""
     head, head_cache, new_positions, texts = (
         model.next_word_head,
         batch.past.head_cache,
@@ -217,9 +217,9 @@ def _source(model: NextWordModel, batch: ForwardBatch, run: BackboneOutput) -> S
 
 @dataclass(frozen=True)
 class PackedTokens:
-    """The new tokens of one pass, negative where they hold no word, and what the output layer reads at each.
+    """The new tokens of one pass (negative at virtual positions), and the output layer's input at each.
 
-    ``layers`` are the last decoder hidden states there (N, D) each, the last one first, as many as the head reads.
+    ``layers`` are the last decoder hidden states (N, D), last layer first, as many as the head reads.
     """
 
     ids: Int[Tensor, "N"]
@@ -229,7 +229,7 @@ class PackedTokens:
 
 @dataclass(frozen=True)
 class OutputParts:
-    """What a head asks of the model around it: the backbone's output layer, and the weights that can be read."""
+    """The parts of the model that a head uses: the backbone's output layer and the embedding weights."""
 
     output_layer: Vocabulary
     input_embedding: Tensor | None = None
@@ -238,14 +238,14 @@ class OutputParts:
 
 @dataclass(frozen=True)
 class PackedInputs:
-    """What the head is given of one pass, at every new token.
+    """The inputs of a head in one pass of a serving engine, for every new token.
 
     Args:
-        states: What the output layer reads (1, N, D).
-        inputs: What the head's projections read (1, N, Q).
-        memory: The slots of this pass, with what the head keeps of the new tokens.
-        remembers: Whether the head looks at earlier positions.
-        parts: What the head asks of the model around it.
+        states: Inputs of the output layer (1, N, D).
+        inputs: Inputs of the head's projections (1, N, Q).
+        memory: The head cache at the slots of this pass, including the new tokens.
+        remembers: Whether the head reads earlier positions.
+        parts: The parts of the model that the head uses.
     """
 
     states: Float[Tensor, "1 N D"]
@@ -255,13 +255,13 @@ class PackedInputs:
     parts: OutputParts
 
     rows = 1
-    """How many rows the answers have that ``last`` leads to."""
+    """Number of rows in the results for ``last``."""
 
     def last(self, keep: int | Tensor) -> Context:
-        """The context at the tokens that an engine asks for: which ones, the last ``keep``, or all where it is 0.
+        """The context at the last ``keep`` tokens (0: all), or at the token indices in a tensor.
 
-        Given as numbers, in any order and several times too, each reads the text of its request apart. That suits one
-        token for each request; for more of them ``at`` reads a text once.
+        Indices may be in any order and may repeat. The text of a request is read once per index, which suits one token
+        per request; for several tokens per request use ``at``, which reads each text once.
         """
         if not isinstance(keep, Tensor):
             return self.at(torch.arange(self.states.shape[1], device=self.states.device)[-keep:])
@@ -270,7 +270,7 @@ class PackedInputs:
         return self._context(rows, Layout.full(len(rows), 1, rows.device), request)
 
     def at(self, rows: Int[Tensor, "M"]) -> Context:
-        """The context at the given tokens, numbers that ascend."""
+        """The context at the given token indices, in ascending order."""
         requests, row = self.memory.slots.request[rows].unique_consecutive(return_inverse=True)
         return self._context(rows, Layout(row, len(requests)), requests)
 
@@ -289,7 +289,7 @@ class PackedInputs:
 
 
 def packed_inputs(head: Head, parts: OutputParts, tokens: PackedTokens, memory: PagedHeadCache) -> PackedInputs:
-    """What any head of decoder-only models is given of one pass, with its new tokens added to what it remembers."""
+    """Makes the inputs of a decoder-only model's head in one pass, and adds the new tokens to its cache."""
     states = tokens.states[:, None]
     valid = torch.ones_like(tokens.ids[:, None], dtype=torch.bool)
     layers = tuple(layer[:, None] for layer in tokens.layers)

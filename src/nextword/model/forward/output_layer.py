@@ -1,9 +1,9 @@
-"""The backbone's output layer with all that its model does to the scores afterwards.
+"""The backbone's output layer, including all later changes that the model makes to the scores.
 
-Most models return the output layer's product as it is. Some cap it (Gemma 2), scale it (Cohere, Granite) or add a bias
-(BART, Marian). A head must do the same, in row chunks, or its distribution is not the model's. What a model does is
-read off its attributes and then proved on amplified states against the model's own logits; a model that does anything
-else is refused rather than computed wrongly.
+Most models return the output layer's product unchanged. Some cap it (Gemma 2), scale it (Cohere, Granite) or add a bias
+(BART, Marian). A head must do the same, in row chunks, or its distribution is not the model's. The changes are derived
+from the model's attributes, then checked on amplified states against the model's own logits. A model with unknown
+changes is rejected, because its results would be wrong.
 """
 
 from __future__ import annotations
@@ -54,31 +54,31 @@ def _is_plain(layer: Any) -> bool:
 
 
 def _read(layer: Any) -> Tensor:
-    """A layer's weight, its gradient deferred where that is possible; of a shared one the rows held here."""
+    """A layer's weight, with its gradient deferred if possible; for a sharded weight the rows of this process."""
     weight: Tensor = layer.weight
     # FSDP2 takes what gradient there is when that of the states leaves the layer's group, and would lose a later one
     return weight if is_sharded(layer) else defer_gradient(held_here(weight))
 
 
 def vocabulary_size(backbone: PreTrainedModel) -> int:
-    """V: how many tokens the output layer of a model scores."""
+    """The number of tokens V that the output layer of a model scores."""
     layer: Any = backbone.get_output_embeddings()
     return int(getattr(layer, "out_features", 0) or layer.weight.shape[0])
 
 
 def state_width(backbone: PreTrainedModel) -> int:
-    """D: how wide the states are that the output layer of a model reads."""
+    """The width D of the states that the output layer of a model reads."""
     layer: Any = backbone.get_output_embeddings()
     return int(getattr(layer, "in_features", 0) or layer.weight.shape[1])
 
 
 class OutputLayer:
-    """The output layer of a backbone as a vocabulary: states to adjusted scores.
+    """The output layer of a backbone as a vocabulary: computes the model's final scores from states.
 
     Args:
-        backbone: The model; its live output layer is read at every call. Make this object before the states: the
-            weight's gradient is deferred until autograd has finished everything recorded afterwards
-            (``defer_gradient``).
+        backbone: The model; its current output layer is used in every call. Create this object before the states are
+            computed, because the weight's gradient is deferred until autograd has finished everything recorded
+            afterwards (``defer_gradient``).
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
@@ -95,13 +95,13 @@ class OutputLayer:
     def __call__(
         self, states: Float[Tensor, "N D"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "N V"]:
-        """A score for every token, exactly as the model itself makes it."""
+        """A score for every token, equal to the model's own."""
         return self.each([states], fused_backward)[0]
 
     def each(
         self, states: Sequence[Float[Tensor, "_R D"]], fused_backward: FusedBackward | None = None
     ) -> list[Float[Tensor, "_R V"]]:
-        """The same for several sets of states."""
+        """Scores of several sets of states."""
         if self._weight is None:
             made = [self._by_layer(part) for part in states]
             # later steps write over the scores, which autograd forbids on a view (torchao's int8 layers give one)
@@ -122,7 +122,7 @@ class OutputLayer:
     def scores_of(
         self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], fused_backward: FusedBackward | None = None
     ) -> Float[Tensor, "B Q K"]:
-        """The scores of few tokens, the same as among those of every token."""
+        """Scores of only K tokens per sequence, equal to those computed for all tokens."""
         if self._weight is not None:
             # a collector is that of one tensor, so the product must read this one
             collected = fused_backward is not None and fused_backward.collector(self._weight) is not None
@@ -140,7 +140,7 @@ class OutputLayer:
         return self._adjusted(scores, ids[:, None])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> OutputLayer:
-        """Itself: it is the same for all rows."""
+        """Returns itself, because it has no tensors with one row per position."""
         return self
 
     def shared(self) -> list[Tensor]:
@@ -156,10 +156,10 @@ class OutputLayer:
         rows: Sequence[Int[Tensor, "_R"]],
         fused_backward: FusedBackward | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
-        """For each group of states the scores of its own group of tokens, without those of all others.
+        """For each group of states, the scores of the group's own tokens only.
 
-        Picking rows means copying them. Where that is dearer than the whole product (few states, most of the
-        vocabulary, no gradient), the whole product is taken.
+        Picking rows copies them. If this is slower than the whole product (few states, most of the vocabulary, no
+        gradient), the whole product is computed.
         """
         products: list[Tensor] = []
         ids = [self.columns.held(group) for group in ids]
@@ -198,13 +198,14 @@ _PROBE_SPREAD = 30.0  # standard deviation of the scores in the proof, so wide t
 
 @torch.no_grad()
 def validate_output_layer(backbone: PreTrainedModel) -> float:
-    """Checks on amplified states that ``OutputLayer`` is all that makes the model's logits, and reads no later token.
+    """Checks on amplified states that ``OutputLayer`` reproduces the model's logits, and that the model is causal.
 
     Returns:
-        The factor between the decoder's last hidden state and what the output layer reads (T5: D ** -0.5; else 1).
+        The factor between the decoder's last hidden state and the output layer's input (T5: D ** -0.5; else 1).
 
     Raises:
-        UnsupportedBackboneError: The model has no output layer, does something unknown to its scores, or looks ahead.
+        UnsupportedBackboneError: If the model has no output layer, changes its scores in an unknown way, or is not
+            causal.
     """
     name = type(backbone).__name__
     layer = backbone.get_output_embeddings()
@@ -246,7 +247,7 @@ def validate_output_layer(backbone: PreTrainedModel) -> float:
 
 @torch.no_grad()
 def expect_layers(backbone: PreTrainedModel, count: int) -> None:
-    """Raises ValueError where the last hidden states that a head reads are not one vector a position (Gemma 3n)."""
+    """Raises ValueError if the hidden states that a head reads are not one vector per position (Gemma 3n)."""
     if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):
@@ -266,12 +267,12 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
     if strange is not None:
         raise ValueError(
             f"+mi: {type(backbone).__name__} has hidden states of shape {tuple(strange.shape)} below its last, not one "
-            "vector of its width for each position; use +mi:1xK, which reads the last alone"
+            "vector of its width per position; use +mi:1xK, which reads only the last"
         )
 
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
-    """Raises ValueError where a factor is not the one that ``validate_output_layer`` finds."""
+    """Raises ValueError if a saved factor differs from the one that ``validate_output_layer`` finds."""
     scale = validate_output_layer(backbone)
     if abs(scale / saved - 1) > 2e-2:  # half precision measures it to one percent
         raise ValueError(
@@ -281,7 +282,7 @@ def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
 
 
 def _expect_no_look_ahead(name: str, states: Float[Tensor, "2 T D"]) -> None:
-    """The states of two texts that differ in their last token alone must not differ before it."""
+    """Raises an error if the states of two texts with different last tokens differ before that token."""
     one, other = states[:, :-1].float()
     seen, largest = (one - other).abs().max().item(), one.abs().max().item()
     if seen > min(max(64 * torch.finfo(states.dtype).eps, 1e-4), 0.05) * largest:
@@ -318,7 +319,7 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
 
 
 class Adjustment(NamedTuple):
-    """Something done to the scores (..., V) of every token in order, or (..., K) of tokens that are named."""
+    """A change to the scores (..., V) of all tokens in order, or (..., K) of given tokens."""
 
     name: str
     change: Callable[[Tensor, Tensor | None], Tensor]
@@ -342,7 +343,7 @@ def _with_number(change: Callable[[Tensor, float], Tensor], number: float) -> Ca
 
 
 def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
-    """What a model does to its scores, in this order, as far as we know of it."""
+    """The known changes that a model makes to its scores, in order."""
     config = backbone.config
     # T5 and its like keep one configuration for both sides, and copy all of it when asked for the decoder's
     if not config.is_encoder_decoder or config.sub_configs:
@@ -374,7 +375,7 @@ def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
 
 
 class OutputTap:
-    """One running call of a backbone, until its output layer is reached, which reads what ``feed`` makes of states."""
+    """Captures the states in one call of a backbone; the output layer then gets ``feed(states)`` instead."""
 
     def __init__(self, feed: Callable[[Tensor], Tensor]) -> None:
         self.feed = feed
@@ -416,7 +417,7 @@ def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any,
 
 
 def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What takes the fewest positions that a layer can be called with."""
+    """A function that cuts states to the smallest number of positions that the layer accepts."""
     # one where the layer's weight is of integers (a product of nothing with a 4-bit weight of bitsandbytes ends the
     # process) or shared by processes (DTensor divides by the number of positions)
     fewest = 0 if weight_of(layer).is_floating_point() and vocabulary_mesh(layer) is None else 1
@@ -426,12 +427,13 @@ def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
 def run_with_output_tap(
     backbone: PreTrainedModel, inputs: dict[str, Any], feed: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Any, Tensor]:
-    """Runs the backbone and catches what its output layer reads.
+    """Runs the backbone and captures the input of its output layer.
 
     Args:
         backbone: Any transformers language model.
         inputs: Keyword arguments of its forward.
-        feed: Makes what the output layer gets to read instead; None: as little as it can be called with.
+        feed: Function that computes the output layer's input from the states; None: cuts states to the fewest positions
+            possible, to save time.
 
     Returns:
         The backbone's outputs (its logits are those of ``feed``) and the states (B, T, D).
@@ -456,7 +458,7 @@ _SHOWN = 3
 
 
 def weights_at_fault(model: nn.Module) -> str | None:
-    """What to say where a model answers nan: its weights that are not finite; None where all are.
+    """Error message that names the weights with NaN or infinite values; None if all are finite.
 
     >>> layer = nn.Linear(2, 1)
     >>> weights_at_fault(layer)

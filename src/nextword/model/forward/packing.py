@@ -1,4 +1,4 @@
-"""Where the rows of a pass hold several texts, which their positions tell apart by beginning anew."""
+"""Rows that pack several texts; a text begins wherever position ids restart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def outside_graph(reason: str) -> Callable[[Function], Function]:
-    """Leaves a function as it is, and a graph wherever a compiled one calls it; reports of graph breaks say why."""
+    """Decorator that excludes a function from compiled graphs; ``reason`` is shown in reports of graph breaks."""
     return cast(Callable[[Function], Function], torch.compiler.disable(reason=reason))
 
 
@@ -41,12 +41,12 @@ def outside_graph(reason: str) -> Callable[[Function], Function]:
 
 
 def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | None:
-    """The rows of the texts of a pass, where its own rows hold several that the backbone keeps apart; else None.
+    """The row of each text, if rows hold several texts that the backbone separates; otherwise None.
 
-    Nothing is looked at where nobody asks: a head that looks back does, and a loss.
+    Positions are inspected only for a loss or for a head that reads earlier positions.
 
     Raises:
-        ValueError: The head would see several texts as one.
+        ValueError: If the head would treat several texts as one.
     """
     head, positions = model.next_word_head, given.get("position_ids")
     asks = head.remembers or "labels" in given or "shift_labels" in given
@@ -61,7 +61,7 @@ def text_rows_of(model: NextWordModel, given: Mapping[str, Any]) -> TextRows | N
 
 
 def _why_together(model: NextWordModel, given: Mapping[str, Any], positions: Tensor) -> str:
-    """Why texts of one row are read as one, with what to do; nothing where transformers parts them."""
+    """Why the texts of a row are not separated, and what to do; empty if transformers separates them."""
     if model.config.is_encoder_decoder or model.conditioner is not None:
         return "they have one source"
     if given.get("memory") is not None:
@@ -115,7 +115,7 @@ def _expect_one_text_a_row(given: Mapping[str, Any], positions: Int[Tensor, "_ T
         back = back & valid[:, 1:] & valid[:, :-1]
     if back.any():
         raise ValueError(
-            f"position_ids start again within a row: several texts packed into one row would remember each other "
+            f"position_ids start again within a row: several texts packed into one row would see each other "
             f"({why}); give each text its own row"
         )
 
@@ -131,22 +131,22 @@ _SHARE = 0.25
 
 
 class TextReadings(NamedTuple):
-    """Log-probabilities of a text: behind others with positions of its own, behind them as one text, and alone."""
+    """Log-probabilities of a text: packed after other texts, concatenated with them as one text, and alone."""
 
     apart: Float[Tensor, "T V"]
     together: Float[Tensor, "T V"]
     alone: Float[Tensor, "T V"]
 
     def share_left(self) -> float:
-        """Share of the effect of the texts in front that remains: they change where each has its positions."""
+        """Effect of the preceding texts if packed, as a share of their effect if concatenated."""
         return _distance(self.apart, self.alone) / _distance(self.together, self.alone)
 
 
 def readings(model: NextWordModel) -> TextReadings | None:
-    """Three ways in which the backbone reads one short text; None where it cannot read a row without a mask.
+    """Runs the backbone on one short text in three settings; None if it cannot run without a mask.
 
-    Transformers parts the texts of a row by their positions where it is given no mask and no cache. With a mask of ones
-    the same positions are read and nothing is parted.
+    Transformers separates the texts of a row by their positions if it gets neither a mask nor a cache. With a mask of
+    ones it does not separate them.
     """
     embedding = model.get_input_embeddings()
     device, known = device_of(embedding), embedding.weight.shape[0]
@@ -160,7 +160,7 @@ def readings(model: NextWordModel) -> TextReadings | None:
 
 
 def parts_texts(model: NextWordModel) -> bool:
-    """Whether the backbone reads a text behind others as it reads it alone; tried once for a kind of attention."""
+    """Whether the backbone gives a packed text the same scores as alone; tested once per attention implementation."""
     known: dict[str, bool] = model._parts_texts
     kind = attention_of(model)
     if kind not in known:
@@ -171,18 +171,18 @@ def parts_texts(model: NextWordModel) -> bool:
 
 
 def attention_of(model: NextWordModel) -> str:
-    """The name of how attention is computed, as transformers has it."""
+    """The name of the attention implementation in transformers."""
     return str(model.config.get_text_config(decoder=True)._attn_implementation)
 
 
 def carries_over(model: NextWordModel) -> bool:
-    """Whether layers that are not attention hand something on from position to position."""
+    """Whether the model has layers other than attention that carry a state from position to position."""
     kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or [])
     return getattr(model.backbone, "_is_stateful", False) or bool(kinds & _NO_ATTENTION)
 
 
 def packed_row(model: NextWordModel, texts: tuple[Tensor, ...]) -> dict[str, Any]:
-    """Arguments of a call on texts that stand in one row, and whose positions say where each begins."""
+    """Arguments of a call on texts packed into one row, with position ids that restart at each text."""
     positions = torch.cat([torch.arange(len(text), device=text.device) for text in texts])[None]
     inputs: dict[str, Any] = {"input_ids": torch.cat(texts)[None], "position_ids": positions + first_position(model)}
     taken = inspect.signature(model.backbone.forward).parameters.values()
@@ -192,7 +192,7 @@ def packed_row(model: NextWordModel, texts: tuple[Tensor, ...]) -> dict[str, Any
 
 
 def first_position(model: NextWordModel) -> int:
-    """The position of a first token: 0, or what follows the one that RoBERTa and its kin keep for padding."""
+    """Position id of a first token: 0, or the one after the padding position in models like RoBERTa."""
     named = model.backbone.named_modules()
     tables = [part for name, part in named if isinstance(part, nn.Embedding) and "position" in name.rpartition(".")[2]]
     kept = [table.padding_idx for table in tables if table.padding_idx is not None]
@@ -205,7 +205,7 @@ def _last(model: NextWordModel, texts: tuple[Tensor, ...], **more: Any) -> Float
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
-    """The largest difference, more than 0; a token that is impossible both times differs by nothing."""
+    """The largest difference, and more than 0; tokens with ``-inf`` in both do not differ."""
     return float((a - b).abs().masked_fill(a == b, 0.0).max().clamp_min(torch.finfo(a.dtype).tiny))
 
 
@@ -214,13 +214,13 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 @dataclass(frozen=True)
 class TextRows:
-    """Where each position of a packed batch lies once every text has a row of its own; their order stays.
+    """The place of each position of a packed batch after every text is moved to a row of its own, in order.
 
     Args:
         row: Row of the text at each position.
-        position: Position in that text.
-        count: How many texts there are.
-        longest: Length of the longest one.
+        position: Position within the text.
+        count: Number of texts.
+        longest: Length of the longest text.
     """
 
     row: Int[Tensor, "B T"]
@@ -230,7 +230,7 @@ class TextRows:
 
     @classmethod
     def of(cls, begins: Bool[Tensor, "B T"]) -> TextRows:
-        """From where texts begin; every row begins with one.
+        """Makes the rows from a mask of the positions at which texts begin; every row begins with a text.
 
         >>> found = TextRows.of(torch.tensor([[True, False, True], [True, False, False]]))
         >>> found.laid_out(torch.tensor([[3, 4, 5], [6, 7, 8]]))
@@ -249,6 +249,6 @@ class TextRows:
         return torch.nn.functional.pad(self.position[:, 1:] == 0, (0, 1), value=True)
 
     def laid_out(self, packed: Shaped[Tensor, "B T ..."]) -> Shaped[Tensor, "R L ..."]:
-        """What stands at each position of the batch, text by text; 0 or False behind a shorter text."""
+        """Moves the values of a packed batch to one row per text; 0 or False after the end of a text."""
         empty = packed.new_zeros(self.count, self.longest, *packed.shape[2:])
         return empty.index_put((self.row, self.position), packed)

@@ -1,5 +1,5 @@
-"""What a head keeps between steps, and where it is kept.
+"""Caches of heads, which are kept between decoding steps.
 
-A head that looks back (a cache of words, local embeddings, the inputs of the last positions) must find in every step
-what it computed in earlier ones. Its contract with one forward pass is ``HeadCacheView`` in ``heads/context.py``.
+A head that reads earlier positions (cached tokens, local embeddings, inputs of the last positions) needs values from
+earlier steps. Its interface in one forward pass is ``HeadCacheView`` in ``heads/context.py``.
 """

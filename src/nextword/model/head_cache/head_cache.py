@@ -1,4 +1,4 @@
-"""What a head keeps between steps, and what may happen to it in between: the contract, and its two homes."""
+"""The cache of a head between decoding steps: its interface, and a dynamic and a static implementation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nextword.heads.context import DOCUMENT, IDS, VALID, HeadCacheView, Memory
 
 
 class HeadCache(HeadCacheView):
-    """What is kept of each sequence between forward passes.
+    """Values of each sequence that a head keeps between forward passes.
 
     For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every position of the text (streams),
-    and of the last few positions the states of three layers (a window). ``pg`` on an encoder-decoder model keeps the
+    and the states of three layers at the last few positions (a window). ``pg`` on an encoder-decoder model keeps the
     local embeddings of the source::
 
         stream   (B, S, ...)  one entry for each position of the text, all of them read again in every step
@@ -26,63 +26,63 @@ class HeadCache(HeadCacheView):
         source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
 
     In each pass the model calls ``preceded`` for every window of the head, ``remember`` and ``recall`` once, and
-    ``of_source`` where there is a source. Between passes the owner of the KV cache calls the moves: ``reset``,
-    ``crop``, ``align``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
+    ``of_source`` if there is a source. Between passes the owner of the KV cache calls ``reset``, ``crop``, ``align``,
+    ``reorder`` and ``repeat``, and ``reserve`` before a long text.
 
-    What is stored for a position depends on the tokens up to it only, as keys and values do. A move that cannot happen
-    in a home raises ValueError and says what to do instead.
+    Like keys and values, the values of a position depend only on the tokens up to it. An operation that an
+    implementation does not support raises a ValueError that says what to do instead.
     """
 
     virtual = 0
-    """Positions of the KV cache before the text that hold no words (soft prefix); not counted in ``length``."""
+    """Number of virtual positions in the KV cache before the text (soft prefix); not counted in ``length``."""
 
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Positions of the KV cache so far, forgotten ones too; a tensor where the host must not wait for it."""
+        """Number of positions in the KV cache, dropped ones included; a tensor if the host must not wait for it."""
 
     # -- in a pass
 
     def recall(self) -> Memory:
-        """See ``HeadCacheView.recall``; the new positions are at the end of the texts, or at their fixed address."""
+        """See ``HeadCacheView.recall``; new positions are at the end of the texts, or at their fixed index."""
         streams = self.read()
         kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
         return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))
 
     @abstractmethod
     def read(self) -> dict[str, Tensor]:
-        """All streams by name, (B, S, ...) with a row for each text. Positions behind a text are not valid."""
+        """All streams (B, S, ...) by name, one row per text. Positions after the end of a text are not valid."""
 
     @abstractmethod
     def of_source(self, make: Callable[[], Mapping[str, Tensor]], virtual: int = 0) -> Mapping[str, Tensor]:
-        """What is kept of the source (B, ...): made by ``make`` in the first pass, the same ever after.
+        """Cached values of the source (B, ...); ``make`` computes them in the first pass, later passes reuse them.
 
-        This pass puts ``virtual`` positions before the text for it, which hold no words.
+        ``virtual`` is the number of virtual positions that this pass puts before the text.
         """
 
     @property
     @abstractmethod
     def knows_source(self) -> bool:
-        """Whether something is kept of a source."""
+        """Whether values of a source are cached."""
 
     # -- between passes
 
     @abstractmethod
     def reserve(self, positions: int) -> None:
-        """Makes sure that so many positions of text fit."""
+        """Ensures that ``positions`` positions of text fit."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Forgets everything: the next pass begins another text."""
+        """Clears the cache: the next pass begins another text."""
 
     @abstractmethod
     def crop(self, change: int) -> None:
-        """Forgets the last ``-change`` positions (rejected candidates); 0 or more forgets none. The source stays."""
+        """Removes the last ``-change`` positions (rejected draft tokens); 0 or more removes none. The source stays."""
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """Sequence i forgets its last ``dropped[i]`` positions (B,); all end together again, ``length`` in all.
+        """Removes the last ``dropped[i]`` positions of sequence i (B,), then aligns all ends at length ``length``.
 
-        What a shorter sequence lacks at its beginning is padding. Not possible where all have one length.
+        Shorter sequences get padding at the beginning. Not supported by a static cache.
         """
         raise ValueError(
             f"{type(self).__name__}: must crop all sequences alike ({dropped.tolist()} given); use a dynamic cache"
@@ -90,15 +90,15 @@ class HeadCache(HeadCacheView):
 
     @abstractmethod
     def reorder(self, index: Tensor) -> None:
-        """Sequence i becomes what sequence ``index[i]`` was (beams); the index may be shorter than the batch."""
+        """Replaces sequence i by sequence ``index[i]`` (beam search); the index may be shorter than the batch."""
 
     @abstractmethod
     def repeat(self, repeats: int) -> None:
-        """Every sequence ``repeats`` times, copies side by side (several continuations of each)."""
+        """Repeats every sequence ``repeats`` times, copies adjacent (several continuations of each)."""
 
 
 def unknown(like: Tensor, positions: int) -> Tensor:
-    """Positions (B, ``positions``, ...) of a stream of which nothing is known: token -1, not valid, zeros."""
+    """Values (B, ``positions``, ...) of a stream for unknown positions: token -1, not valid, zeros."""
     shape = (like.shape[0], positions, *like.shape[2:])
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
 
@@ -111,10 +111,11 @@ _CROPPABLE = 64
 
 
 class DynamicHeadCache(HeadCache):
-    """Grows by itself, and every move is possible. What lies before all that a head looks back at, it forgets.
+    """A cache that grows as needed and supports all operations. Positions that the head no longer reads are dropped.
 
     Args:
-        unseen: Positions that were in the KV cache before this head cache was attached; nothing is known of them.
+        unseen: Number of positions that were in the KV cache before this head cache was attached; their values are
+            unknown.
     """
 
     def __init__(self, unseen: int = 0) -> None:
@@ -126,7 +127,7 @@ class DynamicHeadCache(HeadCache):
 
     @property
     def length(self) -> int:
-        """Positions of the text so far that the KV cache has counted."""
+        """Number of positions of the text in the KV cache."""
         return self._begin + (self._kept if self._streams else self._unseen)
 
     @property
@@ -134,7 +135,7 @@ class DynamicHeadCache(HeadCache):
         return self._streams[IDS].positions.shape[1] if self._streams else 0
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """Adds the new positions behind all others; returns where the first of them is read."""
+        """Appends the new positions; returns the index of the first of them in the streams."""
         self._expect_reach(looks_back)
         if not self._streams and not self._unseen:
             self._streams = {name: GrowingTensor(stream) for name, stream in new.items()}
@@ -157,11 +158,11 @@ class DynamicHeadCache(HeadCache):
             )
 
     def read(self) -> dict[str, Tensor]:
-        """All positions of every stream that are kept; what was returned before keeps its values."""
+        """All kept positions of every stream; tensors returned earlier keep their values."""
         return {name: stream.positions for name, stream in self._streams.items()}
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCache.preceded``; some positions more than those are kept, for a crop."""
+        """See ``HeadCache.preceded``; a few additional positions are kept, for ``crop``."""
         if name not in self._windows:
             self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], positions, *new.shape[2:]))
         window = self._windows[name]
@@ -184,14 +185,14 @@ class DynamicHeadCache(HeadCache):
 
     @property
     def knows_source(self) -> bool:
-        """Whether something is kept of a source."""
+        """Whether values of a source are cached."""
         return bool(self._source)
 
     def reserve(self, positions: int) -> None:
-        """Nothing to do: the streams grow by themselves."""
+        """Does nothing, because the streams grow as needed."""
 
     def reset(self) -> None:
-        """Forgets everything."""
+        """Clears the cache."""
         self._streams, self._windows, self._source = {}, {}, {}
         self._unseen, self._begin, self.virtual = 0, 0, 0
 
@@ -245,11 +246,11 @@ _ROOM, _SHARE = 64, 4
 
 
 class GrowingTensor:
-    """Positions (B, S, ...) with room for more behind them: a new one is written there and no earlier one is copied.
+    """Positions (B, S, ...) with spare capacity, so that new positions are appended without copying earlier ones.
 
-    Code that was given ``positions`` before keeps seeing the same values: what was handed out is never written again.
-    So a stream that was cut back grows into a new block, and while gradients are recorded nothing is written in place.
-    What it holds at first is not copied before it grows.
+    Tensors returned by ``positions`` keep their values, because returned memory is never overwritten. So a cropped
+    stream grows into a new block, and nothing is written in place while gradients are recorded. The initial tensor is
+    copied only when it grows.
 
     >>> stream = GrowingTensor(torch.zeros(1, 2))
     >>> stream.append(torch.ones(1, 1))
@@ -272,7 +273,7 @@ class GrowingTensor:
         self._hold(positions)
 
     def append(self, new: Tensor, at_most: int | None = None) -> None:
-        """Adds positions (B, T, ...), and keeps ``at_most`` of the last ones, more than T; None: all."""
+        """Appends positions (B, T, ...), and keeps the last ``at_most`` (more than T); None: all."""
         start = 0 if at_most is None else max(0, self.positions.shape[1] + new.shape[1] - at_most)
         if not self._takes(new):
             self._hold(torch.cat([self.positions[:, start:], new], 1))
@@ -299,12 +300,12 @@ class GrowingTensor:
         self.positions, self._end = self._block[:, :held], held
 
     def detach(self) -> None:
-        """Lets go of the graph in which the positions were made."""
+        """Detaches the positions from the autograd graph."""
         if self.positions.requires_grad:
             self._hold(self.positions.detach())
 
     def crop(self, change: int) -> None:
-        """Forgets the last ``-change`` positions, a negative number of them."""
+        """Removes the last ``-change`` positions; ``change`` is negative."""
         self._hold(self.positions[:, :change])
 
     def select(self, index: Tensor) -> None:
@@ -318,7 +319,7 @@ class GrowingTensor:
         self._block, self._end = block, held
 
     def align(self, dropped: Tensor, length: int) -> None:
-        """The last ``length`` positions of each sequence without its ``dropped`` last ones."""
+        """Removes the last ``dropped`` positions of each sequence, and keeps the last ``length`` of the others."""
         self._hold(aligned_at_end(self.positions, dropped, length))
 
     def repeat(self, repeats: int) -> None:
@@ -330,10 +331,10 @@ class GrowingTensor:
 
 
 class StaticHeadCache(HeadCache):
-    """Writes in place, counts in a tensor, and never asks the device for a number.
+    """A cache of fixed size, written in place, whose length is a tensor, so that it needs no device synchronisation.
 
-    It holds at most ``max_length`` positions of text. Its number of sequences is fixed by the first pass, and it cannot
-    be cropped: so it says what transformers' static cache says of itself.
+    It holds at most ``max_length`` positions of text. The first pass fixes its number of sequences. Like transformers'
+    static cache, it cannot be cropped.
     """
 
     def __init__(self, max_length: int) -> None:
@@ -346,11 +347,11 @@ class StaticHeadCache(HeadCache):
 
     @property
     def length(self) -> Tensor:
-        """Positions of the text so far, as a tensor that is never read on the host."""
+        """Number of positions of the text so far, as a tensor that is never read on the host."""
         return self._length
 
     def reserve(self, positions: int) -> None:
-        """See ``HeadCache.reserve``. Not for compiled code: the addresses change where it must grow."""
+        """See ``HeadCache.reserve``. Not for compiled code, because growing changes the addresses."""
         missing = positions - self._max_length
         if missing > 0:
             self._max_length = positions
@@ -358,7 +359,7 @@ class StaticHeadCache(HeadCache):
             self._streams = _fixed(grown)
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> Tensor:
-        """Writes the new positions behind the last."""
+        """Writes the new positions after the last one."""
         if not self._streams:
             self._length = self._length.to(new[IDS].device)
             _fixed({"length": self._length})
@@ -371,11 +372,11 @@ class StaticHeadCache(HeadCache):
         return first
 
     def read(self) -> dict[str, Tensor]:
-        """All streams in full length; later passes write into them."""
+        """All streams at full length; later passes overwrite these tensors."""
         return dict(self._streams)
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCache.preceded``; the window has a fixed address and holds nothing beyond it."""
+        """See ``HeadCache.preceded``; the window has a fixed address and no additional positions."""
         if name not in self._windows:
             self._windows |= _fixed({name: new.new_zeros(new.shape[0], positions, *new.shape[2:])})
         window = self._windows[name]
@@ -395,27 +396,27 @@ class StaticHeadCache(HeadCache):
 
     @property
     def knows_source(self) -> bool:
-        """Whether what lies at the fixed addresses is of this text."""
+        """Whether the values at the fixed addresses belong to the current text."""
         return self._knows_source
 
     def reset(self) -> None:
-        """Forgets everything, in place."""
+        """Clears the cache in place."""
         for stream in (*self._streams.values(), *self._windows.values()):
             stream.fill_(-1 if stream.dtype == torch.long else 0)
         self._length.zero_()
         self._knows_source = False
 
     def crop(self, change: int) -> None:
-        """Not possible, as for the keys and values; transformers asks the cache first (``is_croppable``)."""
+        """Raises ValueError; transformers checks ``is_croppable`` first."""
         if change < 0:
             raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
 
     def reorder(self, index: Tensor) -> None:
-        """Sequence i becomes what sequence ``index[i]`` was, in place."""
+        """Replaces sequence i by sequence ``index[i]``, in place."""
         self._replace(lambda stream: stream.index_select(0, index.to(stream.device)))
 
     def repeat(self, repeats: int) -> None:
-        """Not possible in place, unless there is nothing to do."""
+        """Raises ValueError unless ``repeats`` is 1, because the size is fixed."""
         self._replace(lambda stream: stream.repeat_interleave(repeats, 0))
 
     def _replace(self, change: Callable[[Tensor], Tensor]) -> None:
@@ -427,7 +428,7 @@ class StaticHeadCache(HeadCache):
 
 
 def _fixed(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same buffers, on whose addresses a compiled step may rely."""
+    """The same buffers, marked as having fixed addresses for compiled steps."""
     if not is_torchdynamo_compiling():
         for buffer in buffers.values():
             torch._dynamo.mark_static_address(buffer)

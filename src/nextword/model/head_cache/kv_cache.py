@@ -1,19 +1,18 @@
-"""How a head cache rides in a KV cache of transformers.
+"""Attaches a head cache to a KV cache of transformers.
 
-transformers hands one object through all of generation, the KV cache, and calls its methods: ``reorder_cache`` for
-beams, ``crop`` after rejected candidates, ``batch_repeat_interleave`` for several continuations, ``reset`` for another
-text. The head cache must go through all of them too. So it lies on that object, as its attribute ``head_cache``, and
-beside it lie these methods once more (``Moves``): each moves keys and values as the cache's class does, then the head
-cache. They belong to this one object. Its class, its layers and every other cache stay as they are.
+Transformers passes one object through generation, the KV cache, and calls its methods: ``reorder_cache`` for beams,
+``crop`` after rejected draft tokens, ``batch_repeat_interleave`` for several continuations, ``reset`` for another text.
+The head cache must follow all of these. So it is stored on that object as the attribute ``head_cache``, and the methods
+are replaced on this object (``Moves``): each changes keys and values as the cache's class does, then the head cache.
+The class of the cache, its layers and all other caches are not changed.
 
-Other ways, and what each breaks:
+Alternatives, and why they do not work:
 
-- A class of ours in place of the object's: ``type(cache)`` changes, by which transformers decides whether to compile
-  (``type(cache) is not DynamicCache``) and ``torch.export`` finds out how to flatten a cache.
-- One more layer that holds the head cache: the cache's length changes, and dynamic caches number their layers by it.
-- A method on a layer: caches without a configuration have no layer before the first pass.
-- A cache of ours around the given one: ``generate`` returns ours, and a crop of the caller's own passes us by.
-- The model's ``_reorder_cache``: transformers asks it for beams only; all other moves go to the cache.
+- A subclass of our own: ``type(cache)`` changes, from which transformers decides whether to compile
+(``type(cache) is not DynamicCache``) and ``torch.export`` how to flatten a cache. - An additional layer with the head
+cache: the number of layers changes, on which dynamic caches rely. - A method on a layer: caches without a configuration
+have no layer before the first pass. - A wrapper around the given cache: ``generate`` returns the wrapper, and we miss
+crops of the caller's cache. - The model's ``_reorder_cache``: transformers calls it only for beams.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from nextword.heads.context import DOCUMENT, IDS
 from nextword.model.head_cache.head_cache import DynamicHeadCache, GrowingTensor, HeadCache, StaticHeadCache
 
 MOVES = ("reorder_cache", "crop", "batch_repeat_interleave", "batch_select_indices", "reset")
-"""Methods by which transformers moves the keys and values of a cache."""
+"""Methods with which transformers changes the keys and values of a cache."""
 
 
 class Moves:
-    """The methods of a KV cache that move its keys and values, each followed by the same move of the head cache.
+    """The methods of a KV cache that change its keys and values, each followed by the same change of the head cache.
 
-    The cache is held weakly, since it holds these methods: a cycle would keep keys and values in memory until the
-    garbage collector runs. Copies and pickles of the cache have moves of their own, with their own head cache.
+    The reference to the cache is weak, because a cycle would keep keys and values in memory until the garbage collector
+    runs. Copies and pickles of the cache have methods and a head cache of their own.
     """
 
     def __init__(self, kv_cache: Cache, head_cache: HeadCache) -> None:
@@ -69,40 +68,40 @@ class Moves:
         return kv_cache
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Beam search chose other hypotheses."""
+        """Reorders sequences for beam search."""
         self._move("reorder_cache", beam_idx)
         self._head_cache.reorder(beam_idx)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Candidates were rejected."""
+        """Removes rejected draft tokens."""
         self._move("crop", tokens_to_remove)
         self._head_cache.crop(tokens_to_remove)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Several continuations of each sequence."""
+        """Repeats each sequence for several continuations."""
         self._move("batch_repeat_interleave", repeats)
         self._head_cache.repeat(repeats)
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Some of the sequences."""
+        """Keeps some of the sequences."""
         self._move("batch_select_indices", indices)
         self._head_cache.reorder(indices)
 
     def reset(self) -> None:
-        """Another text."""
+        """Clears the cache for another text."""
         self._move("reset")
         self._head_cache.reset()
 
 
 def _owners_method(kv_cache: Cache, name: str) -> Any:
-    """What the owner of a cache put on it under this name, before any head cache was attached; None: nothing."""
+    """The method that the owner of a cache set on the object itself before a head cache was attached; None: none."""
     method = vars(kv_cache).get(name)
     earlier = getattr(method, "__self__", None)
     return earlier._owners[name] if isinstance(earlier, Moves) else method
 
 
 def put_head_cache_on(kv_cache: Any, head_cache: HeadCache) -> None:
-    """Lets a cache, not one of an encoder and a decoder, carry a head cache; moves that it lacks it keeps lacking."""
+    """Attaches a head cache to a cache (not an ``EncoderDecoderCache``); methods that the cache lacks are not added."""
     moves = Moves(kv_cache, head_cache)
     kv_cache.head_cache = head_cache
     for name in MOVES:
@@ -111,20 +110,20 @@ def put_head_cache_on(kv_cache: Any, head_cache: HeadCache) -> None:
 
 
 def new_cache(config: Any) -> DynamicCache:
-    """A dynamic KV cache with an empty head cache, for a forward pass that was given none."""
+    """A dynamic KV cache with an empty head cache, for a forward pass without a cache."""
     kv_cache = DynamicCache(config=config)
     put_head_cache_on(kv_cache, DynamicHeadCache())
     return kv_cache
 
 
 def cache_argument(backbone: Any) -> str | None:
-    """Name under which a model takes its cache, ``cache_params`` in the Mamba family; None where it takes none."""
+    """Name of a model's cache argument (``cache_params`` in the Mamba family); None if it has none."""
     taken = inspect.signature(backbone.forward).parameters
     return next((name for name in ("past_key_values", "cache_params") if name in taken), None)
 
 
 def why_no_head_cache(backbone: Any) -> str:
-    """Why no head cache can ride in what a model keeps between steps; empty where one can."""
+    """Why a head cache cannot be attached to a model's cache; empty if it can."""
     if cache_argument(backbone) is None:
         return "keeps no cache of transformers between steps"
     if hasattr(backbone, "_setup_cache"):
@@ -138,12 +137,12 @@ def decoder_cache(kv_cache: Cache) -> Cache:
 
 
 def head_cache_of(kv_cache: Cache | None) -> HeadCache | None:
-    """The head cache that rides in a cache, None where none was attached."""
+    """The head cache attached to a KV cache; None if there is none."""
     return None if kv_cache is None else getattr(decoder_cache(kv_cache), "head_cache", None)
 
 
 def kv_length(kv_cache: Cache) -> int | Tensor | None:
-    """Positions in a cache; None where it keeps no count (linear attention, and caches that are a model's own)."""
+    """Number of positions in a cache; None if it does not count them (linear attention, model-specific caches)."""
     inner: Any = decoder_cache(kv_cache)
     if not isinstance(inner, Cache):
         return None
@@ -159,9 +158,9 @@ def kv_length(kv_cache: Cache) -> int | Tensor | None:
 
 
 def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCache:
-    """Makes any cache of transformers carry a head cache from now on, to which what it already holds is unknown.
+    """Attaches a head cache to any cache of transformers; positions already in the cache are unknown to it.
 
-    ``max_length`` is for a static cache whose layers are all windows and do not tell the full length.
+    ``max_length`` is needed for a static cache with only sliding-window layers, which do not know the full length.
     """
     inner = decoder_cache(kv_cache)
     head_cache: HeadCache
@@ -175,16 +174,16 @@ def attach_head_cache(kv_cache: Cache, max_length: int | None = None) -> HeadCac
 
 
 def can_align(kv_cache: Any) -> bool:
-    """Whether each sequence of a cache can be cut at its end by its own number of tokens: all its layers just grow."""
+    """Whether sequences of a cache can be cropped by different numbers of tokens: true if all layers only grow."""
     inner = decoder_cache(kv_cache)
     return isinstance(inner, DynamicCache) and all(type(layer) is DynamicLayer for layer in inner.layers)
 
 
 def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
-    """Sequence i of a cache that ``can_align`` forgets its last ``dropped[i]`` positions (B,).
+    """Removes the last ``dropped[i]`` positions (B,) of sequence i of a cache for which ``can_align`` is true.
 
-    All end together again, ``length`` in all. Keys carry their positions, so they may move. What a sequence never
-    had must be masked from now on.
+    Then all sequences are aligned at their end, with ``length`` positions in all. Keys may move because they include
+    their positions. The caller must mask the gaps at the beginning.
     """
     inner: Any = decoder_cache(kv_cache)
     for layer in inner.layers:
@@ -200,7 +199,7 @@ def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
 
 
 class LongMemory(DynamicHeadCache):
-    """Goes from pass to pass, each with a KV cache of its own or with none: only what the head keeps is remembered.
+    """A head cache that is passed from one forward pass to the next without the KV cache, for long texts in windows.
 
     The rows of a pass are windows of one text, in order, and its new positions continue where the last pass ended::
 
@@ -208,12 +207,12 @@ class LongMemory(DynamicHeadCache):
         for rows, new in windows:  # (B, T) tokens, and True where a window does not repeat the one before
             distribution = model.distribution(rows, memory=memory, new_positions=new)
 
-    A head that looks back so far (``cache:long=12288``) sees the last 12,288 positions, wherever the windows begin, and
-    what lies further back is forgotten. Gradients go back to the positions of the same pass only.
+    A head such as ``cache:long=12288`` sees the last 12,288 positions, wherever the windows begin; earlier positions
+    are dropped. Gradients reach only positions of the same pass.
 
     Args:
-        start: The token that begins a document, of which the text may have several: what came before it is not seen
-            from there on. None: it is one document.
+        start: Token that begins a document, if the text has several documents, which do not see each other. None: the
+            text is one document.
     """
 
     def __init__(self, start: int | None = None) -> None:
@@ -222,11 +221,11 @@ class LongMemory(DynamicHeadCache):
 
     @property
     def begin(self) -> int:
-        """How many positions of the text came before the first one that is kept."""
+        """Number of positions of the text before the first kept one."""
         return self._begin
 
     def write(self, new: Mapping[str, Tensor], looks_back: int | None = None) -> int:
-        """See ``DynamicHeadCache.write``; no gradient reaches earlier passes. Several rows may continue one text."""
+        """See ``DynamicHeadCache.write``; gradients do not reach earlier passes. Several rows may continue one text."""
         rows = len(new[IDS])
         if self._streams and rows > 1 and len(self._streams[IDS].positions) == 1:
             self.repeat(rows)
@@ -240,14 +239,14 @@ class LongMemory(DynamicHeadCache):
         return super().write(new, looks_back)
 
     def kept(self) -> dict[str, Tensor]:
-        """What is remembered, by name, such as for a checkpoint."""
+        """The kept values by name, for instance for a checkpoint."""
         return {name: positions.detach().clone() for name, positions in self.read().items()}
 
     def keep(self, kept: Mapping[str, Tensor]) -> None:
-        """Remembers what ``kept`` gave."""
+        """Restores the values that ``kept`` returned."""
         self.reset()
         self._streams = {name: GrowingTensor(positions) for name, positions in kept.items()}
 
     def before_cache(self) -> None:
-        """A KV cache begins now: what is remembered came before its first position."""
+        """Call this when a new KV cache begins; the kept positions are before its first one."""
         self._begin = -self._kept

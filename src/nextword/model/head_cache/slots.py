@@ -1,9 +1,9 @@
-"""Memory at the slots of a serving engine's KV cache.
+"""Head cache with one entry per slot of a serving engine's KV cache.
 
-An engine packs the new tokens of many requests in one row, keeps keys and values in blocks, shares the blocks of equal
-beginnings, puts requests aside and continues with them later. A memory kept for each request would break with each of
-these. Here it is kept for each slot of the cache. What a head keeps of a position depends on the tokens up to it only,
-as keys and values do, so sharing, chunked prompts and pre-emption need nothing of their own.
+An engine packs the new tokens of many requests into one row, stores keys and values in blocks, shares blocks of equal
+prefixes, and preempts requests. A head cache per request would break with each of these, so it is stored per slot. Like
+keys and values, the head's values at a position depend only on the tokens up to it. So prefix sharing, chunked prompts
+and preemption work without further code.
 
 How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_inputs``::
 
@@ -17,8 +17,8 @@ How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_i
     # for the rows whose next token is asked for, of any requests; at once or later
     log_probs = head(packed.last(rows)).log_probs()
 
-An engine that copies a block (a request that continues in two ways) calls ``memory.copy`` with the slots. Of blocks
-that it moves out of the cache and back the memory knows nothing: they must be computed again.
+An engine that copies a block (for a request with two continuations) calls ``memory.copy`` with the slots. Blocks that
+are swapped out of the cache and back must be computed again.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from nextword.heads.context import IDS, VALID, HeadCacheView, Memory
 
 @dataclass(frozen=True)
 class SlotMapping:
-    """Where the tokens of one pass stand: N new ones of R requests, side by side in one row, request by request.
+    """The slots of the tokens of one pass: N new tokens of R requests, concatenated in one row.
 
     Args:
-        starts: Where the new tokens of each request begin in the row, and at last N: R + 1 numbers.
-        lengths: Tokens of each request so far, the new ones included; at least one.
-        held: Slot of each of these tokens. Behind the last one stands the slot of the first, which can be read.
-        count: N, known without asking the device.
+        starts: Index of the first new token of each request in the row, then N: R + 1 numbers.
+        lengths: Number of tokens of each request so far, new ones included; at least 1.
+        held: Slot of each of these tokens; entries after the last token repeat the first slot, which is readable.
+        count: N, as a host number.
     """
 
     starts: Int[Tensor, "_R"]
@@ -63,15 +63,15 @@ class SlotMapping:
         count: int,
         longest: int | None = None,
     ) -> SlotMapping:
-        """From the blocks of each request.
+        """Makes the mapping from the blocks of each request.
 
         Args:
             starts: See the class.
-            lengths: Likewise.
-            table: Blocks of each request in order; what stands behind its last block is not looked at.
-            block_size: Slots of a block; block b has the slots from ``b * block_size`` on.
+            lengths: See the class.
+            table: Blocks of each request in order; entries after its last block are ignored.
+            block_size: Number of slots per block; block b begins at slot ``b * block_size``.
             count: N.
-            longest: The greatest of ``lengths``, where it is known without asking the device.
+            longest: Maximum of ``lengths``; None: computed on the device.
         """
         within = _positions(lengths, longest)
         blocks = table.long().gather(1, within // block_size)
@@ -86,14 +86,14 @@ class SlotMapping:
         count: int,
         longest: int | None = None,
     ) -> SlotMapping:
-        """From one list of slots, those of the first request, then of the second, and so on; else as ``of_blocks``."""
+        """Makes the mapping from the concatenated slots of all requests; other arguments are those of ``of_blocks``."""
         lengths = lengths.long()
         first = lengths.cumsum(0) - lengths
         return cls(starts.long(), lengths, listed.long()[first[:, None] + _positions(lengths, longest)], count)
 
     @cached_property
     def request(self) -> Int[Tensor, "N"]:
-        """Which request each new token belongs to."""
+        """Request of each new token."""
         return torch.searchsorted(self.starts[1:], torch.arange(self.count, device=self.starts.device), right=True)
 
     @cached_property
@@ -108,19 +108,19 @@ class SlotMapping:
         return self.held[self.request, self.position]
 
     def before(self, positions: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
-        """Slots of each new token and of ``positions`` positions before it; and which of these are before the start."""
+        """Slots of each new token and of ``positions`` before it, and a mask of those before the text's start."""
         position = self.position[:, None] + torch.arange(-positions, 1, device=self.position.device)
         return self.held[self.request[:, None], position.clamp(min=0)], position < 0
 
 
 def _positions(lengths: Int[Tensor, "R"], longest: int | None) -> Int[Tensor, "R S"]:
-    """``[0, 1, ...]`` of each text, 0 behind its end."""
+    """Positions ``[0, 1, ...]`` of each text, 0 after its end."""
     position = torch.arange(int(lengths.max()) if longest is None else longest, device=lengths.device)
     return torch.where(position < lengths[:, None], position, 0)
 
 
 class SlotMemory:
-    """What a head keeps of every slot of an engine's KV cache: tensors (slots, ...), each made when first written.
+    """Head cache for all slots of an engine's KV cache: tensors (slots, ...), each allocated at its first write.
 
     Slots are numbered from 0.
     """
@@ -131,11 +131,11 @@ class SlotMemory:
         self.windows: dict[str, Tensor] = {}
 
     def in_pass(self, slots: SlotMapping) -> PagedHeadCache:
-        """The memory as one pass writes and reads it."""
+        """A view of the memory for one pass."""
         return PagedHeadCache(self, slots)
 
     def write(self, slots: Int[Tensor, "N"], new: Mapping[str, Tensor], *, windows: bool = False) -> None:
-        """Writes (N, ...) of each of these streams, or windows, to N slots."""
+        """Writes values (N, ...) of each stream or window to N slots."""
         kept = self.windows if windows else self.streams
         for name, stream in new.items():
             if name not in kept:
@@ -143,18 +143,18 @@ class SlotMemory:
             kept[name].index_copy_(0, slots, stream.to(kept[name].dtype))
 
     def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
-        """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
+        """Copies slot ``source[i]`` to slot ``target[i]``."""
         for kept in (*self.streams.values(), *self.windows.values()):
             kept.index_copy_(0, target, kept[source])
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory of one slot, as far as anything has been written."""
+        """Bytes per slot of the streams written so far."""
         return sum(kept[0].numel() * kept.element_size() for kept in (*self.streams.values(), *self.windows.values()))
 
 
 class PagedHeadCache(HeadCacheView):
-    """The memory of one pass at the slots that the engine names: a row for each new token, (N, 1, ...)."""
+    """The head cache of one pass at the engine's slots: one row per new token, (N, 1, ...)."""
 
     def __init__(self, memory: SlotMemory, slots: SlotMapping) -> None:
         self._memory, self.slots = memory, slots
@@ -165,11 +165,11 @@ class PagedHeadCache(HeadCacheView):
         return self.slots.position
 
     def recall(self) -> Memory:
-        """The texts of all requests, a row for each."""
+        """The texts of all requests, one row per request."""
         return self.recall_of(slice(None))
 
     def recall_of(self, requests: Int[Tensor, "M"] | slice) -> Memory:
-        """The texts of some requests, a row for each, in the order given; one may come several times."""
+        """The texts of some requests, one row each, in the given order; requests may repeat."""
         lengths, held, streams = self.slots.lengths[requests], self.slots.held[requests], self._memory.streams
         inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
         # how many slots each row needs, where that is known without asking the device
@@ -178,7 +178,7 @@ class PagedHeadCache(HeadCacheView):
         return Memory(streams[IDS][held], streams[VALID][held] & inside, StreamsInPlace(others, held, counts))
 
     def preceded(self, name: str, new: Tensor, positions: int) -> Tensor:
-        """See ``HeadCacheView.preceded``, (N, positions + 1, ...). All positions of a window are kept."""
+        """See ``HeadCacheView.preceded``; returns (N, positions + 1, ...). All positions of a window are kept."""
         self._memory.write(self.slots.written, {name: new[:, 0]}, windows=True)
         slots, before_start = self.slots.before(positions)
         window = self._memory.windows[name][slots]
@@ -197,17 +197,16 @@ _LAYERS = "full_attention"
 
 
 class BlockCopies:
-    """The cache's own copying of blocks, followed by that of the memory.
+    """Copies blocks in the KV cache, then in the head cache.
 
-    The cache is held weakly, since it holds this method: a cycle would keep its tensors until the garbage collector
-    runs.
+    The reference to the cache is weak, because a cycle would keep its tensors until the garbage collector runs.
     """
 
     def __init__(self, cache: Any, memory: SlotMemory) -> None:
         self._cache, self._memory = ref(cache), memory
 
     def perform_cache_copy(self, copy_src_and_dst: Mapping[str, tuple[list[int], list[int]]]) -> None:
-        """As the cache's own."""
+        """Copies blocks as the cache does, then copies the head cache's slots."""
         cache = self._cache()
         assert cache is not None, "a cache calls its own methods"
         type(cache).perform_cache_copy(cache, copy_src_and_dst)
@@ -223,7 +222,7 @@ def _slots_of(blocks: list[int], size: int, device: Any) -> Tensor:
 
 
 def memory_on(cache: Any) -> SlotMemory:
-    """The memory that rides in a paged cache; it is put there where there is none yet."""
+    """The memory attached to a paged cache; attaches a new one if there is none."""
     memory: SlotMemory | None = getattr(cache, "head_memory", None)
     if memory is None:
         layers = cache.cache_allocators[_LAYERS]
@@ -240,7 +239,7 @@ def is_paged(arguments: Mapping[str, Any]) -> bool:
 
 
 def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedHeadCache:
-    """The memory of one pass over ``count`` new tokens, from what continuous batching gives to forward."""
+    """The head cache of one pass over ``count`` new tokens, from continuous batching's arguments of forward."""
     cache = arguments["cache"]
     layers = cache.cache_allocators[_LAYERS]
     starts, lengths = arguments["cu_seq_lens_q"], _of_whole_texts(arguments["cu_seq_lens_k"]).diff()
@@ -259,5 +258,5 @@ def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedHeadCache:
 
 
 def _of_whole_texts(by_layers: Any) -> Any:
-    """What an argument says of the layers that see the whole text; transformers 5.18 says it without their name."""
+    """The value of an argument for the layers with full attention; transformers 5.18 gives it without a layer name."""
     return by_layers[_LAYERS] if isinstance(by_layers, Mapping) else by_layers

@@ -1,1 +1,1 @@
-"""Speculative decoding: tokens that may come next are drafted, and one pass of the model verifies them all."""
+"""Speculative decoding: next tokens are drafted, and one pass of the model verifies all of them."""

@@ -1,4 +1,4 @@
-"""Who drafts the next tokens of a text: the contract, and those who do by the head's positions and by prompt lookup."""
+"""Drafters of next tokens: the base class, a drafter that uses the head's positions, and prompt lookup."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Draft:
-    """Tokens that may come next.
+    """Drafted tokens.
 
     Attributes:
-        tokens: Their ids, at least one.
-        evidence: How well they are supported; drafts of equal evidence are taken to be right equally often.
-        agreed: How many tokens before them are the same where they were found.
-        found: In which text, and at which of its positions, the first of them stands; None: nowhere.
+        tokens: Token ids, at least one.
+        evidence: Kind of evidence; drafts with equal evidence share one acceptance rate.
+        agreed: Number of tokens before the draft's source that equal the end of the text.
+        found: Text and position from which the first drafted token was copied; None: not copied.
     """
 
     tokens: Sequence[int]
@@ -42,13 +42,13 @@ class Draft:
 
 @dataclass(frozen=True)
 class KnownText:
-    """What can be read of one row.
+    """The texts of one row that a drafter can read.
 
     Attributes:
         tokens: Ids of the decoder's text so far, without padding.
-        source: Ids of what the head reads beside it, padding included; empty where there is none.
-        instead: In which text, and at which of its positions, the token stands that the last draft had in place of the
-            last token, or would have had if it had continued; None: it came from no position.
+        source: Ids of the head's source, padding included; empty if there is none.
+        instead: Text and position of the token that the last draft had, or would have had, in place of the last token;
+            None if the draft was not copied from a position.
     """
 
     tokens: list[int]
@@ -63,11 +63,11 @@ class KnownText:
 
 
 MOST_AGREED = 8
-"""Tokens before a position that are compared at most."""
+"""Maximum number of tokens compared before a position."""
 
 
 def agreed_before(there: Sequence[int], position: int, here: Sequence[int]) -> int:
-    """How many tokens up to a position are those at the end of a text, up to ``MOST_AGREED``.
+    """Number of tokens up to a position that equal the end of a text, at most ``MOST_AGREED``.
 
     >>> agreed_before([5, 6, 7, 8], 2, [9, 6, 7])
     2
@@ -80,12 +80,12 @@ def agreed_before(there: Sequence[int], position: int, here: Sequence[int]) -> i
 
 @dataclass(frozen=True)
 class Decided:
-    """How the last token of each text came about.
+    """The distributions from which the last token of each text was chosen.
 
     Attributes:
         distribution: Distribution of the last pass.
-        positions: Which of its positions decided the token (R,).
-        padding: Positions of padding before each text.
+        positions: Row of the distribution for each text's last token (R,).
+        padding: Number of padding positions before each text.
     """
 
     distribution: NextToken
@@ -93,9 +93,9 @@ class Decided:
     padding: list[int]
 
     def token_positions(self, tokens: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, TextRead]]:
-        """By component, what part of the probability of each text's last token came from each position (R, S).
+        """By component, the share of the probability of each text's last token from each position (R, S).
 
-        Beside it, in which text these positions are.
+        The second result names the text of these positions, by component.
         """
         ids = torch.tensor(list(tokens), device=self.positions.device)
         chosen = self.distribution[self.positions]
@@ -103,47 +103,48 @@ class Decided:
 
 
 class Drafter(ABC):
-    """Drafts the next tokens of texts. The draft decides how fast a text is generated, never which text."""
+    """Drafts the next tokens of texts. Drafts change only the speed of generation, not the texts."""
 
     reads_positions: bool = False
-    """Whether it asks the distribution, which then is computed for several questions."""
+    """Whether the drafter calls methods of the distribution, whose scores are then kept."""
 
     @abstractmethod
     def expect_fit(self, model: NextWordModel) -> None:
-        """Raises ValueError where a model gives it nothing to draft from."""
+        """Raises ValueError if the drafter does not support the model."""
 
     @abstractmethod
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """What may come next in each text, at most ``longest`` tokens; None where nothing is drafted.
+        """A draft of at most ``longest`` tokens for each text, or None.
 
-        Each text has one token at least, and ``decided`` says how its last one came about.
+        Each text has at least one token; ``decided`` has the distribution of its last token.
         """
 
 
 drafters: Registry[type[Drafter]] = Registry("draft", Drafter)
-"""All of them by name."""
+"""All drafters by name."""
 
 
 # -- Drafts from the head itself: what follows the position that its last token was copied from.
 
 _POSITIONS = 64
-"""Looked at for each component; partitions share a token's probability evenly among all its positions."""
+"""Number of positions checked per component; partitions divide a token's probability evenly among its positions."""
 _SHARES = (0.05, 0.2, 0.5, 0.8)
-"""Bounds between the kinds of evidence: what part of probability one was copied."""
+"""Bounds of the copied share of probability that separate kinds of evidence."""
 
 
 @drafters.register("head", aliases=["places"])
 class CopyHeadDrafter(Drafter):
-    """Among the positions that the last token may have been copied from, the one where most tokens before it agree.
+    """Drafts the tokens after the position that the last token was most likely copied from.
 
-    Among equals the position with the larger share of the probability is taken, then the earlier one. Where the last
-    token stands nowhere else, the draft continues behind the token in whose place it came, if a draft had one there.
+    This is the position where most tokens before it agree; ties are broken by the larger share of the probability, then
+    by the earlier position. If the last token does not occur elsewhere but replaced a drafted token, the draft
+    continues after that drafted token.
     """
 
     reads_positions = True
 
     def expect_fit(self, model: NextWordModel) -> None:
-        """Raises ValueError where the head points at no positions."""
+        """Raises ValueError if the head does not point at positions."""
         head = model.next_word_head
         if not (head.reads_words or head.reads_source):
             raise ValueError(
@@ -151,7 +152,10 @@ class CopyHeadDrafter(Drafter):
             )
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
-        """See ``Drafter.drafts``; a text with a new last token continues where that was copied from."""
+        """See ``Drafter.drafts``.
+
+        If the last token is new to the text, the draft continues after the token it replaced.
+        """
         copied: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         if any(map(_repeats_a_token, texts)):
             copied = self.candidates(texts, decided, longest)
@@ -161,7 +165,7 @@ class CopyHeadDrafter(Drafter):
     def candidates(
         self, texts: Sequence[KnownText], decided: Decided, longest: int
     ) -> list[list[tuple[tuple[Any, ...], Draft]]]:
-        """What follows each position that the last token of a text may have been copied from, and its rank."""
+        """The draft after each position that the last token may have been copied from, with its sort key."""
         found: list[list[tuple[tuple[Any, ...], Draft]]] = [[] for _ in texts]
         shares, texts_of = decided.token_positions([text.tokens[-1] for text in texts])
         for name, share in shares.items():
@@ -185,7 +189,7 @@ def _repeats_a_token(text: KnownText) -> bool:
 
 
 def _continued(text: KnownText, longest: int) -> Draft | None:
-    """What follows the token in whose place the last token came; None where nothing does."""
+    """The draft after the token that the last token replaced; None if there is no such token."""
     if text.instead is None:
         return None
     of, position = text.instead
@@ -198,14 +202,14 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
 
 @drafters.register("prompt")
 class PromptDrafter(Drafter):
-    """Among the positions of the last token, the one where most tokens before it agree; among equals the first.
+    """Drafts the tokens after the earlier occurrence of the last token where most tokens before it agree.
 
-    Works with every head. What an encoder-decoder model reads is looked through before its own text; transformers'
-    lookup never sees it, and compares two tokens at most.
+    Ties go to the first occurrence. It works with every head. The source of an encoder-decoder model is searched before
+    its own text; transformers' lookup does not search the source, and compares at most two tokens.
     """
 
     def expect_fit(self, model: NextWordModel) -> None:
-        """Every model reads something."""
+        """Accepts every model."""
 
     def drafts(self, texts: Sequence[KnownText], decided: Decided, longest: int) -> list[Draft | None]:
         """See ``Drafter.drafts``."""
@@ -213,7 +217,7 @@ class PromptDrafter(Drafter):
 
 
 def _found(text: KnownText, longest: int) -> Iterator[Draft]:
-    """What follows each position where the last token of a text stands."""
+    """The draft after each earlier occurrence of the last token."""
     names: tuple[TextRead, ...] = ("source", "text")
     for name in names:
         tokens, position = text.of(name), -1

@@ -1,4 +1,4 @@
-"""What ``generate(draft=...)`` takes: who drafts, how much, and what became of the drafts."""
+"""The argument of ``generate(draft=...)``: the drafter, the draft length, and statistics of the drafts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nextword.model.speculative_decoding.drafter import Draft, Drafter, drafters
 
 @dataclass(frozen=True)
 class DraftOutcome:
-    """A draft and what became of it.
+    """A draft and its outcome.
 
     Attributes:
-        row: Which text it was for.
-        begin: How many tokens had been written of that text.
-        tokens: The drafted tokens that a pass read.
-        accepted: How many of them, from the first on, are what the model wrote.
-        found: Where they were found, as in ``Draft``.
+        row: Index of the text.
+        begin: Number of tokens generated for that text before the draft.
+        tokens: The drafted tokens that a pass verified.
+        accepted: Number of leading tokens that were accepted.
+        found: Text and position of their source, as in ``Draft``.
     """
 
     row: int
@@ -35,19 +35,19 @@ class DraftOutcome:
 
 
 class SpeculativeDecoding:
-    """How tokens are drafted. Given to several calls of ``generate``, it keeps what it learned of them.
+    """Settings of drafting. If passed to several calls of ``generate``, it keeps its learned statistics.
 
     Args:
-        by: "head" or "prompt", or an object of your own class.
-        length: How many tokens are drafted; by default as many as pay, learned on the run.
+        by: Drafter: "head", "prompt", or an object of your own class.
+        length: Number of drafted tokens; None: chosen for the highest speed, learned during generation.
 
     Attributes:
-        verified: Every draft of the latest call, in order.
-        tokens: Tokens written in all calls.
-        passes: What all texts took until each was finished: in a batch a pass counts once for each unfinished text.
+        verified: All drafts of the latest call, in order.
+        tokens: Number of tokens generated in all calls.
+        passes: Number of passes in all calls; in a batch a pass counts once per unfinished text.
 
     Raises:
-        UnknownNameError: No drafter has this name.
+        UnknownNameError: If there is no drafter of this name.
     """
 
     def __init__(self, by: str | Drafter = "head", length: DraftLength | None = None) -> None:
@@ -59,7 +59,7 @@ class SpeculativeDecoding:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Tokens that a pass gave on average; 1 without drafts."""
+        """Mean number of tokens per pass; 1 without drafts."""
         return self.tokens / max(1, self.passes)
 
     # the old names
@@ -68,15 +68,15 @@ class SpeculativeDecoding:
     words_a_pass = property(attrgetter("tokens_per_pass"))
 
     def count(self, row: int, begin: int, draft: Draft | None, *, offered: int, accepted: int, written: int) -> None:
-        """Notes what a pass made of a draft.
+        """Records the outcome of a draft.
 
         Args:
-            row: Which text.
-            begin: Tokens that had been written of it.
-            draft: What was drafted.
-            offered: Drafted tokens that the pass read.
-            accepted: How many of them the model writes itself, up to the first that it does not.
-            written: New tokens: those accepted, and in most cases one more.
+            row: Index of the text.
+            begin: Number of tokens generated for it before the draft.
+            draft: The draft; None: nothing was drafted.
+            offered: Number of drafted tokens that the pass verified.
+            accepted: Number of accepted tokens, up to the first rejected one.
+            written: Number of new tokens: the accepted ones, and usually one more.
         """
         self.tokens += written
         self.passes += 1
@@ -86,7 +86,7 @@ class SpeculativeDecoding:
 
 
 def speculative_decoding_of(draft: Any) -> SpeculativeDecoding | None:
-    """What a value of ``draft`` stands for; None: it is another model, which assists."""
+    """The ``SpeculativeDecoding`` for a value of ``draft``; None if the value is an assistant model."""
     if isinstance(draft, SpeculativeDecoding):
         return draft
     if isinstance(draft, str | Drafter):
@@ -95,25 +95,25 @@ def speculative_decoding_of(draft: Any) -> SpeculativeDecoding | None:
         return None
     raise ValueError(
         f"draft: must be 'head', 'prompt', a model or a SpeculativeDecoding ({type(draft).__name__} given); leave it "
-        "out to write word by word"
+        "out for one token per pass"
     )
 
 
 # -- How many tokens are drafted: as many as pay.
 
 LONGEST = 10
-"""Most tokens of a draft; a pass over more costs noticeably more than one over a single token."""
+"""Maximum number of drafted tokens; with more, a pass is noticeably slower than one over a single token."""
 _RAREST = 8
-"""Where drafts do not pay, one is made in so many passes, to see whether they do again."""
+"""If drafts are not worthwhile, one draft is made per this many passes, to test again."""
 _SHARE = 0.2
-"""Weight of the latest draft in the mean time of one."""
+"""Weight of the latest draft in the running mean of drafting times."""
 
 
 class DraftLength(ABC):
-    """Decides before each pass whether to draft, and of how many tokens the pass verifies.
+    """Decides before each pass whether to draft, and how many tokens to verify.
 
     Attributes:
-        longest: Most tokens of a draft.
+        longest: Maximum number of tokens of a draft.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
@@ -122,38 +122,38 @@ class DraftLength(ABC):
         self.longest = longest
 
     def longest_of(self, drafts: Sequence[Draft | None]) -> int:
-        """Tokens of the longest draft, at most ``longest``."""
+        """Length of the longest draft, at most ``longest``."""
         return min(self.longest, max((len(draft.tokens) for draft in drafts if draft is not None), default=0))
 
     def asks(self) -> bool:
-        """Whether to draft before the next pass at all."""
+        """Whether to draft before the next pass."""
         return True
 
     @abstractmethod
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """How many tokens of these drafts, one for each text, the next pass is to verify; 0: none."""
+        """Number of tokens of these drafts (one per text) that the next pass verifies; 0: none."""
 
     # both may be left empty, which says that nothing is learned
     def count_draft(self, draft: Draft, verified: int, accepted: int) -> None:  # noqa: B027
-        """Notes how many tokens of a draft were verified, and how many of them accepted."""
+        """Records how many tokens of a draft were verified and accepted."""
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:  # noqa: B027
-        """Notes the seconds of a pass over so many texts and tokens of each, and of a draft before it, if there was."""
+        """Records the seconds of a pass over ``texts`` x ``width`` tokens, and of drafting before it."""
 
 
 class FixedLength(DraftLength):
-    """As many tokens as there are, up to ``longest``."""
+    """Verifies all drafted tokens, up to ``longest``."""
 
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """The longest draft, cut."""
+        """The length of the longest draft, at most ``longest``."""
         return self.longest_of(drafts)
 
 
 class LearnedLength(DraftLength):
-    """The number of tokens that gives most tokens for the time, by what was accepted and by what passes cost so far.
+    """Chooses the draft length with the most tokens per second, from acceptance rates and pass times so far.
 
-    Where drafting itself does not pay, it becomes rare, so that a text which copies nothing is written as fast as
-    without drafts.
+    If drafting is not worthwhile, it becomes rare, so that a text without copies is generated as fast as without
+    drafts.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
@@ -165,7 +165,7 @@ class LearnedLength(DraftLength):
         self._wait = 1  # one pass without a draft, beside which all others are judged
 
     def asks(self) -> bool:
-        """Rarely where it does not pay; after an accepted token at once, since copied tokens come in runs."""
+        """Whether to draft: rarely if drafts are not worthwhile, but always after an accepted token."""
         if self._wait > 0:
             self._wait -= 1
             return False
@@ -173,7 +173,7 @@ class LearnedLength(DraftLength):
         return True
 
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """Where expected tokens over cost is largest; drafting is part of the cost, whatever is made of it."""
+        """The length with the most expected tokens per cost; the cost includes drafting."""
         expected = [self.acceptance.expected(draft, self.longest) for draft in drafts if draft is not None]
         cost = self._costs[len(drafts)]
         guess = self._guessing / cost.plain if cost.plain else 0.0
@@ -184,14 +184,14 @@ class LearnedLength(DraftLength):
         return rates.index(max(rates))
 
     def count_draft(self, draft: Draft, verified: int, accepted: int) -> None:
-        """Learns from it."""
+        """Updates the acceptance rates."""
         self.acceptance.count(draft, verified, accepted)
         self.payoff.count_accepted(accepted)
         if accepted:
             self._wait = 0
 
     def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:
-        """Learns from it."""
+        """Updates the pass times."""
         cost = self._costs[texts]
         cost.count(width, seconds)
         if guessing is None:
@@ -204,20 +204,20 @@ class LearnedLength(DraftLength):
 # -- How often the tokens of a draft turned out right, by what spoke for them.
 
 _DEEPEST = 8
-"""Tokens that agree, beyond which more of them change nothing."""
+"""Number of agreeing tokens above which more of them make no difference."""
 _WEIGHT = 2.0
-"""How many trials the rougher estimate counts as."""
+"""Weight of the coarser estimate, in trials."""
 _NEVER_TRIED = 0.5
 _FORGOTTEN = 512
-"""Trials of one kind, at which the older half of their weight is dropped: texts change."""
+"""Number of trials of one kind at which all counts are halved, because texts change."""
 
 
 class Acceptance:
-    """Chances of drafted tokens, counted on the run.
+    """Acceptance rates of drafted tokens, counted during generation.
 
-    A token's chance is estimated from tokens of equal evidence behind which equally many tokens agreed; where these are
-    few, from all behind which equally many agreed. Tokens never tried count as right half of the time, so they get
-    tried.
+    The rate of a token is estimated from tokens with equal evidence and equally many agreeing tokens before them. If
+    these are few, all tokens with equally many agreeing tokens are used. Kinds never tried have the rate 1/2, so that
+    they are tried.
     """
 
     def __init__(self) -> None:
@@ -225,14 +225,14 @@ class Acceptance:
         self._right: Counter[Hashable] = Counter()
 
     def chance(self, draft: Draft, number: int) -> float:
-        """Chance of this token of a draft, where all before it are right."""
+        """Probability that a token of a draft is accepted, if all tokens before it are."""
         found = _NEVER_TRIED
         for kind in reversed(list(_kinds(draft, number))):
             found = (self._right[kind] + _WEIGHT * found) / (self._tried[kind] + _WEIGHT)
         return found
 
     def expected(self, draft: Draft, count: int) -> list[float]:
-        """For 0 to ``count`` tokens of a draft, how many of them will be accepted on average."""
+        """Expected number of accepted tokens if 0 to ``count`` tokens of a draft are verified."""
         sums, running = [0.0], 1.0
         for number in range(min(count, len(draft.tokens))):
             running *= self.chance(draft, number)
@@ -240,7 +240,7 @@ class Acceptance:
         return sums + sums[-1:] * (count + 1 - len(sums))
 
     def count(self, draft: Draft, verified: int, accepted: int) -> None:
-        """Notes that the first ``verified`` tokens were looked at, and that the first ``accepted`` were right."""
+        """Records that the first ``verified`` tokens were verified, and the first ``accepted`` of them accepted."""
         for number in range(verified):
             for kind in _kinds(draft, number):
                 self._tried[kind] += 1
@@ -251,7 +251,7 @@ class Acceptance:
 
 
 def _kinds(draft: Draft, number: int) -> Iterator[Hashable]:
-    """What a token is counted as, the finest first."""
+    """The kinds under which a token is counted, finest first."""
     agreed = min(draft.agreed + number, _DEEPEST)
     yield draft.evidence, agreed
     yield agreed
@@ -260,26 +260,26 @@ def _kinds(draft: Draft, number: int) -> Iterator[Hashable]:
 # -- What a pass over several tokens costs beside a pass over one, measured on the run.
 
 _OUTLIER = 3.0
-"""Times the mean, more than which a pass does not count: the machine did something else."""
+"""Limit of a pass time, as a multiple of the mean; slower passes are cut to it, because other work caused them."""
 _UNMEASURED = 0.02
-"""Part of a pass over one token that each further token is taken to cost, before that is measured."""
+"""Assumed cost of each further token before measurement, as a share of a pass over one token."""
 _DOUBT = 0.01
-"""Share of the way to that cost which a width moves with each pass of another width."""
+"""Share by which an expensive width moves towards the assumed cost at each pass of another width."""
 
 
 class PassCost:
-    """Seconds of passes by their width, the tokens that they read in each text."""
+    """Seconds of passes by width (number of tokens per text)."""
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
 
     @property
     def plain(self) -> float | None:
-        """Seconds of a pass over one token; None: there was none yet."""
+        """Seconds of a pass over one token; None: not measured yet."""
         return self._seconds.get(1)
 
     def count(self, width: int, seconds: float) -> None:
-        """Notes one pass."""
+        """Records one pass."""
         # dear widths come nearer to what they cost unmeasured, or one slow pass would rule them out for ever
         for other, known in self._seconds.items():
             usual = self._seconds.get(1, known) * (1 + _UNMEASURED * (other - 1))
@@ -292,9 +292,9 @@ class PassCost:
             self._seconds[width] = mean + _SHARE * (min(seconds, _OUTLIER * mean) - mean)
 
     def ratio(self, width: int) -> float:
-        """What a pass of this width costs in passes over one token, at least 1.
+        """Cost of a pass of this width, relative to a pass over one token; at least 1.
 
-        A width that was not measured lies on the line between its measured neighbours.
+        Unmeasured widths are interpolated between measured neighbours.
         """
         if width == 1 or 1 not in self._seconds:
             return 1 + _UNMEASURED * (width - 1)
@@ -310,16 +310,16 @@ class PassCost:
 # -- Whether drafting pays, measured by the time that it took and the tokens that it gave.
 
 _TRIED = 16
-"""Passes after a draft, before which nothing is concluded."""
+"""Minimum number of passes with a draft before drafting can be judged."""
 _KEPT = 1 - 1 / 32
-"""Share of what is known that one more pass leaves: texts change."""
+"""Factor by which older statistics decay per pass, because texts change."""
 
 
 class Payoff:
-    """Seconds of the passes with a draft, drafting included, beside what their tokens cost without.
+    """Compares the time of passes with a draft, drafting included, with the time of their tokens without drafts.
 
-    A pass over one token without a draft costs so many seconds; a pass with a draft pays where its tokens would have
-    taken longer that way. Drafts may be accepted and still not pay: a draft takes its time, and so does a wider pass.
+    A pass with a draft is worthwhile if generating its tokens one by one would have taken longer. Even accepted drafts
+    may not be, because drafting and wider passes take time.
     """
 
     def __init__(self) -> None:
@@ -332,12 +332,15 @@ class Payoff:
         return self._passes < _TRIED or self._worth >= self._spent
 
     def count_pass(self, texts: int, seconds: float, plain: float) -> None:
-        """Notes the seconds of draft and pass, with one token for each text; those of a ``plain`` pass beside them."""
+        """Records the seconds of a pass with its draft, and the seconds of a ``plain`` pass.
+
+        Counts one token per text.
+        """
         self._passes += 1
         self._token = plain / texts
         self._spent = _KEPT * self._spent + seconds
         self._worth = _KEPT * self._worth + plain
 
     def count_accepted(self, tokens: int) -> None:
-        """Notes tokens that the last pass gave besides."""
+        """Records further tokens of the last pass."""
         self._worth += tokens * self._token

@@ -32,13 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpeculativeLoop:
-    """Greedy search and sampling with drafts; an instance is what ``generate`` takes as ``custom_generate``.
+    """Greedy search and sampling with drafts; ``generate`` accepts an instance as ``custom_generate``.
 
     Attributes:
-        decoding: Who drafts, and how much.
-        uniform: A number in [0, 1) for each text and new token, by which tokens are sampled; None: from torch's
-            generator.
-        streamer: Is handed each token as it is chosen, the prompt not.
+        decoding: Drafter and draft length.
+        uniform: Numbers in [0, 1) for sampling, per text and new token; None: from torch's generator.
+        streamer: Receives each new token, without the prompt; None: none.
     """
 
     decoding: SpeculativeDecoding
@@ -54,7 +53,7 @@ class SpeculativeLoop:
         generation_config: Any,
         **model_kwargs: Any,
     ) -> Any:
-        """Called by ``generate`` in place of its own loop."""
+        """Runs the loop; ``generate`` calls it instead of its own."""
         expect_draftable(model, len(input_ids), generation_config, logits_processor, self.streamer, model_kwargs)
         self.decoding.drafter.expect_fit(model)
         self.decoding.verified = []
@@ -79,7 +78,7 @@ class SpeculativeLoop:
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides a text besides the model: what changes scores and what ends texts, the numbers to draw by if any."""
+    """Everything that determines a text besides the model: logits processors, stopping criteria, random numbers."""
 
     processors: list[Any]
     stops: Any
@@ -88,21 +87,21 @@ class Rules:
 
     @property
     def pad(self) -> int:
-        """Stands behind finished texts."""
+        """Padding token after finished texts."""
         pad = getattr(self.config, "_pad_token_tensor", None)
         return 0 if pad is None else int(pad)
 
 
 class SpeculativeRun:
-    """Writes the texts of one batch.
+    """Generates the texts of one batch.
 
     Args:
-        loop: What was asked for.
-        model: Ours.
-        ids: The prompts (B, T), or what a decoder starts with.
-        rules: What decides a text besides the model.
-        arguments: The model's.
-        first: Number of the first text, where a batch is written one text after the other.
+        loop: The settings of this call.
+        model: The model with its head.
+        ids: Prompts (B, T), or the start tokens of an encoder-decoder model.
+        rules: Processors, stopping criteria and random numbers.
+        arguments: Further arguments of the model's forward.
+        first: Index of the first text, if a batch is generated one text at a time.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class SpeculativeRun:
 
     @property
     def cache(self) -> Any:
-        """The KV cache, which holds all tokens of a single text but its last."""
+        """The KV cache; for a single text it has all tokens but the last."""
         return self._inputs.arguments[self._model._cache_argument]
 
     def write(self) -> Tensor:
@@ -162,7 +161,7 @@ class SpeculativeRun:
         return time.perf_counter() - begin
 
     def _verify(self, drafts: Sequence[Draft | None], width: int) -> list[int]:
-        """Writes what the pass gave to each text; how many of the tokens that it read stay, but for the first."""
+        """Appends the tokens of a pass to each text; returns the number of accepted draft tokens per text."""
         rows, accepted = self._rows, [0] * len(drafts)
         before, going_on = rows.written, rows.unfinished
         drafted = [[] if draft is None else list(draft.tokens[:width]) for draft in drafts]
@@ -190,7 +189,7 @@ class SpeculativeRun:
         return accepted
 
     def _guess(self, accepted: Sequence[int], width: int, padding: list[int]) -> tuple[list[Draft | None], int]:
-        """A draft for each text, and how many tokens of it the next pass reads."""
+        """A draft for each text, and the number of drafted tokens in the next pass."""
         rows, length = self._rows, self._decoding.length
         drafts: list[Draft | None] = [None] * len(rows.finished)
         longest = min(length.longest, rows.room - 1)
@@ -204,7 +203,7 @@ class SpeculativeRun:
         return drafts, min(longest, length.chosen(known))
 
     def _known(self, draft: Draft | None) -> Draft | None:
-        """A draft up to the first entry that is not a token, such as a position of a picture."""
+        """A draft up to the first entry that is not a token, such as an image position."""
         if draft is None:
             return None
         end = next((at for at, token in enumerate(draft.tokens) if not 0 <= token < self._vocabulary), None)
@@ -213,7 +212,7 @@ class SpeculativeRun:
         return replace(draft, tokens=draft.tokens[:end]) if end else None
 
     def _drafted(self, drafts: Sequence[Draft | None], width: int) -> Int[Tensor, "B W"]:
-        """The drafted tokens; a text with fewer has its last token in their place, which nobody looks at."""
+        """The drafted tokens (B, ``width``); shorter drafts are filled with the text's last token, which is ignored."""
         filled = self._rows.last.expand(-1, width).clone()
         for row, draft in enumerate(drafts):
             if width and draft is not None:
@@ -226,14 +225,14 @@ class SpeculativeRun:
 
 
 class WrittenRows:
-    """The texts as ``generate`` returns them, and as plain numbers for the drafter.
+    """The texts as a tensor for ``generate`` and as lists for the drafter.
 
     Args:
-        prompts: What is there (B, T), padding included.
-        padding: Positions of padding before each text.
-        sources: What the head reads beside each text; None: nothing.
-        longest: Most positions of a text.
-        pad: Stands behind finished texts.
+        prompts: Prompts (B, T), padding included.
+        padding: Number of padding positions before each text.
+        sources: Source of each text for the head; None: no source.
+        longest: Maximum number of positions of a text.
+        pad: Padding token after finished texts.
     """
 
     def __init__(
@@ -255,17 +254,17 @@ class WrittenRows:
 
     @property
     def unfinished(self) -> list[int]:
-        """The rows that continue."""
+        """Indices of unfinished rows."""
         return [row for row, done in enumerate(self.finished) if not done]
 
     @property
     def written(self) -> list[int]:
-        """New tokens of each row."""
+        """Number of new tokens of each row."""
         return [end - self._begin for end in self._ends]
 
     @property
     def room(self) -> int:
-        """Tokens that fit behind every unfinished row."""
+        """Number of tokens that still fit after every unfinished row."""
         return self._longest - max(self._ends[row] for row in self.unfinished)
 
     @property
@@ -274,18 +273,18 @@ class WrittenRows:
         return self._ids[torch.arange(len(self._ids)), torch.tensor(self._ends) - 1][:, None]
 
     def context(self, row: int) -> Int[Tensor, "1 T"]:
-        """What is there of a row."""
+        """The tokens of a row so far."""
         return self._ids[row : row + 1, : self._ends[row]]
 
     def add(self, row: int, token: int, stops: Any) -> None:
-        """Writes a token, and notes whether the text ends with it."""
+        """Appends a token, and records whether the text is finished."""
         self._ids[row, self._ends[row]] = token
         self._ends[row] += 1
         self.texts[row].tokens.append(token)
         self.finished[row] = bool(stops(self.context(row), None).all())
 
     def sequences(self) -> Int[Tensor, "B longest"]:
-        """All rows, padding behind those that ended earlier."""
+        """All rows, with padding after shorter ones."""
         return self._ids[:, : max(self._ends)].clone()
 
 
@@ -293,7 +292,7 @@ class WrittenRows:
 
 
 def _each_row(ids: Tensor, arguments: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-    """The tokens and arguments of each text by itself, with a cache of its own."""
+    """The tokens and arguments of each text separately, with a cache of its own."""
     for row in range(len(ids)):
         yield ids[row : row + 1], {name: _of_row(given, row, len(ids)) for name, given in arguments.items()}
 
@@ -318,25 +317,25 @@ def _of_row(given: Any, row: int, rows: int) -> Any:
 _TOKEN_BY_TOKEN = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
 _EXTRAS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 _EVERY_STEP = (logits_process.UnbatchedClassifierFreeGuidanceLogitsProcessor,)
-"""Processors that run along with every step of their own, and cannot be asked about tokens that are taken back."""
+"""Processors that keep a state per step, so that tokens cannot be rejected afterwards."""
 _BY_ROW = (
     logits_process.PrefixConstrainedLogitsProcessor,
     logits_process.EncoderNoRepeatNGramLogitsProcessor,
     logits_process.EncoderRepetitionPenaltyLogitsProcessor,
 )
-"""Processors that go by a text's number in the batch; with drafts each text is shown to them alone."""
+"""Processors that use a text's index in the batch; with drafts they get each text alone."""
 
 
 def expect_draftable(
     model: NextWordModel, texts: int, config: Any, processors: Iterable[Any], streamer: Any, arguments: dict[str, Any]
 ) -> None:
-    """Raises ValueError where tokens cannot be drafted for so many texts of a call of ``generate``."""
+    """Raises ValueError if these arguments of ``generate`` do not support drafts."""
     cache = arguments.get(model._cache_argument)
     mode = config.get_generation_mode()
     if mode not in _TOKEN_BY_TOKEN:
         raise ValueError(
-            f"draft: must go with greedy search or sampling ({mode.value.replace('_', ' ')} given), where one word "
-            "follows the other; beams are reordered and assistants draft by themselves, so leave out one of the two"
+            f"draft: must go with greedy search or sampling ({mode.value.replace('_', ' ')} given); "
+            "beams are reordered and assistants draft by themselves, so leave out one of the two"
         )
     if cache is None or not config.use_cache or isinstance(cache, StaticCache) or not hasattr(cache, "crop"):
         given = "none" if cache is None else type(cache).__name__
@@ -369,13 +368,13 @@ def expect_draftable(
 # are moved to its end again, so that padding lies before them only, as before any batch of prompts.
 
 _PER_TOKEN = ("token_type_ids", "mm_token_type_ids")
-"""Arguments with an entry for each token that are not moved with the texts."""
+"""Arguments with one entry per token that are not moved together with the texts."""
 
 
 def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
-    """Whether texts of a batch may continue from different lengths.
+    """Whether texts of a batch can have different lengths.
 
-    The cache must only grow, and positions must be told to the backbone or be distances.
+    This needs a cache that only grows, and a backbone that accepts position ids or uses relative positions.
     """
     if model.conditioner is not None and model.conditioner.virtual:
         return False
@@ -388,7 +387,7 @@ def can_write_together(model: NextWordModel, arguments: dict[str, Any]) -> bool:
 
 
 class StepInputs:
-    """The arguments of the passes: at first those given, of a model of ours on the tokens so far (B, T)."""
+    """The arguments of each pass, initially those given for the tokens so far (B, T)."""
 
     def __init__(self, model: NextWordModel, ids: Int[Tensor, "B T"], arguments: dict[str, Any]) -> None:
         side = "decoder_" if model.config.is_encoder_decoder else ""
@@ -402,7 +401,7 @@ class StepInputs:
         self.padding: list[int] = missing.tolist()
 
     def of_pass(self, drafted: Int[Tensor, "B W"]) -> dict[str, Any]:
-        """The arguments of a pass over the last token of each text and the tokens drafted behind it."""
+        """The arguments of a pass over the last token of each text and its drafted tokens."""
         self._drafted = drafted.shape[1]
         self._ids = torch.cat([self._ids, drafted], 1)
         prepared: dict[str, Any] = self._model.prepare_inputs_for_generation(
@@ -415,9 +414,9 @@ class StepInputs:
         return prepared
 
     def keep(self, outputs: Any, dropped: Sequence[int], last: Int[Tensor, "B 1"], finished: Sequence[bool]) -> None:
-        """Forgets what a pass read and was rejected, the last ``dropped`` tokens of each text.
+        """Removes the rejected tokens of a pass from the cache, the last ``dropped`` tokens of each text.
 
-        It continues with ``last``, which no pass has read, and looks no more at texts that are finished.
+        The next pass begins with ``last``, which is not in the cache yet. Finished texts are ignored.
         """
         going_on = [row for row, done in enumerate(finished) if not done] or list(range(len(finished)))
         least = min(dropped[row] for row in going_on)
@@ -436,7 +435,7 @@ class StepInputs:
         self._ids = torch.cat([self._ids, last], 1)
 
     def _aligned(self, arguments: dict[str, Any], dropped: Sequence[int], going_on: Sequence[int]) -> dict[str, Any]:
-        """The arguments with the texts moved to their end, as they are in the cache then."""
+        """The arguments with all texts aligned at their end, as in the cache."""
         total = self._ids.shape[1]
         lengths = [total - gone - before for gone, before in zip(dropped, self.padding, strict=True)]
         length = max(lengths[row] for row in going_on)
@@ -451,7 +450,7 @@ class StepInputs:
         return moved
 
     def _grown(self, arguments: dict[str, Any], outputs: Any, count: int) -> dict[str, Any]:
-        """The arguments with room for ``count`` more tokens of each text, and the cache of a pass."""
+        """The arguments for ``count`` more tokens per text, with the cache of the last pass."""
         update = self._model._update_model_kwargs_for_generation
         seq2seq = self._model.config.is_encoder_decoder
         if count:

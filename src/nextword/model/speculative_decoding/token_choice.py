@@ -1,4 +1,4 @@
-"""The model's own next token at each position of a pass: what drafts are compared with."""
+"""The model's own next token at each position of a pass, with which drafts are compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RandomNumbers:
 
     Args:
         texts: Number of texts.
-        given: Use these numbers (B, T); None: draw them from torch's generator when needed.
+        given: Numbers (B, T) to use; None: torch's generator makes them when needed.
     """
 
     def __init__(self, texts: int, given: Float[Tensor, "B T"] | None = None) -> None:
@@ -29,31 +29,31 @@ class RandomNumbers:
         self._drawn: list[list[float]] = [] if given is None else given.T.tolist()
 
     def at(self, row: int, step: int) -> float:
-        """The choice of one token."""
+        """The number for one token."""
         while len(self._drawn) <= step:
             self._drawn.append(torch.rand(self._texts, dtype=torch.float64).tolist())
         return self._drawn[step][row]
 
 
 class TokenChoice:
-    """Chooses each token as ``generate`` does without drafts: the head's choice, the processors, then best or drawn.
+    """Chooses each token as ``generate`` does without drafts: head's choice, processors, then argmax or sampling.
 
-    A drafted token is accepted where it is the token chosen here, so greedy texts are the same, and sampled ones follow
-    the same distribution: every token is sampled from the model's own probabilities behind the tokens before it.
+    A drafted token is accepted if it equals the token chosen here. So greedy texts are the same as without drafts, and
+    sampled texts have the same distribution, because every token is sampled from the model's own probabilities.
 
-    Only what decides is asked for. Where no processor acts, scores of all tokens are made for a few positions at a
-    time, and where the head makes a choice of its own (a class of ``f2``), only what it chose is scored, and only at
-    positions behind accepted tokens.
+    Only necessary scores are computed. Without processors, scores of all tokens are computed for a few positions at a
+    time. If the head makes a choice first (a class of ``f2``), only this class is scored, and only after accepted
+    tokens.
 
-    It is what a pass is given as ``ask``.
+    An instance is passed to ``forward`` as ``ask``.
 
     Args:
         head: The model's head.
-        draw: The head's own choice before a token; None: it makes none.
+        draw: The head's choice before a token; None: it makes no choice.
         processors: Processors of ``generate``, which see one text at a time.
-        numbers: Random numbers for the tokens; None: the most probable one is taken.
-        several: Whether the distribution will be asked more than for tokens.
-        first: Number of the first text.
+        numbers: Random numbers for sampling; None: the most probable token is chosen.
+        several: Whether the distribution is also used by the drafter, so that its scores are kept.
+        first: Index of the first text.
     """
 
     def __init__(
@@ -69,17 +69,20 @@ class TokenChoice:
         self._tokens: list[int] = []
 
     def __call__(self, distribution: NextToken) -> Float[Tensor, "N nothing"]:
-        """Takes the distribution of a pass; nothing is asked yet."""
+        """Stores the distribution of a pass without computing scores yet."""
         self.distribution = distribution.computed() if self._several else distribution
         return torch.empty(len(distribution), 0, device=distribution.device)
 
     @property
     def device(self) -> Any:
-        """Where the distribution is."""
+        """Device of the distribution."""
         return self.distribution.device
 
     def begin(self, written: Sequence[int], width: int) -> None:
-        """A pass is to be verified that read ``width`` tokens of each text, behind so many new ones of it."""
+        """Begins the verification of a pass over ``width`` tokens per text.
+
+        ``written`` counts new tokens before the pass.
+        """
         self._width = width
         if self._draw is not None:
             return
@@ -96,13 +99,13 @@ class TokenChoice:
         ]
 
     def tokens(self, rows: Sequence[int], column: int, steps: Sequence[int], contexts: Sequence[Tensor]) -> list[int]:
-        """The token of each of some texts, behind the same one of the tokens that the pass read of them.
+        """The model's token of each given text after one column of the pass.
 
         Args:
-            rows: Which texts.
-            column: Behind which of these tokens.
-            steps: How many new tokens come before it in each text.
-            contexts: Each text up to there (1, T).
+            rows: Indices of the texts.
+            column: Index of the token, among those of the pass, after which to choose.
+            steps: Number of new tokens before the chosen one in each text.
+            contexts: Tokens of each text up to there (1, T).
         """
         positions, at = [row * self._width + column for row in rows], list(zip(rows, steps, strict=True))
         if self._ruled:
@@ -133,7 +136,7 @@ class TokenChoice:
         return scores.argmax(-1) if uniform is None else drawn_at(scores, uniform)
 
     def _uniform(self, at: Sequence[tuple[int, int]]) -> Float[Tensor, "M"] | None:
-        """The numbers by which tokens of these rows and steps are drawn; None: nothing is drawn."""
+        """The random numbers for tokens of these rows and steps; None: greedy."""
         if self._numbers is None:
             return None
         numbers = [self._numbers.at(self._first + row, step) for row, step in at]
@@ -144,17 +147,16 @@ class TokenChoice:
 
 
 class RedrawProcessor(LogitsProcessor):
-    """Applies generation's own processors (``inner``), and lets the head choose again where they ruled out everything.
+    """Applies generation's processors (``inner``); if they rule out all tokens, the head chooses again.
 
-    A class of one token that must not be repeated would otherwise leave a row of ``-inf``, which nothing can be drawn
-    from.
+    Otherwise a class with a single token that must not be repeated would leave a row of ``-inf``.
     """
 
     def __init__(self, draw: Draw, inner: Any) -> None:
         self.draw, self.inner = draw, inner
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Processed scores (B, V) with something finite in every row, where that is possible."""
+        """Processed scores (B, V) with a finite score in every row, if possible."""
         processed = self.inner(input_ids, scores)
         while bool((nothing := processed.amax(-1) == -torch.inf).any()):
             redrawn = self.draw.redraw(nothing)

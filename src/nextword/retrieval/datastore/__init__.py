@@ -1,4 +1,4 @@
-"""A datastore: stored states with the token after each, on the disk or in memory, and the search for the nearest."""
+"""Datastores of states with the token after each, on disk or in memory, and nearest-neighbour search."""
 
 from nextword.retrieval.datastore.search import ExactSearch, FaissSearch, RecentKeys
 from nextword.retrieval.datastore.stored_keys import StoredKeys

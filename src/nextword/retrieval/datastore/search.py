@@ -1,4 +1,4 @@
-"""The exact nearest keys: a product of queries and keys, block by block."""
+"""Nearest-neighbour search: exact, block by block, or with FAISS."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from nextword.runtime.files import replacing
 from nextword.runtime.optional_libraries import install, missing
 
 _BLOCK = 8_192
-"""Keys that are compared at once."""
+"""Number of keys compared at once."""
 
 _QUERIES = 1024
-"""Queries that are: 64 MiB of scores."""
+"""Number of queries compared at once (64 MiB of scores)."""
 
 _GROUP = 32
-"""Neighbouring keys that are looked at one by one only where the best of them may be among the nearest."""
+"""Size of a group of neighbouring keys; a group is searched only if its best key may be among the nearest."""
 
 
 @runtime_checkable
 class Keys(Protocol):
-    """What can be searched."""
+    """Keys that can be searched."""
 
     def __len__(self) -> int: ...
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
-        """All keys in pieces, each with the number of its first."""
+        """All keys in blocks, each with the number of its first key."""
         ...
 
 
@@ -45,7 +45,7 @@ class ExactSearch:
 
     @torch.no_grad()
     def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
-        """Numbers of the nearest keys, nearest first; -1 where there are fewer than ``count``."""
+        """Numbers of the nearest keys, nearest first; -1 if there are fewer than ``count``."""
         return torch.cat([self._of(part, count) for part in torch.split(queries.detach().float(), _QUERIES)])
 
     def _of(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
@@ -68,9 +68,9 @@ class ExactSearch:
 def _best(
     scores: Float[Tensor, "N B"], count: int, least: Float[Tensor, "N 1"]
 ) -> tuple[Float[Tensor, "N M"], Int[Tensor, "N M"]]:
-    """The best scores of each row and where they stand: as many as asked for, or all that are above ``least``.
+    """The best scores of each row with their columns: ``count`` of them, or all above ``least``.
 
-    Most of a block is below what was found before, and there only the largest score of each group is looked at.
+    Most scores of a block are below ``least``, so that only the largest score of each group is compared.
     """
     if scores.shape[1] % _GROUP:
         found = scores.topk(min(count, scores.shape[1]))
@@ -88,7 +88,7 @@ def _best(
 
 _KEYS_AT_ONCE = 65_536
 _SAMPLE = 200_000
-"""Keys that an index is trained on, at most."""
+"""Maximum number of keys for training an index."""
 
 
 def _faiss() -> Any:
@@ -100,19 +100,19 @@ def _faiss() -> Any:
 
 
 def index_path(folder: Path, euclidean: bool) -> Path:
-    """Where the index of a store lies."""
+    """Path of a datastore's index."""
     return folder / ("l2.faiss" if euclidean else "dot.faiss")
 
 
 def build_index(keys: StoredKeys, factory: str, *, euclidean: bool = True, seed: int = 0) -> Path:
-    """Makes the index of a store, trained on a sample of its keys.
+    """Builds the FAISS index of a datastore, trained on a sample of its keys.
 
-    ``factory`` is what FAISS's ``index_factory`` reads: ``IVF1024,Flat``, ``IVF1024,SQ8``, ``IVF1024,PQ32``,
-    ``HNSW32``.
+    ``factory`` is a string for FAISS's ``index_factory``, such as ``IVF1024,Flat``, ``IVF1024,SQ8``, ``IVF1024,PQ32``
+    or ``HNSW32``.
 
     Raises:
-        ValueError: FAISS is missing, or does not know such an index or cannot make it of so few keys.
-        DiskFullError: There is no room for it.
+        ValueError: If FAISS is missing, does not know the index type, or there are too few keys for it.
+        DiskFullError: If there is not enough disk space.
     """
     faiss = _faiss()
     try:
@@ -150,13 +150,13 @@ def _write(index: Any, path: Path) -> None:
 
 
 class FaissSearch:
-    """Finds keys with the index of a store, which stays on the disk where its kind allows that.
+    """Searches with the FAISS index of a datastore, which stays on disk if its type allows this.
 
     Args:
-        parameters: What FAISS's ``ParameterSpace`` reads, such as ``nprobe=32`` or ``efSearch=128``; may be empty.
+        parameters: String for FAISS's ``ParameterSpace``, such as ``nprobe=32`` or ``efSearch=128``; may be empty.
 
     Raises:
-        ValueError: FAISS or the index is missing, the index has another number of keys, or no such parameters.
+        ValueError: If FAISS or the index is missing, the index has another number of keys, or a parameter is unknown.
     """
 
     def __init__(self, keys: StoredKeys, parameters: str = "", euclidean: bool = True) -> None:
@@ -180,7 +180,7 @@ class FaissSearch:
             )
 
     def nearest(self, queries: Float[Tensor, "N D"], count: int) -> Int[Tensor, "N count"]:
-        """Numbers of the keys that were found, nearest first; -1 where fewer were."""
+        """Numbers of the keys found, nearest first; -1 if there are fewer than ``count``."""
         _, numbers = self.index.search(np.ascontiguousarray(queries.detach().float().cpu().numpy()), count)
         return torch.from_numpy(numbers).to(queries.device)
 
@@ -192,9 +192,9 @@ Search = ExactSearch | FaissSearch
 
 
 class RecentKeys:
-    """The last keys that were appended, in memory, numbered from the oldest one.
+    """The most recently appended keys, in memory, numbered from the oldest.
 
-    A ring: what is appended takes the place of what is oldest.
+    A ring buffer: new keys replace the oldest ones.
 
     >>> recent = RecentKeys(width=1, most=2, start=0)
     >>> for position in range(3):
@@ -221,7 +221,7 @@ class RecentKeys:
         return int(self._keys.shape[1])
 
     def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:
-        """Adds a text, as a document of its own: states, and what came after each."""
+        """Adds a text as a new document: its states, and the token after each."""
         kept = slice(max(0, len(tokens) - self.most), len(tokens))
         places = np.arange(kept.start, kept.stop)
         at = (self._appended + places) % self.most
@@ -235,7 +235,7 @@ class RecentKeys:
         return (numbers + max(0, self._appended - self.most)) % self.most
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
-        """All keys in pieces, from the oldest on."""
+        """All keys in blocks, oldest first."""
         for begin in range(0, len(self), size):
             numbers = np.arange(begin, min(begin + size, len(self)))
             yield begin, torch.from_numpy(self.keys_at(numbers))
@@ -249,12 +249,12 @@ class RecentKeys:
         return self._tokens.take(self._at(numbers))
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """The tokens of a text from one position to another as far as remembered, and where the first stands."""
+        """The kept tokens of a text between two positions, and the position of the first one."""
         numbers = np.arange(len(self))
         of, place = self.positions_at(numbers).T
         chosen = numbers[(of == document) & (place >= first) & (place <= last)]
         return self.tokens_at(chosen).tolist(), int(place[chosen[0]]) if len(chosen) else first
 
     def positions_at(self, numbers: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M 2"]:
-        """Text, counted from the first one that was appended, and position within it, of each of these tokens."""
+        """Text number (from the first one appended) and position within the text of each of these tokens."""
         return self._places.take(self._at(numbers), axis=0)

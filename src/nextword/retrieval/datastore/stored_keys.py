@@ -1,4 +1,4 @@
-"""A finished datastore, opened as it lies on the disk: it may be larger than the memory."""
+"""An opened datastore, memory-mapped, so that it may be larger than the memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from torch import Tensor
 from nextword.runtime.files import Record, replacing
 
 _OFF = 0.05
-"""By which share of their size states may be off: bfloat16 rounds to a part of it, another model is far beyond."""
+"""Maximum relative difference of states: bfloat16 rounding is below it, another model far above."""
 
 
 class StoredKeys:
-    """K keys with the token that came after each, numbered through all shards.
+    """K keys with the token after each, numbered across all shards.
 
     Raises:
         ValueError: The store is not finished, or one of its files is missing or cut off.
@@ -52,7 +52,7 @@ class StoredKeys:
         return self.manifest.origin.width
 
     def blocks(self, size: int) -> Iterator[tuple[int, Float[Tensor, "B D"]]]:
-        """All keys in pieces of at most ``size``, each with the number of its first."""
+        """All keys in blocks of at most ``size``, each with the number of its first key."""
         for first, shard in zip(self._firsts.tolist(), self.shards, strict=False):
             for begin in range(0, len(shard.tokens), size):
                 yield first + begin, shard.block(slice(begin, begin + size))
@@ -81,7 +81,7 @@ class StoredKeys:
         return found
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """The tokens of a document from one position to another as far as there are any, and where the first stands."""
+        """Tokens of a document between two positions, and the position of the first one."""
 
         def document_of(number: int) -> int:
             return int(self.positions_at(np.array([number]))[0, 0])
@@ -91,13 +91,13 @@ class StoredKeys:
         return self.tokens_at(np.arange(begin, end)[first : last + 1]).tolist(), first
 
     def expect_states(self, states: Float[Tensor, "P D"]) -> None:
-        """Raises ValueError where another model, or version of it, makes these states of the probe's tokens."""
+        """Raises ValueError if these states of the probe's tokens are not those of the model of the store."""
         probe = torch.from_numpy(np.load(self.folder / PROBE))
         own = states.detach().float().cpu()
         if own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm()):
             raise ValueError(
-                f"store: must be made with this very model ('{self.folder}' was made with "
-                f"'{self.manifest.origin.model}', whose states are others); build a store with this one"
+                f"store: must be made with the same model ('{self.folder}' was made with "
+                f"'{self.manifest.origin.model}', whose states differ); build a store with this model"
             )
 
 

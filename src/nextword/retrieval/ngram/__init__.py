@@ -1,6 +1,6 @@
-"""An exact memory of a corpus: where the last tokens stand in it, and what came next there. It needs no model states.
+"""n-gram indexes find the last tokens of a context in a corpus, and the tokens after them, without model states.
 
-``heads/ngram.py`` looks into it for a model, whatever its head is.
+``heads/ngram.py`` uses such an index with any head.
 """
 
 from nextword.retrieval.ngram.building import Document, build_ngram_index

@@ -1,4 +1,4 @@
-"""A corpus written into a folder with its order, as a whole or not at all."""
+"""Builds an n-gram index: writes a corpus and its sorted positions into a folder, atomically."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from nextword.runtime.optional_libraries import install, missing
 from nextword.runtime.resumable import expect_same, locked
 
 UNFINISHED = ".building"
-"""Folder inside the memory's own where files lie until all of them are complete."""
+"""Subfolder for files of an unfinished build."""
 
 BETWEEN = 0
-"""Stands before, between and after documents; token ``t`` is stored as ``t + 1``."""
+"""Mark before, between and after documents; token ``t`` is stored as ``t + 1``."""
 
 _AT_ONCE = 1 << 22
 
@@ -36,7 +36,7 @@ class Document:
     """A text whose tokens are stored."""
 
     name: str
-    """What reports call it."""
+    """Name in reports."""
     ids: Sequence[int] | Int[np.ndarray, "T"]
 
 
@@ -49,18 +49,18 @@ def build_ngram_index(
     data: Sequence[str],
     command: str = "nextword ngram build",
 ) -> NgramManifest:
-    """Stores documents, and sorts their positions by the tokens before them.
+    """Builds an n-gram index: stores documents, and sorts all positions by the tokens before them.
 
-    A build that is stopped leaves nothing that could be read, and begins again. A folder that holds the same corpus is
-    left as it is. Sorting takes 5 times the bytes of the tokens in memory (2 or 3 bytes per token).
+    A stopped build leaves no readable index, and starts from the beginning next time. A folder with the same corpus is
+    not changed. Sorting needs memory of 5 times the size of the tokens (2 or 3 bytes per token).
 
-    Documents are read once, so they may be more than fit into memory; their tokens are below ``vocab_size``.
-    ``tokenizer`` is the fingerprint of what made them, and ``command`` what the owner of the folder does, for others
-    that want to write to it.
+    Documents are read once, and may exceed memory; tokens must be below ``vocab_size``. ``tokenizer`` is the
+    tokenizer's fingerprint. ``command`` is named in messages to other processes that want to write to the folder.
 
     Raises:
-        ValueError: No token, a token outside the vocabulary, too many tokens, or a folder that holds another corpus.
-        DiskFullError: There is no room.
+        ValueError: If there are no or too many tokens, a token is outside the vocabulary, or the folder has another
+            corpus.
+        DiskFullError: If there is not enough disk space.
     """
     expect_sorter()
     out = Path(out)
@@ -98,10 +98,10 @@ def _same(found: NgramManifest, out: Path, vocab_size: int, tokenizer: str, data
 
 
 def _write_stream(documents: Iterable[Document], folder: Path, vocab_size: int) -> tuple[int, int, int]:
-    """The tokens of all documents, last one first, where each document begins, and what it is called.
+    """Writes the tokens of all documents in reverse order, with the begin and name of each document.
 
     Returns:
-        How many tokens, documents that have some, and empty ones.
+        Numbers of tokens, of documents with tokens, and of empty documents.
     """
     stored = np.dtype(np.uint16 if token_bytes(vocab_size) == 2 else np.uint32)
     starts: list[int] = []
@@ -156,7 +156,7 @@ def _on_disk(path: Path, stored: np.dtype, length: int) -> np.memmap:
 
 
 def _write_order(folder: Path, places: int, width: int) -> None:
-    """The positions that have a token there and one after it, sorted."""
+    """Writes the sorted positions of all tokens that are followed by another token."""
     stream = np.load(folder / STREAM, mmap_mode="r")
     order = _on_disk(folder / ORDER, np.dtype(np.uint32), places)
     done = 0
@@ -178,7 +178,7 @@ LARGEST = 2**31 - 1
 
 
 def expect_sorter() -> None:
-    """Raises ValueError where the library that sorts positions is missing."""
+    """Raises ValueError if the library that sorts positions is missing."""
     if missing(["pydivsufsort"]):
         how = install("ngram")
         raise ValueError(f"n-gram index: must have pydivsufsort to sort a corpus (not installed); {how}")
@@ -194,7 +194,7 @@ def token_bytes(vocab_size: int) -> int:
 
 
 def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.ndarray, "_"]]:
-    """All positions of a stream of tokens in the order of what begins there, some at a time.
+    """All positions of a token stream, sorted by the tokens that begin there; yields them in blocks.
 
     The order is that of libdivsufsort over the bytes of the tokens, the most significant one first: among positions
     where a token begins it is the order of the tokens.

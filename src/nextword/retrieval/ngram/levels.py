@@ -16,47 +16,49 @@ from nextword.retrieval.ngram.ngram_index import ABOVE, BELOW, LastTokens, Ngram
 from nextword.runtime.files import Record
 
 EVIDENCE = (1, 4, 16, 64)
-"""The level of each is the longest match that occurs so often: the first is the longest match of all."""
+"""Minimum number of occurrences per level: a level is the longest match that occurs this often. The first level is the
+longest match of all."""
 
 LIMIT = 1024
-"""A match that occurs more often is not a level: it is short, and a head knows about it."""
+"""Maximum number of occurrences of a level's match; more frequent matches are short, and the head predicts them
+itself."""
 
 _AT_ONCE = 1 << 21
-"""Tokens compared, or positions looked at, in one step."""
+"""Number of tokens compared, or positions read, per step."""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What was found for N contexts, at J levels."""
+    """Matches of N contexts, at J levels."""
 
     length: Int[np.ndarray, "N"]
-    """Tokens of the longest match; 0 where the last token does not occur."""
+    """Length of the longest match; 0 if the last token does not occur."""
     level_length: Int[np.ndarray, "N J"]
-    """Tokens of each level's match; 0 where there is no such level."""
+    """Length of each level's match; 0 if there is no such level."""
     low: Int[np.ndarray, "N J"]
-    """Where its positions begin in the order of the corpus."""
+    """First rank of its positions in the sorted corpus."""
     high: Int[np.ndarray, "N J"]
-    """Where they end; ``high - low`` is how often the match occurs with a token after it."""
+    """End rank of its positions; ``high - low`` is the number of occurrences that are followed by a token."""
 
     @classmethod
     def joined(cls, parts: Sequence[Found]) -> Found:
-        """The contexts of several, one after the other."""
+        """Concatenates the results for several sets of contexts."""
         names = ("length", "level_length", "low", "high")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     @property
     def counts(self) -> Int[np.ndarray, "N J"]:
-        """How often each level's match occurs; 0 where there is no such level."""
+        """Number of occurrences of each level's match; 0 if there is no such level."""
         counts: Int[np.ndarray, "N J"] = self.high - self.low
         return counts
 
     def widest(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """Where the positions of all levels begin and end: every level's lie within those of the next."""
+        """First and end rank over all levels; the positions of each level are among those of the next."""
         level = self.counts.argmax(1)[:, None]
         return np.take_along_axis(self.low, level, 1)[:, 0], np.take_along_axis(self.high, level, 1)[:, 0]
 
     def probabilities(self, index: NgramIndex, tokens: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N J"]:
-        """By level, the share of its positions that one token comes after; 0 where there is no such level."""
+        """By level, the share of its occurrences that are followed by one token; 0 if there is no such level."""
         low, high = self.widest()
         levels = self.low.shape[1]
         hits = np.zeros((len(low), levels))
@@ -85,7 +87,7 @@ def _parts(counts: Int[np.ndarray, "N"]) -> Iterator[slice]:
 def ranks_of(
     low: Int[np.ndarray, "N"], high: Int[np.ndarray, "N"]
 ) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "S"]]:
-    """All numbers from ``low`` to ``high`` of every row, one row after the other, and the row of each.
+    """All numbers from ``low`` to ``high`` (exclusive) of every row, concatenated, and the row of each.
 
     >>> row, rank = ranks_of(np.array([5, 0, 2]), np.array([7, 0, 3]))
     >>> row.tolist(), rank.tolist()
@@ -100,7 +102,7 @@ def ranks_of(
 def find_levels(
     index: NgramIndex, contexts: LastTokens, evidence: tuple[int, ...] = EVIDENCE, limit: int = LIMIT
 ) -> Found:
-    """Looks up the last tokens of contexts, all at once."""
+    """Finds the matches of the last tokens of all contexts."""
     count, levels = len(contexts), len(evidence)
     length = np.zeros(count, dtype=np.int64)
     level_length, low, high = (np.zeros((count, levels), dtype=np.int64) for _ in range(3))
@@ -156,10 +158,10 @@ def _ranges(
 # -- How much each level of a match counts, by the length of the longest match; fitted to held-out text.
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 33, 65)
-"""Shortest match of each group that has weights of its own; without a match the head predicts alone."""
+"""Shortest match length of each group, which has weights of its own; without a match the head predicts alone."""
 
 PRIOR = 4.0
-"""So many positions are taken to agree with the weights of all lengths together, so that a rare length has some."""
+"""Strength of the prior, in positions: weights of rare lengths are drawn towards those of all lengths together."""
 
 _STEPS, _PRECISION = 10_000, 1e-10
 _TOLERANCE = 1e-9
@@ -168,33 +170,33 @@ _TOLERANCE = 1e-9
 class MatchWeights(Record):
     """Shares of a head and of the levels of a match, for each group of lengths.
 
-    The share of a level that a position lacks is the head's there, so that every row adds up to one.
+    If a position lacks a level, the head gets the share of this level, so that every row sums to one.
     """
 
     kind: Literal["match weights"] = "match weights"
-    """What the file is."""
+    """Kind of file."""
     tokenizer: str | None = None
-    """Fingerprint of the tokenizer whose tokens they were fitted to; None where nobody knows."""
+    """Fingerprint of the tokenizer; None if unknown."""
     model: str = ""
-    """The model that they were fitted with, for a report."""
+    """Name of the model used for the fit, for reports."""
     data: list[str] = Field(default_factory=list)
-    """The text that they were fitted to, for a report."""
+    """Name of the text used for the fit, for reports."""
     tokens: int = Field(default=0, ge=0)
-    """Tokens of that text."""
+    """Number of tokens of this text."""
     gain: float | None = None
-    """Nats per token that the corpus takes from that text with the best shares; None where nobody knows."""
+    """Gain on this text with the best shares, in nats per token; None if unknown."""
     low: float | None = None
     """Lower end of its 95 % interval."""
     high: float | None = None
-    """Upper end. Where the interval does not exclude 0, the head has the whole share."""
+    """Upper end. If the interval includes 0, the head gets the whole share."""
     evidence: tuple[int, ...] = EVIDENCE
-    """How often the match of each level occurs at least."""
+    """Minimum number of occurrences of each level's match."""
     limit: int = Field(default=LIMIT, ge=1)
-    """How often the match of a level occurs at most."""
+    """Maximum number of occurrences of a match."""
     lengths: tuple[int, ...] = LENGTHS
-    """Shortest match of each group."""
+    """Shortest match length of each group."""
     shares: list[list[float]]
-    """For each group of lengths the share of the head, and that of each level."""
+    """For each group of lengths, the share of the head and that of each level."""
 
     @model_validator(mode="after")
     def _are_shares(self) -> MatchWeights:
@@ -216,13 +218,13 @@ class MatchWeights(Record):
         return self
 
     def at(self, found: Found) -> Float[np.ndarray, "N C"]:
-        """Shares of the head (first) and of each level at every position; each row adds up to one."""
+        """Shares of the head (first) and of each level at every position; each row sums to one."""
         table = torch.tensor(self.shares, dtype=torch.float64)
         return np.asarray(shares_at(found, table, self.lengths))
 
 
 def shares_at(found: Found, shares: Float[Tensor, "G C"], lengths: Sequence[int]) -> Float[Tensor, "N C"]:
-    """The shares of each position's group of lengths, where what a level lacks is the head's (first).
+    """The shares of each position's length group; the share of a missing level goes to the head (first).
 
     Each row adds up to one. Gradients reach the shares.
     """
@@ -235,12 +237,12 @@ def shares_at(found: Found, shares: Float[Tensor, "G C"], lengths: Sequence[int]
 
 
 def head_alone(evidence: Sequence[int] = EVIDENCE, lengths: Sequence[int] = LENGTHS) -> list[list[float]]:
-    """Shares under which a corpus says nothing."""
+    """Shares that give everything to the head."""
     return [[1.0, *[0.0] * len(evidence)] for _ in lengths]
 
 
 def group_of(length: Int[np.ndarray, "N"], lengths: Sequence[int]) -> Int[np.ndarray, "N"]:
-    """Which group of lengths each match belongs to; -1 where there is none.
+    """Group of lengths of each match; -1 without a match.
 
     >>> group_of(np.array([0, 1, 4, 5, 6, 1000]), (1, 2, 5)).tolist()
     [-1, 0, 1, 2, 2, 2]
@@ -257,16 +259,16 @@ def fit_match_weights(
     limit: int = LIMIT,
     lengths: tuple[int, ...] = LENGTHS,
 ) -> MatchWeights:
-    """The weights with the highest likelihood of a text that is not in the corpus.
+    """Fits the weights with the highest likelihood of a text that is not in the corpus.
 
-    The likelihood of a mixture is concave in its weights, so there is one best value, and expectation maximisation from
-    even weights goes to it: the same numbers every time.
+    The likelihood of a mixture is concave in its weights, so expectation maximisation from equal weights always finds
+    the same optimum.
 
     ``log_head`` has the log-probability of each token by the head alone, and ``levels`` its probability by each level
     of ``found``, which was looked up with this ``evidence`` and ``limit``.
 
     Raises:
-        ValueError: There is no token, or the head says that one is impossible.
+        ValueError: If there are no tokens, or the head gives one probability 0.
     """
     if not len(log_head):
         raise ValueError("data: must have tokens to fit weights to (none given); give some text")

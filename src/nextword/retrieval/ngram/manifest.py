@@ -1,4 +1,4 @@
-"""What a stored corpus says of itself, and who may read it."""
+"""The manifest of an n-gram index, with checks of tokenizer and vocabulary."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 FORMAT = 1
-"""Version of the files; raised when older readers would misread them."""
+"""Version of the file format; increased if older versions would misread the files."""
 
 MANIFEST = "text-memory.json"  # the name it had at first, so that old indexes load
-"""Written last: a folder without it is unfinished."""
+"""File name of the manifest, which is written last; a folder without it is unfinished."""
 
 STREAM, ORDER, STARTS, NAMES = "stream.npy", "order.npy", "starts.npy", "names.json"
 
 
 class NgramManifest(Record):
-    """Which corpus a folder holds; written when all other files are complete."""
+    """Description of the corpus in a folder; written when all other files are complete."""
 
     format: int = FORMAT
     """Version of the files."""
     kind: Literal["text"] = "text"
-    """What is stored: tokens, no states."""
+    """Kind of store: tokens, without states."""
     tokenizer: str
     """Fingerprint of the tokenizer that made the tokens."""
     vocab_size: int = Field(ge=1)
-    """Tokens are below this."""
+    """Vocabulary size; all tokens are below it."""
     data: list[str]
-    """Where the corpus is from."""
+    """Source of the corpus."""
     documents: int = Field(ge=1)
-    """Documents with a token in them."""
+    """Number of documents that are not empty."""
     empty: int = Field(ge=0)
-    """Documents without one, which were left out."""
+    """Number of empty documents, which were left out."""
     tokens: int = Field(ge=1)
-    """Tokens of all documents."""
+    """Number of tokens of all documents."""
     places: int = Field(ge=1)
-    """Tokens with another one after them in their document."""
+    """Number of tokens that are followed by another token in their document."""
 
     @model_validator(mode="before")
     @classmethod
@@ -76,7 +76,7 @@ class NgramManifest(Record):
         return cls.load(path)
 
     def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-        """Raises ValueError where the corpus was made with another tokenizer."""
+        """Raises ValueError if the corpus was made with another tokenizer."""
         found = tokenizer_fingerprint(tokenizer)
         if found != self.tokenizer:
             name = tokenizer.name_or_path or type(tokenizer).__name__
@@ -86,7 +86,7 @@ class NgramManifest(Record):
             )
 
     def expect_vocabulary(self, size: int, folder: str | Path) -> None:
-        """Raises ValueError where a model has fewer tokens than may be stored."""
+        """Raises ValueError if a model has a smaller vocabulary than the corpus."""
         if size < self.vocab_size:
             raise ValueError(
                 f"{folder}: must be of a model with {self.vocab_size:,} tokens or more ({size:,} given); build it "

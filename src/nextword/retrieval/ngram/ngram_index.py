@@ -1,4 +1,4 @@
-"""A stored corpus, opened: the positions whose last tokens are given ones, found by bisection of its order."""
+"""An opened n-gram index: finds positions by their last tokens, with binary search in the sorted corpus."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _SAMPLES, _SAMPLE = 64, 1024
 
 @dataclass(frozen=True)
 class StoredPosition:
-    """Where a token stands in the corpus."""
+    """Position of a token in the corpus."""
 
     document: str
     """Name of its document."""
     offset: int
-    """Tokens before it there."""
+    """Number of tokens before it in the document."""
 
 
 class NgramIndex:
-    """The positions of a corpus in the order of the tokens before them.
+    """The positions of a corpus, sorted by the tokens before them.
 
-    Files are mapped into memory, so that only what is looked at is read. A position stands for the token there, as the
-    last one of a context; positions with the same last tokens are next to each other. The last tokens of a query are
-    given last one first, each plus one, and end with ``BELOW`` or ``ABOVE``.
+    Files are memory-mapped, so that only necessary parts are read. A position is that of the last token of a context;
+    positions with equal last tokens are adjacent. A query has the last tokens in reverse order, each plus one, and ends
+    with ``BELOW`` or ``ABOVE``.
 
     Raises:
-        ValueError: The folder is not a finished index, or a file of it is missing or cut off.
+        ValueError: If the folder is not a finished index, or one of its files is missing or truncated.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -72,7 +72,7 @@ class NgramIndex:
         return self.manifest.tokenizer
 
     def fingerprint(self) -> str:
-        """The same for every index of one corpus, wherever it lies: of sizes, tokenizer and some of the tokens."""
+        """Fingerprint of the corpus, from sizes, tokenizer and some tokens; independent of the folder."""
         digest = hashlib.sha256(self.manifest.model_dump_json(exclude={"data"}).encode())
         for begin in np.linspace(0, max(0, len(self._stream) - _SAMPLE), _SAMPLES, dtype=np.int64):
             digest.update(self._stream[begin : begin + _SAMPLE].astype("<u4").tobytes())
@@ -80,7 +80,7 @@ class NgramIndex:
 
     @cached_property
     def names(self) -> list[str]:
-        """What the documents are called."""
+        """Names of the documents."""
         try:
             found: Any = json.loads((self.folder / NAMES).read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
@@ -93,7 +93,7 @@ class NgramIndex:
         low: Int[np.ndarray, "M"] | None = None,
         high: Int[np.ndarray, "M"] | None = None,
     ) -> Int[np.ndarray, "M"]:
-        """How many positions in the order come before each query."""
+        """Number of positions that are sorted before each query."""
         low = np.zeros(len(queries), dtype=np.int64) if low is None else low.astype(np.int64)
         high = np.full(len(queries), len(self), dtype=np.int64) if high is None else high.astype(np.int64)
         while len(open_ := np.flatnonzero(low < high)):
@@ -121,12 +121,12 @@ class NgramIndex:
         return tokens
 
     def next_tokens(self, ranks: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-        """The token that comes after the position at each rank of the order."""
+        """The token after the position at each rank."""
         tokens: Int[np.ndarray, "M"] = self._stream[self._order[ranks].astype(np.int64) - 1].astype(np.int64) - 1
         return tokens
 
     def next_positions(self, ranks: Int[np.ndarray, "M"]) -> list[StoredPosition]:
-        """Where those tokens stand."""
+        """The positions of these next tokens, with document names."""
         documents, offsets = self.next_offsets(ranks)
         return [
             StoredPosition(self.names[document], int(offset))
@@ -134,7 +134,7 @@ class NgramIndex:
         ]
 
     def next_offsets(self, ranks: Int[np.ndarray, "M"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
-        """The same as number of the document and tokens before it there."""
+        """The positions of these next tokens, as document number and offset."""
         forward = len(self._stream) - self._order[ranks].astype(np.int64)  # one more than the position before it
         documents = np.searchsorted(self._starts, forward, side="right") - 1
         return documents, forward - self._starts[documents]
@@ -149,7 +149,7 @@ class NgramIndex:
         return self._stream[len(self._stream) - last : len(self._stream) - first][::-1].astype(np.int64) - 1
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
-        """As heads say where their stored documents can be read (``StoredTexts``)."""
+        """Tokens of a document between two positions; see ``StoredTexts``."""
         first = max(0, first)
         return self.tokens_of(document, first, last + 1).tolist(), first
 
@@ -174,7 +174,7 @@ class NgramIndex:
 
 
 class LastTokens:
-    """The tokens up to some positions of sequences, last one first.
+    """The tokens up to given positions of sequences, in reverse order.
 
     Args:
         ids: Tokens of each sequence; negative where they are unknown.
@@ -243,13 +243,13 @@ STORED = 0.5
 def expect_held_out(
     index: NgramIndex, name: str, ids: Int[np.ndarray, "T"], instead: str = "take another text"
 ) -> None:
-    """Passes where a text is not in the corpus.
+    """Raises ValueError if a text is in the corpus.
 
     The text is cut into runs of ``RUN`` tokens, and each is looked up. Names, quotations and headings that a new text
     shares with the corpus are shorter or few. ``instead`` is the message's advice.
 
     Raises:
-        ValueError: More than half of its runs stand in the corpus; says where.
+        ValueError: If more than half of the text's runs are in the corpus; the message says where.
     """
     if len(ids) < SHORTEST:
         return

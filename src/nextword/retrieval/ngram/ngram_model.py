@@ -1,4 +1,4 @@
-"""What a corpus says comes next, mixed with the distribution of a head."""
+"""Next-token predictions from an n-gram index, mixed with the distribution of a head."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Origin:
     """A position of the corpus that a token's probability came from."""
 
     position: StoredPosition
-    """Where the token stands."""
+    """Position of the token."""
     share: float
-    """The part of its probability that came from there."""
+    """Share of the token's probability from this position."""
 
     place = property(attrgetter("position"))  # the old name
 
 
 @dataclass(frozen=True)
 class NgramModel:
-    """A corpus, and how much each level of a match counts."""
+    """An n-gram index with the weights of its levels."""
 
     index: NgramIndex
     weights: MatchWeights
@@ -47,12 +47,12 @@ class NgramModel:
     def open(
         cls, folder: str | Path, weights: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
     ) -> NgramModel:
-        """A corpus and weights from disk.
+        """Opens an index and its weights from disk.
 
-        Without ``tokenizer``, that of the model which will read it is trusted to be the same.
+        Without ``tokenizer``, the model's tokenizer is not checked.
 
         Raises:
-            ValueError: One of them is not there or damaged, or was made with another tokenizer.
+            ValueError: If index or weights are missing, damaged, or were made with another tokenizer.
         """
         made = cls(NgramIndex(folder), MatchWeights.load(weights))
         stored = made.index.manifest.tokenizer
@@ -66,11 +66,11 @@ class NgramModel:
         return made
 
     def find(self, contexts: LastTokens) -> Found:
-        """The levels of the match of each context."""
+        """The matches of each context, at all levels."""
         return find_levels(self.index, contexts, self.weights.evidence, self.weights.limit)
 
     def origins(self, context: Sequence[int] | Int[np.ndarray, "T"], token: int, most: int = 5) -> list[Origin]:
-        """The ``most`` positions of the corpus that most of a token's mass after a context came from."""
+        """The ``most`` positions of the corpus with the largest shares of a token's probability after a context."""
         last = len(context) - 1
         if last < 0:
             return []
@@ -86,10 +86,10 @@ class NgramModel:
 def mixed_with_ngrams(
     base: NextToken, memory: NgramModel, found: Found, dtype: torch.dtype = torch.float32
 ) -> PointerMixture:
-    """A head's distribution mixed with what a corpus says, as tokens that were retrieved.
+    """A head's distribution mixed with tokens retrieved from an n-gram index.
 
     Raises:
-        ValueError: The head has fewer tokens than may be stored.
+        ValueError: If the head has a smaller vocabulary than the index.
     """
     return mixture_at(base, memory.index, found, torch.from_numpy(memory.weights.at(found)), dtype)
 
@@ -102,7 +102,7 @@ def mixture_at(
     dtype: torch.dtype = torch.float32,
     name: str = SOURCE,
 ) -> PointerMixture:
-    """The same with the share of the head (first) and of each level at every position, in double precision.
+    """The mixture with given shares at every position: of the head (first) and of each level, in double precision.
 
     Gradients reach the shares.
     """
@@ -125,7 +125,7 @@ def mixture_at(
 def _masses(
     found: Found, shares: Float[Tensor, "N C"]
 ) -> tuple[Int[np.ndarray, "S"], Int[np.ndarray, "S"], Float[Tensor, "S"]]:
-    """Every position that a level of a position has: the position, its rank in the corpus's order, and its mass."""
+    """The mass of each corpus position in a match: context, rank in the sorted corpus, and mass."""
     row, rank = ranks_of(*found.widest())
     each = shares[:, 1:] / torch.from_numpy(np.maximum(found.counts, 1))
     mass = shares.new_zeros(len(row))

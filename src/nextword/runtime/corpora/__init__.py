@@ -1,4 +1,4 @@
-"""Where text comes from: files, folders, tables and data sets of the hub. No model, nothing else of ours."""
+"""Readers of text from files, folders, tables and data sets of the hub."""
 
 from nextword.runtime.corpora.open import (
     Batch,

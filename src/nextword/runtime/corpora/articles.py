@@ -1,7 +1,7 @@
-"""Articles with their summaries, a file each, in one folder; lists in it may say which of them is in which part.
+"""Articles with summaries, one file each, in one folder, optionally with lists that define the splits.
 
-Lists are as their data sets have them: text files with a URL or one name per line, whose own names say the part
-(``all_train.txt``), or a JSON file ``{"train": [names], ...}``. A URL stands for the file that is named by its SHA-1.
+Lists are those of the data sets: text files with one URL or name per line, named by their split (``all_train.txt``), or
+a JSON file ``{"train": [names], ...}``. The file of a URL is named by the SHA-1 of the URL.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from nextword.runtime.corpora.part_names import PARTS, TEXTS, part_files, part_o
 
 @dataclass(frozen=True)
 class ArticleForm:
-    """How a file of one article is written.
+    """File format of one article.
 
     Attributes:
         ending: Ending of its name.
-        pair: Makes a pair of its text, one side of which is empty where the file lacks it.
-        mark: What every file has before its summary, for messages.
-        origin: Which data set this is and where it is to be had, for messages.
+        pair: Function from the file's text to a pair; a missing side is empty.
+        mark: Text before the summary in every file, for messages.
+        origin: Name and source of the data set, for messages.
     """
 
     ending: str
@@ -93,7 +93,7 @@ def _lists_of_json(file: Path, where: str) -> dict[str, list[str]]:
     try:
         content = json.loads(file_text(file, where))
     except ValueError as fault:
-        raise ValueError(f"{where}: '{file}' is not JSON ({fault}); fetch it anew") from None
+        raise ValueError(f"{where}: '{file}' is not JSON ({fault}); download it again") from None
     lists = content.items() if isinstance(content, dict) else ()
     return {part: [str(name) for name in names] for word, names in lists if (part := part_of(word)) is not None}
 

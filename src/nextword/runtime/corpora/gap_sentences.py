@@ -1,4 +1,4 @@
-"""Gap sentences: of a paragraph one sentence is taken out, and to be written from what is left.
+"""Gap sentences: one sentence is removed from each paragraph, and becomes the target for the rest.
 
 Source: PEGASUS (Zhang, Zhao, Saleh & Liu, ICML 2020), section 3.1, with one gap in each paragraph.
 """
@@ -18,12 +18,12 @@ from nextword.runtime.corpora.words import words
 from nextword.settings.config import Settings
 
 MASK = "<mask>"
-"""Stands in a source where the tokenizer's mask is to stand."""
+"""Placeholder in a source for the tokenizer's mask token."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and the target to be written from it, with what others wrote of the same source.
+    """A source and its target, with further references.
 
     ``<mask>`` in a source stands for the tokenizer's mask.
     """
@@ -34,7 +34,7 @@ class Pair:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """All that people wrote of the source."""
+        """All human references of the source."""
         return self.target, *self.others
 
     @property
@@ -44,16 +44,18 @@ class Pair:
 
 
 class GapConfig(Settings):
-    """How pairs are made of plain text."""
+    """Settings for making pairs from plain text."""
 
     choose: Literal["overlap", "random"] = "overlap"
-    """The sentence taken out: the one of largest ROUGE-1 F1 with the rest of its paragraph, or a seeded choice."""
+    """Sentence to remove: the one with the largest ROUGE-1 F1 with the rest of its paragraph, or a random one
+    (seeded)."""
     paragraph: Literal["line", "block"] = "line"
-    """Whether a paragraph is a line of the file, or the lines up to the next empty one."""
+    """Whether a paragraph is one line, or the lines up to the next empty line."""
     min_sentences: int = Field(default=3, ge=2)
-    """Paragraphs of fewer sentences are left out."""
+    """Minimum number of sentences; shorter paragraphs are left out."""
     max_sentences: int = Field(default=8, ge=2)
-    """Longer paragraphs are cut into pieces of about equal length, each with a gap of its own."""
+    """Maximum number of sentences; longer paragraphs are cut into pieces of about equal length, each with its own
+    gap."""
 
 
 # Look-behinds are of fixed width, so there is one for each: an initial, abbreviations that are followed by capitals.

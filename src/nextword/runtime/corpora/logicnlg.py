@@ -26,15 +26,15 @@ TABLES = "all_csv"
 """Folder of the tables."""
 
 FROM = "download it from github.com/wenhuchen/LogicNLG (data/, and all_csv.zip unpacked)"
-"""Where all of it is to be had, for messages."""
+"""Source of the data, for messages."""
 
 ENTRY = "[sentence, [numbers of columns], title, template]"
-"""What a sentence is in the file."""
+"""Format of a sentence in the file."""
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A table as text, under the name of its file; each row is as long as the header."""
+    """A table as text, named by its file; each row is as long as the header."""
 
     name: str
     header: tuple[str, ...]
@@ -43,7 +43,7 @@ class CsvTable:
 
 @dataclass(frozen=True)
 class TableSentence:
-    """A sentence that a person wrote about a table with a caption, and the columns that it is about, from 0."""
+    """A human sentence about a table with a caption, and the columns it is about, from 0."""
 
     table: CsvTable
     title: str
@@ -53,7 +53,7 @@ class TableSentence:
 
 @dataclass(frozen=True)
 class LogicNLG:
-    """The sentences of each part, in the order of the files."""
+    """The sentences of each split, in the order of the files."""
 
     train: Sequence[TableSentence]
     validation: Sequence[TableSentence]
@@ -76,7 +76,7 @@ def read_logicnlg(folder: Path, where: str = "task.data") -> LogicNLG:
     """Reads a folder with the files above; ``val_lm.json`` may also be called ``dev_lm.json`` or ``valid_lm.json``.
 
     Raises:
-        ValueError: A file or table is missing, empty, or of another form; the message names it and says what to do.
+        ValueError: If a file or table is missing, empty, or in another format; the message names it.
     """
     if not folder.is_dir():
         raise ValueError(f"{where}: must be a folder with LogicNLG's files ('{folder}' given); {FROM}")
@@ -89,10 +89,10 @@ def read_logicnlg(folder: Path, where: str = "task.data") -> LogicNLG:
 
 
 def read_table(path: Path) -> CsvTable:
-    """Reads one table. A row that is too short gets empty cells at its end, as ``pandas.read_csv`` has it.
+    """Reads one table. Short rows get empty cells at the end, as in ``pandas.read_csv``.
 
     Raises:
-        ValueError: The file is empty or no text, has no rows, or one with more cells than columns.
+        ValueError: If the file is empty or not text, has no rows, or a row has more cells than columns.
     """
     reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter="#")
     try:

@@ -1,6 +1,6 @@
 """Opens files, folders, tables and data sets of the hub as lines of text, through ``datasets``.
 
-A table's text in each row is a line, or several, and ends with a line end. Plain text is what stands in the file.
+The text in each table row is one line or several, and ends with a line end. Plain text is not changed.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ Batch = Mapping[str, Sequence[Any]]
 """Some rows, by column."""
 
 SPAN = 1 << 20
-"""Bytes of a text file that are read together."""
+"""Number of bytes of a text file read together."""
 
 IDS = ("input_ids", "attention_mask")
-"""Columns of a table that is tokens already."""
+"""Columns of a tokenised table."""
 
 FIRST_ROWS = 1000
-"""Rows of a table that show which columns it has."""
+"""Number of rows that are read to find the columns of a table."""
 
 LONGEST_LINE = 1 << 16
-"""Characters of a line that stays whole: a corpus may be one line, as text8 is, and is encoded line by line."""
+"""Maximum number of characters of a line; longer lines are split, because a corpus such as text8 may be one line."""
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[\w.-]+)?")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Rows of a data set and how to get text out of them.
+    """Rows of a data set, and how to extract their text.
 
     Attributes:
-        rows: A ``Dataset``, or an ``IterableDataset`` where it is read as a stream.
+        rows: A ``Dataset``, or an ``IterableDataset`` if read as a stream.
         columns: Names of its columns.
         lines: The lines in a batch of rows, line ends kept; None: the rows have ``input_ids``.
         source: A short name, for reports.
-        identity: Changes where the data does, as far as that can be seen without reading it.
-        batch_size: Rows to take together where this is not free.
+        identity: Changes if the data change, as far as this is visible without reading them.
+        batch_size: Number of rows per batch; None: any.
     """
 
     rows: Any
@@ -84,7 +84,7 @@ class Corpus:
 
 
 def lines(text: str) -> Iterator[str]:
-    r"""The lines of a text with their line ends; one that is very long in pieces, each cut before a space.
+    r"""The lines of a text with their line ends; very long lines are split before spaces.
 
     >>> list(lines("a\n\nb\r\nc"))
     ['a\n', '\n', 'b\r\n', 'c']
@@ -114,12 +114,12 @@ def open_corpus(
         data: The path, name or data set.
         where: Name of the setting, for messages.
         text_column: The column with the text, by name, or by number from 0 where a file has no header.
-        split: Part of a folder or of a data set of the hub; None: the training part, and all of a folder whose files
-            name no parts.
-        streaming: Tables are read as they are; otherwise ``datasets`` first stores them in its cache.
+        split: Split of a folder or of a data set of the hub; None: the training split, or all files of a folder without
+            splits.
+        streaming: Whether tables are streamed; if not, ``datasets`` first stores them in its cache.
 
     Raises:
-        ValueError: Nothing there, no such part or column, or a part asked of what has none.
+        ValueError: If the data, split or column do not exist.
     """
     if not isinstance(data, str | Path):
         _expect_no_split(split, "one data set", where)
@@ -170,7 +170,7 @@ def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[s
 
 
 def split_named(splits: Iterable[str], split: str) -> str | None:
-    """The split that means the part, by any of the words for it; None where there is none.
+    """The name of the split, by any of its synonyms; None if there is none.
 
     >>> split_named(["train", "dev"], "validation")
     'dev'
@@ -180,13 +180,13 @@ def split_named(splits: Iterable[str], split: str) -> str | None:
 
 
 def is_hub_name(data: str) -> bool:
-    """Whether this may be ``name``, ``owner/name`` or either with ``:config``, and no file that is missing."""
+    """Whether this may be a hub name: ``name`` or ``owner/name``, optionally with ``:config``."""
     is_file = table_ending(Path(data)) is not None or (bool(Path(data).suffix) and is_text(Path(data)))
     return HUB_NAME.fullmatch(data) is not None and not is_file
 
 
 def is_streamed(rows: Any) -> bool:
-    """Whether rows can only be read one after the other."""
+    """Whether rows are a stream."""
     from datasets import IterableDataset
 
     return isinstance(rows, IterableDataset)

@@ -1,4 +1,4 @@
-"""The one rule for what a command writes: none of it may be what the same command reads."""
+"""Checks that a command does not overwrite files that it reads."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ MODEL_FILES = (
 
 
 def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], inputs: Iterable[str | Path | None]) -> None:
-    """Raises ValueError, before anything is read or written, where a file to be written is one that is read.
+    """Raises ValueError, before anything is read or written, if an output file is also an input file.
 
-    Links are followed, and two spellings of a path are one file. Of a folder that is read, the files count that are
-    read of it: texts and tables, or those of a model. What is not a path here, such as a name on the hub, is passed
-    over.
+    Links are resolved. For input folders, the files that are read count: texts and tables, or those of a model. Inputs
+    that are not paths, such as hub names, are ignored.
     """
     written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
     for (option, file), (other, its) in combinations(written, 2):
@@ -37,12 +36,12 @@ def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], input
             for option, file in written:
                 if _same(file, read):
                     raise ValueError(
-                        f"{option} {file}: must be another file than what is read ({read} is); give another path"
+                        f"{option} {file}: must not be a file that is read ({read} is read); give another path"
                     )
 
 
 def expect_results_folder(results: Path, kind: str) -> None:
-    """Raises ValueError, before anything is measured, where results of this kind cannot be written: "score"."""
+    """Raises ValueError, before anything is computed, if results of a ``kind`` such as "score" cannot be written."""
     there = existing_part(results.parent)
     if not there.is_dir():
         raise ValueError(f"{named('out', results.parent)}: must be a folder ({there} is a file); give another")
@@ -53,7 +52,7 @@ def expect_results_folder(results: Path, kind: str) -> None:
 
 
 def existing_part(path: Path) -> Path:
-    """The path itself, or the nearest folder around it that exists."""
+    """The path itself, or its nearest existing parent."""
     return next(one for one in (path, *path.absolute().parents) if one.exists())
 
 

@@ -1,4 +1,4 @@
-"""Text files as they are or packed: gzip, bzip2, xz and Zstandard are told apart by how a file begins."""
+"""Reads plain and compressed text files: gzip, bzip2, xz and Zstandard, recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a": "rar"}
-"""How archives begin, which may hold many files."""
+"""First bytes of archives, which may have many files."""
 
 OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
-"""Byte order marks of encodings that are not read."""
+"""Byte order marks of unsupported encodings."""
 
 
 class Digest(Protocol):
     """A checksum of hashlib."""
 
     def update(self, data: bytes, /) -> None:
-        """Takes the next bytes."""
+        """Adds the next bytes."""
 
 
 def _zstandard(path: Path, mode: str) -> IO[bytes]:
@@ -39,16 +39,16 @@ PACKED: dict[bytes, Callable[[Path, str], Any]] = {
     rb"\xfd7zXZ\x00": lzma.open,
     rb"\x28\xb5\x2f\xfd": _zstandard,
 }
-"""Patterns of how packed files begin, and what opens them."""
+"""Patterns of the first bytes of compressed files, and functions that open these."""
 
 LONGEST_SIGN = 10
 
 
 def is_packed(path: Path, where: str = "") -> bool:
-    """Whether the bytes of a file are to be unpacked before they are text.
+    """Whether a file is compressed.
 
     Raises:
-        ValueError: By its first bytes it is not text, packed or not.
+        ValueError: If by its first bytes the file is not text, compressed or not.
     """
     beginning = _beginning(path)
     _expect_text(beginning, file_place(path, where))
@@ -56,7 +56,7 @@ def is_packed(path: Path, where: str = "") -> bool:
 
 
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, plain or packed, with their numbers from 1; UTF-8, with or without a byte order mark.
+    """The numbered lines of a plain or compressed UTF-8 file, from 1; a byte order mark is ignored.
 
     Messages name the setting ``where``; ``digest`` receives all bytes of the unpacked file.
 
@@ -76,7 +76,7 @@ def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) ->
 
 
 def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
-    r"""Lines in lists, each ended by the line with which it has so many characters.
+    r"""Groups lines into lists of at least ``characters`` characters each.
 
     >>> list(gathered(["one\n", "two\n", "three"], 5))
     [['one\n', 'two\n'], ['three']]
@@ -94,7 +94,7 @@ def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
 
 
 def file_text(path: Path, where: str = "") -> str:
-    """All that stands in a text file, plain or packed, line ends as they are; as ``numbered_lines``."""
+    """The content of a plain or compressed text file, with unchanged line ends; errors as in ``numbered_lines``."""
     with opened(path, where) as file:
         raw = file.read()
     try:
@@ -106,7 +106,7 @@ def file_text(path: Path, where: str = "") -> str:
 
 
 def plain_text(path: Path, where: str = "") -> str:
-    """As ``file_text``, of a file of plain text with a text in it; ValueError where it is another."""
+    """Like ``file_text``; raises ValueError if the file is empty or binary."""
     text, place = file_text(path, where), file_place(path, where)
     if "\0" in text:
         byte = len(text[: text.index("\0")].encode())
@@ -118,10 +118,10 @@ def plain_text(path: Path, where: str = "") -> str:
 
 @contextlib.contextmanager
 def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked where it is packed.
+    """Opens a file for reading bytes, decompressed if necessary.
 
     Raises:
-        ValueError: There is no such file, or what is done with it inside the block finds that it cannot be read.
+        ValueError: If the file does not exist, or cannot be read inside the block.
     """
     place = file_place(path, where)
     if path.is_dir():
@@ -141,7 +141,7 @@ def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
 
 
 def file_place(path: Path, where: str) -> str:
-    """A file as messages name it: after the setting that holds it, if there is one."""
+    """Name of a file in messages, after the setting that has its path, if any."""
     return f"{where}: '{path}'" if where else str(path)
 
 

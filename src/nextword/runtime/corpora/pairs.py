@@ -1,4 +1,4 @@
-"""Pairs of a source and a target, in three parts: from tables such as JSON lines, or from other files of a task."""
+"""Pairs of a source and a target in three splits, from tables such as JSON lines or from other files of a task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a pair, and the field of a row that holds it, or a path to it; without, the field is recognised."""
+    """One side of a pair, with the field (or path) of a row that has it; None: the field is recognised."""
 
     name: str
     field: str | None
@@ -45,16 +45,15 @@ class Side:
 
 @dataclass(frozen=True)
 class PairReading:
-    """How pairs are found in files, and how those that come unsplit are split.
+    """Settings for reading pairs from files, and for splitting them.
 
     Attributes:
-        split_field: Field of a row that names the part; None: the part goes by a hash, or by the field ``split`` of a
-            file whose form is recognised.
-        validation_share: Share of the pairs that validates, by hash.
-        test_share: Share that tests.
+        split_field: Field of a row with the split; None: split by a hash, or by the field ``split`` of a known format.
+        validation_share: Share of validation pairs, by hash.
+        test_share: Share of test pairs.
         seed: Seed of the hash.
-        other: What reads files that are not tables.
-        hashed: Side that is hashed: pairs that share it stay together.
+        other: Reader of files that are not tables.
+        hashed: Side that is hashed; pairs with the same text on this side are in one split.
     """
 
     source: Side
@@ -79,9 +78,9 @@ class OtherFiles:
     """A reader of files that are not tables.
 
     Attributes:
-        read: Gives the pairs of a path; the last argument is the setting that holds it, for messages.
-        wanted: What these files are, for messages: "plain text (...)".
-        claims: Whether a folder is of this kind even where tables lie in it.
+        read: Function that reads the pairs of a path; its last argument is the name of the setting, for messages.
+        wanted: Description of these files, for messages: "plain text (...)".
+        claims: Function that tells whether a folder is of this kind although it has tables.
     """
 
     read: Callable[[Path, PairReading, str], PairParts]
@@ -91,7 +90,7 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class PairParts:
-    """The pairs of each part, where they are from, how they were told apart, and how many had no text in them."""
+    """The pairs of each split, their source, the way they were split, and the number of empty pairs."""
 
     train: list[Pair]
     validation: list[Pair]
@@ -112,12 +111,13 @@ class PairParts:
 
 
 def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> PairParts:
-    """Reads a folder with train, validation and test ``.jsonl`` files, one such file, or what ``reading.other`` reads.
+    """Reads a folder with train, validation and test ``.jsonl`` files, one such file, or files for ``reading.other``.
 
-    Other tables, and files with one JSON list, may stand for JSON lines. Messages name the setting ``where``.
+    Other tables, and files with one JSON list, work like JSON lines. Messages name the setting ``where``.
 
     Raises:
-        ValueError: Nothing there, a part is missing or has no pairs, or a row is wrong (says which and why).
+        ValueError: If the path does not exist, a split is missing or empty, or a row is invalid (the message says
+            which).
     """
     if not path.exists():
         raise ValueError(
@@ -154,7 +154,7 @@ def _tables(folder: Path, where: str) -> dict[str, list[Path]]:
 
 
 def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
-    """At most ``count`` pairs in their order, always the same ones for a seed.
+    """At most ``count`` random pairs in their order, the same for the same seed.
 
     >>> pairs = [Pair(str(number), "") for number in range(9)]
     >>> sample(pairs, None, 0) == pairs, len(sample(pairs, 3, 0))
@@ -169,7 +169,7 @@ GAPS = "files, a sentence taken out of each paragraph"
 
 
 def gap_texts(config: GapConfig) -> OtherFiles:
-    """Plain text, of each paragraph of which a sentence is taken out."""
+    """Reader of plain text that makes a gap sentence from each paragraph."""
 
     def read(path: Path, reading: PairReading, where: str) -> PairParts:
         texts = read_parts(path, where)
@@ -192,7 +192,7 @@ def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairPar
 
 
 def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind: str) -> PairParts:
-    """Pairs that come unsplit, dealt out by a hash; ``kind`` is what they come in, for reports: "one file"."""
+    """Splits pairs by a hash; ``kind`` describes their source for reports, such as "one file"."""
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
     split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
@@ -202,7 +202,7 @@ def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind
 
 
 def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
-    """How many tested pairs have a source, or a target, that a trained pair has too, by name: ``leak_sources``."""
+    """Number of test pairs whose source, or target, also occurs in training, by name such as ``leak_sources``."""
     found = {}
     for side in ("source", "target"):
         known = {getattr(pair, side) for pair in trained}
@@ -239,7 +239,7 @@ def _from_one(path: Path, reading: PairReading, where: str) -> PairParts:
 
 
 def part_by_hash(text: str, seed: int, validation_share: float, test_share: float) -> str:
-    """The part of what comes unsplit: by its text, so that equal ones are in one part."""
+    """The split of a text by its hash, so that equal texts are in one split."""
     digest = hashlib.sha256(f"{seed}/{text}".encode()).digest()
     drawn = int.from_bytes(digest[:8], "big") / 2**64
     if drawn < test_share:
@@ -248,7 +248,7 @@ def part_by_hash(text: str, seed: int, validation_share: float, test_share: floa
 
 
 def part_named(row: JsonLine, field: str) -> str:
-    """The part that a field of a row names; ValueError where that is not a part."""
+    """The split named in a field of a row; raises ValueError if it is not a split."""
     name = texts_at(row, (field,), "task.split_field")[0]
     part = part_of(name)
     if part is not None:
@@ -358,7 +358,7 @@ def form_of(row: Mapping[str, Any], place: str, source: str | None, target: str 
 
 
 def values_at(row: Mapping[str, Any], path: str) -> list[Any]:
-    """What stands at a path of a row; empty where the path leads nowhere.
+    """The values at a path of a row; empty if the path does not exist.
 
     A step is a key, the number of an entry, or ``[]``: every entry.
 

@@ -1,6 +1,6 @@
-"""Which file of a folder is which part of a data set, and what its ending says of how it is read.
+"""Names of the splits of a data set in file names, and file formats by ending.
 
-The only table of both: every reader asks here, so that a folder which one of them reads is read by all.
+All readers use these tables, so that they accept the same folders.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ PARTS = {
     "validation": ("validation", "valid", "val", "dev"),
     "test": ("test", "testing"),
 }
-"""Words for the parts of a data set: in names of files and folders, in a field of a JSON line, in splits of the hub."""
+"""Names of splits, in file and folder names, in a field of a JSON line, and on the hub."""
 
 PACKINGS = ("", ".gz", ".bz2", ".xz", ".zst")
-"""What may follow the ending of a text file: nothing, or how it is packed."""
+"""Endings of compressed files, or none."""
 
 
 def _packed(*endings: str) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ TEXTS = _packed(".txt", ".text", ".raw", ".tokens")
 
 
 def part_of(word: str) -> str | None:
-    """The part that a word stands for, in any case; None where it stands for none.
+    """The split that a word names, case-insensitive; None if it is not a split.
 
     >>> part_of("Dev"), part_of("testing"), part_of("notes")
     ('validation', 'test', None)
@@ -50,7 +50,7 @@ def part_of(word: str) -> str | None:
 
 
 def words_for(split: str) -> tuple[str, ...]:
-    """The words that mean the same part as ``split``, itself first; itself alone where it is none of the three.
+    """The synonyms of a split, itself first; only itself if it is not one of the three splits.
 
     >>> words_for("dev"), words_for("extra")
     (('dev', 'validation', 'valid', 'val'), ('extra',))
@@ -60,7 +60,7 @@ def words_for(split: str) -> tuple[str, ...]:
 
 
 def table_ending(file: Path) -> str | None:
-    """The ending by which a table is read; None: it is none.
+    """The ending that gives the format of a table; None if the file is not a table.
 
     >>> table_ending(Path("a/Part-0.JSONL.gz")), table_ending(Path("train.txt"))
     ('.jsonl.gz', None)
@@ -110,16 +110,14 @@ def _is_beside_saved_rows(file: Path) -> bool:
 
 
 def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*TABLES, *TEXTS, "")) -> list[Path]:
-    """The files of a folder that hold one part; empty where none does.
+    """The files of a split in a folder; empty if there are none.
 
-    A file that bears the part's name and nothing else (``train.txt``, ``training.jsonl``) is the part. Where there is
-    no such file, those with the name somewhere in theirs or in their folder's are, all together and in order
-    (``raw_train.tsv``, ``train/part-0.jsonl``). Where both a text and a table bear the name, the text is read.
-
-    ``split`` is a word for the part, or the name of another one; messages name the setting ``where``.
+    A file named exactly like the split (``train.txt``, ``training.jsonl``) has precedence. If there is none, all files
+    with the name in their own or their folder's name are used, in order (``raw_train.tsv``, ``train/part-0.jsonl``). A
+    text is preferred to a table. ``split`` may be a synonym or another name; messages name the setting ``where``.
 
     Raises:
-        ValueError: Two files could be the part, or its files are of several kinds.
+        ValueError: If two files could be the split, or its files have several formats.
     """
     words = words_for(split)
     files = [file for file in text_files(folder) if _ending(file, endings) is not None]

@@ -1,4 +1,4 @@
-"""Rows of tables as objects: JSON lines, a JSON list, .csv, .tsv, .parquet or .arrow, one file after the other."""
+"""Reads rows of tables: JSON lines, a JSON list, .csv, .tsv, .parquet or .arrow."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nextword.settings.config import expect_whole_characters
 
 
 def table_rows(path: Path, where: str, with_header: bool = True, skip_empty: bool = True) -> Iterator[JsonLine]:
-    """The rows of a file, one at a time; its ending says what it is, and JSON that begins with ``[`` is one list.
+    """Iterates over the rows of a file, in the format of its ending; JSON that begins with ``[`` is one list.
 
-    Messages name the setting ``where``. Without a header, the columns of a .csv or .tsv are numbered from 0. Empty ones
-    of JSON lines are passed over or errors.
+    Messages name the setting ``where``. Without a header, columns of a .csv or .tsv are numbered from 0. With
+    ``skip_empty`` empty JSON lines are skipped, otherwise they are errors.
 
     Raises:
-        ValueError: The file cannot be read, or has no rows; the message names file and row.
+        ValueError: If the file cannot be read or has no rows; the message names file and row.
     """
     empty = True
     for row in _rows(path, where, with_header, skip_empty):
@@ -57,7 +57,7 @@ def stored_table(files: Sequence[Path], where: str, streaming: bool = True) -> A
 
 @contextlib.contextmanager
 def readable(source: str) -> Iterator[None]:
-    """Errors of the libraries that read files become a ``ValueError`` that names the data."""
+    """Converts errors of reading libraries to a ``ValueError`` that names the data."""
     try:
         yield
     except Exception as error:
@@ -69,7 +69,7 @@ def readable(source: str) -> Iterator[None]:
 
 
 def expect_cache_room(error: Exception) -> None:
-    """Raises DiskFullError where an error of ``datasets`` says that there is no room for what it keeps of a table."""
+    """Raises DiskFullError if an error of ``datasets`` says that its cache has no space."""
     from datasets import config
 
     with disk_full_explained(f"{config.HF_DATASETS_CACHE} (HF_DATASETS_CACHE)"):
@@ -78,7 +78,7 @@ def expect_cache_room(error: Exception) -> None:
 
 
 def as_one_error(reading: Callable[[], Any], what: str) -> Any:
-    """What ``datasets`` gives, its many kinds of errors as one ``ValueError`` that begins with ``what``."""
+    """Calls ``reading``, and converts all errors of ``datasets`` to a ``ValueError`` that begins with ``what``."""
     try:
         return reading()
     except Exception as error:
@@ -114,11 +114,11 @@ def _first_line(error: Exception) -> str:
 # No numbers, no dates, and neither NA nor null is anything but a word. Lines that are blank are not rows.
 
 SHOWN = 60
-"""Characters of a row that a message shows."""
+"""Maximum number of characters of a row in a message."""
 
 
 def separated_rows(path: Path, where: str, separator: str, with_header: bool = True) -> Iterator[JsonLine]:
-    r"""The rows of a file, plain or packed, by column; cells that a row lacks at its end are empty.
+    r"""The rows of a plain or compressed file, by column; missing cells at the end of a row are empty.
 
     The separator is "," or "\t". In a .tsv a quotation mark is text; a .csv needs it around text with commas. Without a
     header, columns are called by their numbers from "0".
@@ -179,7 +179,7 @@ def _quoted(lines: Iterator[str], place: str) -> list[str]:
 
 @contextlib.contextmanager
 def cells_up_to(characters: int) -> Iterator[None]:
-    """Lets ``csv`` read cells so long inside, and is the process's own limit again afterwards."""
+    """Sets the maximum cell length of ``csv`` in this block."""
     limit = csv.field_size_limit(characters)
     try:
         yield
@@ -192,7 +192,7 @@ def cells_up_to(characters: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class JsonLine:
-    """One line, one entry of a list, or one row of a table, with its number from 1, and its place for messages."""
+    """One JSON line, list entry or table row, with its number from 1 and its location for messages."""
 
     number: int
     place: str
@@ -227,7 +227,7 @@ def _entries(text: str, place: str) -> Iterator[JsonLine]:
         entries: list[Any] = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as fault:
         raise ValueError(
-            f"{place}: not a whole JSON list ({fault}); fetch it anew, or give one object a line"
+            f"{place}: not a whole JSON list ({fault}); download it again, or give one object a line"
         ) from None
     for number, entry in enumerate(entries, 1):
         entry_position = f"{place}, entry {number}"

@@ -1,4 +1,4 @@
-"""Text in three parts: a folder with train, valid and test files, one file cut by line, tables, or from the hub."""
+"""Text in three splits, from a folder with train, valid and test files, one file, tables, or the hub."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nextword.runtime.corpora.packed import file_text
 from nextword.runtime.corpora.part_names import PARTS, file_names, is_saved_set, part_files, table_ending, text_files
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
-"""Parts of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
+"""Splits of a single file by lines: the first 90 % for training, the next 5 % for validation, the last 5 % for test."""
 
 
 @dataclass(frozen=True)
 class TextParts:
-    """The three texts, how they were told apart, and the SHA-256 of all three in order."""
+    """The three texts, the way they were split, and the SHA-256 of all three in order."""
 
     train: str
     validation: str
@@ -44,7 +44,8 @@ def read_parts(
     files without header; ``files`` are the names of those in the folder for "train", "valid" and "test".
 
     Raises:
-        ValueError: Nothing there, a part is missing or empty, not UTF-8, or too few lines to cut.
+        ValueError: If the data do not exist, a split is missing or empty, a file is not UTF-8, or has too few lines to
+            split.
     """
     path = Path(data)
     if files is not None:
@@ -142,7 +143,7 @@ _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
 
 
 class TextCounts(NamedTuple):
-    """What a text consists of."""
+    """Numbers of articles and words of a text."""
 
     articles: int
     words: int
@@ -159,7 +160,7 @@ def text_counts(text: str) -> TextCounts:
 
 
 def articles(text: str) -> list[str]:
-    r"""The articles of a text in WikiText's form; what stands before the first title belongs to the first.
+    r"""The articles of a text in WikiText's format; text before the first title belongs to the first article.
 
     >>> [one.split()[1] for one in articles(" = Valkyria = \n\n A game . \n \n = Tempest = \n\n A play . \n")]
     ['Valkyria', 'Tempest']

@@ -31,7 +31,7 @@ def letters(text: str) -> list[str]:
 
 
 def find(pattern: re.Pattern[str], text: str) -> list[str]:
-    r"""What a pattern without groups finds, where ``MARK`` in it stands for any combining mark.
+    r"""All matches of a pattern without groups, in which ``MARK`` matches any combining mark.
 
     Python's ``\w`` leaves these marks out, and ``re`` has no name for them.
     """
@@ -58,16 +58,16 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def copied_stretches(text: str, source: str, least: int = 3) -> list[tuple[int, int]]:
-    """The longest runs of words of a text of which every ``least`` neighbours stand in the source, in this order.
+    """The longest runs of words in which every ``least`` consecutive words also occur consecutively in the source.
 
-    What stands between words, and whether they are in capitals, does not count.
+    Characters between words and capital letters are ignored.
 
     >>> text = "Officials say the cat sat on a mat."
     >>> [text[begin:end] for begin, end in copied_stretches(text, "A dog: the Cat sat, on the mat.")]
     ['the cat sat on']
 
     Returns:
-        The place of the first character of each run, and the place behind its last one.
+        Begin and end (exclusive) of each run, in characters.
     """
     found = [(match[0].casefold(), match.start(), match.end()) for match in _WORD.finditer(text)]
     read = [match[0].casefold() for match in _WORD.finditer(source)]

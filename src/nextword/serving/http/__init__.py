@@ -1,5 +1,5 @@
-"""``nextword serve``: a model behind OpenAI's addresses, on transformers' continuous batching.
+"""``nextword serve``: an HTTP server with OpenAI's API, based on transformers' continuous batching.
 
-To be read in the order in which they act: app, admission, requests, completions, batches, single_texts,
+Modules in the order in which a request passes them: app, admission, requests, completions, batches, single_texts,
 pages, answer_forms.
 """

@@ -1,4 +1,4 @@
-"""What stands around all requests: key, size, queue, time, clients that hang up, and what is counted."""
+"""Checks around all requests: API key, size, queue, time limit, disconnected clients, and metrics."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _OPEN = ("/", "/health")
-"""What is answered without a key: nothing of the model."""
+"""Paths that need no API key, because they do not use the model."""
 _LARGEST = 8 * 2**20
-"""Bytes of a request."""
+"""Maximum number of bytes of a request."""
 KNOWN = frozenset({"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions", "/inspect"})
-"""Paths that are counted by name."""
+"""Paths with metrics of their own."""
 
 
 class Admission:
-    """An ASGI application around another."""
+    """ASGI middleware that admits or rejects requests."""
 
     def __init__(self, app: Any, settings: ServeSettings, meters: Meters) -> None:
         self._app, self._settings, self._meters = app, settings, meters
         self._active = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answers one request, or lets the other application do it."""
+        """Rejects one request, or passes it to the inner application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -60,13 +60,13 @@ class Admission:
         given = headers.get(b"authorization", b"")
         keyless = scope["path"] in _OPEN or scope["path"].startswith("/inspected/")
         if key and not keyless and not hmac.compare_digest(given, f"Bearer {key}".encode()):
-            return 401, "a key is needed: send it as 'Authorization: Bearer KEY'"
+            return 401, "API key: missing or wrong; send it as 'Authorization: Bearer KEY'"
         if b"transfer-encoding" in headers:
-            return 411, "the request must say how long it is: send Content-Length"
+            return 411, "Content-Length: missing; send the length of the request"
         if int(headers.get(b"content-length", b"0") or 0) > _LARGEST:
             return 413, f"the request must have at most {_LARGEST:,} bytes"
         if scope["method"] == "POST" and self._active >= self._settings.queue:
-            return 429, f"{self._active} requests are at work or waiting, the most that are taken; try again soon"
+            return 429, f"{self._active} requests are running or waiting, which is the maximum; try again later"
         return None
 
     async def _in_time(self, scope: MutableMapping[str, Any], receive: Receive, reply: _Reply) -> None:
@@ -97,7 +97,7 @@ async def _read(receive: Receive) -> None:
 
 
 class _Client:
-    """What a client sends: its request, and in the end that it is gone."""
+    """Receives a client's request and notices when the client disconnects."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -120,7 +120,7 @@ class _Client:
 
 
 class _Reply:
-    """What is sent to a client, and with which status."""
+    """Sends a reply to a client, and records its status."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -150,7 +150,7 @@ def error_body(text: str, kind: str) -> bytes:
 
 
 class Meters:
-    """What is counted, for Prometheus; a registry of its own, so that several servers may live in one process."""
+    """Metrics for Prometheus, in a separate registry so that one process can run several servers."""
 
     def __init__(self, batches: SharedBatches) -> None:
         self._registry = CollectorRegistry()
@@ -161,13 +161,13 @@ class Meters:
             "nextword_request_seconds", "Time of a request, from its first byte to the last of the answer.", ["path"],
             registry=self._registry,
         )  # fmt: skip
-        self.active = Gauge("nextword_requests_active", "Requests at work and waiting.", registry=self._registry)
-        self.tokens = Counter("nextword_tokens", "Tokens read and written.", ["of"], registry=self._registry)
+        self.active = Gauge("nextword_requests_active", "Running and waiting requests.", registry=self._registry)
+        self.tokens = Counter("nextword_tokens", "Tokens of prompts and answers.", ["of"], registry=self._registry)
         batched = Gauge("nextword_requests_batched", "Requests in the batches.", registry=self._registry)
         batched.set_function(lambda: batches.requests)
         free = Gauge("nextword_cache_free_ratio", "Share of the cache that is free.", registry=self._registry)
         free.set_function(lambda: batches.free)
 
     def text(self) -> bytes:
-        """All of them, to be scraped."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""What answers look like: those of ``/v1/completions``, and those of ``/v1/chat/completions``.
+"""Response formats of ``/v1/completions`` and ``/v1/chat/completions``.
 
 The same answer with one token, without and with ``chat``::
 
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 _UNLIKELY = -9999.0
-"""OpenAI's log-probability of what has none, where null is not allowed."""
+"""OpenAI's log-probability for tokens without one, if null is not allowed."""
 
 
 @dataclass(frozen=True)
 class NamedToken:
-    """A token as it is named to a client.
+    """A token as shown to a client.
 
     Attributes:
-        label: Its text; where that is part of a character, its name in the vocabulary.
-        content: The bytes of its text; None for a token without, such as one that ends texts.
-        log_prob: Log of its probability; None at the first token of a text, which nothing predicts.
+        label: Text of the token; if it is part of a character, its name in the vocabulary.
+        content: Bytes of the text; None for a token without text, such as an end token.
+        log_prob: Log-probability; None for the first token of a text, which is not predicted.
     """
 
     label: str
@@ -34,7 +34,7 @@ class NamedToken:
 
 @dataclass(frozen=True)
 class ShownToken:
-    """A token of an answer, its alternatives, the likeliest first, and where in the answer its text begins."""
+    """A token of an answer, with its alternatives (most likely first) and the offset of its text in the answer."""
 
     token: NamedToken
     alternatives: Sequence[NamedToken]
@@ -42,10 +42,10 @@ class ShownToken:
 
 
 class _TextForm:
-    """OpenAI's completions."""
+    """Format of OpenAI's completions."""
 
     prefix = "cmpl"
-    """What names of answers begin with."""
+    """Prefix of answer ids."""
 
     # what is around the choices
     def shell(self, name: str, model: str, choices: list[dict[str, Any]], *, stream: bool) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class _TextForm:
 
 
 class _ChatForm:
-    """OpenAI's chat completions."""
+    """Format of OpenAI's chat completions."""
 
     prefix = "chatcmpl"
 
@@ -93,12 +93,12 @@ TEXT, CHAT = _TextForm(), _ChatForm()
 
 
 def json_number(value: float | None) -> float | None:
-    """JSON has no infinity: the log of a probability of zero is null."""
+    """A JSON number, or null for the log of probability zero, because JSON has no infinity."""
     return None if value is None or value == -float("inf") else value
 
 
 def _by_label(alternatives: Sequence[NamedToken]) -> dict[str, float | None] | None:
-    """The likeliest of several with one label; None at the first token of a text, which has none."""
+    """Alternatives by label, the most likely one per label; None for the first token of a text."""
     return {one.label: json_number(one.log_prob) for one in reversed(alternatives)} or None
 
 

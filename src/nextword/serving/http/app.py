@@ -1,4 +1,4 @@
-"""The application of ``nextword serve``: transformers' handlers and ours, on one model."""
+"""The web application of ``nextword serve``, with handlers of transformers and of ours for one model."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class InspectRequest(RequestPart):
 
 
 def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
-    """The application; its batches run from now until it shuts down.
+    """Builds the application; its batches run from now until shutdown.
 
     Raises:
-        ValueError: Requests of this model cannot be batched, or its weights are NaN; says what to do.
+        ValueError: If the model does not support batched requests, or its weights are NaN.
     """
     if opened.model.config.is_encoder_decoder or opened.model.conditioner is not None:
         expect_batchable(opened.model, opened.model.generation_config, None)
@@ -74,7 +74,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     @app.get("/health")
     def health() -> JSONResponse:
         alive = batches.is_alive
-        return JSONResponse({"status": "ok" if alive else "the batches have ended"}, 200 if alive else 503)
+        return JSONResponse({"status": "ok" if alive else "batching has stopped"}, 200 if alive else 503)
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -88,7 +88,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     @app.get("/inspected/{name}")
     def inspected(name: str) -> HTMLResponse:
         page = pages.find(name)
-        return HTMLResponse(page or "This page is gone; inspect the text again.", 200 if page else 404)
+        return HTMLResponse(page or "This page has expired; inspect the text again.", 200 if page else 404)
 
     return Admission(app, settings, meters)
 
@@ -132,12 +132,12 @@ def _explain_errors(app: FastAPI) -> None:
 
 
 def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serves until the process gets a signal to stop; requests at work are answered first, within ten seconds.
+    """Serves until the process gets a stop signal; running requests get ten seconds to finish.
 
-    ``say`` is called with the address, once there is one.
+    ``say`` is called with the address once the server listens.
 
     Raises:
-        ValueError: As ``build_app``, or the address cannot be had.
+        ValueError: In the cases of ``build_app``, or if the address is in use.
     """
     import uvicorn
 

@@ -1,4 +1,4 @@
-"""One manager of continuous batching for all requests, each with its own sampling."""
+"""One manager of continuous batching for all requests, each with its own sampling settings."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from nextword.runtime.devices import weight_of
 from nextword.serving.http.serve_settings import ServeSettings
 
 _PAGE = 256
-"""Tokens of a page of the cache."""
+"""Number of tokens per page of the KV cache."""
 _LONGEST = 4096
-"""Tokens of prompt and answer, where the settings do not say it."""
+"""Default maximum number of tokens of prompt and answer."""
 
 
 class SharedBatches:
     """A manager of continuous batching.
 
-    transformers takes the sampling of all requests from the manager's settings. Here every request brings its own.
+    Transformers uses the sampling settings of the manager for all requests. Here every request has its own.
     """
 
     def __init__(self, model: Any, settings: ServeSettings) -> None:
@@ -47,38 +47,38 @@ class SharedBatches:
         self._manager: Any = model.init_continuous_batching(how, room)
         self._manager.logit_processor = _NumbersFirst(self._manager.logit_processor, model)
         self._manager.start()
-        self._problem = "nobody learned why"
+        self._problem = "for an unknown reason"
         self._read = len(model.get_input_embeddings().weight)
         self._ends = end_ids(how) or -1
         self._vocabulary = len(weight_of(model.get_output_embeddings()))
 
     @property
     def is_alive(self) -> bool:
-        """Whether requests are worked on."""
+        """Whether the manager is running."""
         # not `fatal_error`, which comes a moment after requests are refused
         return self._manager.background_thread_status.can_accept_new_requests() is None
 
     @property
     def requests(self) -> int:
-        """Requests that it has, at work and waiting."""
+        """Number of running and waiting requests."""
         worker = self._manager.batch_processor
         return 0 if worker is None else len(worker.scheduler.active_requests) + len(worker.scheduler.waiting_requests)
 
     @property
     def free(self) -> float:
-        """Share of the cache that no request occupies, between 0 and 1."""
+        """Free share of the KV cache, between 0 and 1."""
         worker = self._manager.batch_processor
         return 1.0 if worker is None else float(worker.cache.compute_free_capacity())
 
     def shutdown(self) -> None:
-        """Ends the manager."""
+        """Stops the manager."""
         self._manager.stop(block=True, timeout=5)
 
     def room_behind(self, ids: Sequence[int], least: int = 1) -> int:
-        """Tokens that an answer to a prompt may have.
+        """Maximum number of tokens of an answer to a prompt.
 
         Raises:
-            ValueError: Less than ``least`` fit, or the prompt has unknown tokens.
+            ValueError: If fewer than ``least`` tokens fit, or the prompt has unknown tokens.
         """
         left = self.longest - len(ids)
         if left < least:
@@ -91,15 +91,15 @@ class SharedBatches:
     def begin(
         self, ids: Sequence[int], how: Decoding, most: int, name: str, tell: Callable[[Any], None]
     ) -> Callable[[], None]:
-        """Begins to write after the prompt ``ids``, at most so many tokens.
+        """Starts generation of at most ``most`` tokens after the prompt ``ids``.
 
-        ``tell`` is called in the running loop with what is written, whenever it has grown.
+        ``tell`` is called in the running event loop with the output, whenever it has grown.
 
         Returns:
-            What gives the request up.
+            A function that cancels the request.
 
         Raises:
-            RuntimeError: Nothing is written any more; says why.
+            RuntimeError: If batching has stopped; the message says why.
         """
         top_k = how.top_k or self._vocabulary if how.is_sampled else 1  # the likeliest token alone is greedy search
 
@@ -119,7 +119,7 @@ class SharedBatches:
             top_p=1.0 if how.top_p is None else how.top_p,
         )
         if added is None:
-            raise RuntimeError(f"the batches have ended ({self._problem}); start the server again")
+            raise RuntimeError(f"batching has stopped ({self._problem}); start the server again")
         return partial(self._manager.cancel_request, name)
 
 

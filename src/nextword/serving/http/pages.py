@@ -1,4 +1,4 @@
-"""Pages of inspected answers, kept for a while."""
+"""Pages of inspected answers; the newest are kept."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _KEPT = 20
 
 
 class InspectedPages:
-    """Makes pages of ``nextword inspect`` and keeps the newest, each under a name that cannot be foreseen."""
+    """Makes pages of ``nextword inspect`` and keeps the newest, under unguessable names."""
 
     def __init__(self, facts: AnswerFacts) -> None:
         self._facts = facts
         self._pages: OrderedDict[str, str] = OrderedDict()
 
     async def make(self, prompt: str, ids: list[int]) -> dict[str, Any]:
-        """Where the page of an answer is, and which of its tokens is the first that was predicted.
+        """Makes the page of an answer; returns its path and the index of the first predicted token.
 
         Raises:
-            ValueError: There is no prompt or no answer, or one with unknown tokens.
+            ValueError: If prompt or answer is empty or has unknown tokens.
         """
         made = await self._facts.call(self._trace, prompt, ids)
         name = uuid.uuid4().hex
@@ -47,7 +47,7 @@ class InspectedPages:
         return {"page": f"/inspected/{name}", "first": made.first}
 
     def find(self, name: str) -> str | None:
-        """The page of this name; None where there is none any more."""
+        """The page of this name; None if it does not exist any more."""
         return self._pages.get(name)
 
     def _trace(self, prompt: str, ids: list[int]) -> Any:
@@ -68,14 +68,14 @@ class InspectedPages:
 # -- What the model says of the tokens of an answer: log-probabilities, alternatives, sources, positions.
 
 POSITIONS = 5
-"""Positions named of each token."""
+"""Number of positions listed per token."""
 
 
 class AnswerFacts:
-    """Asks a model about tokens while its batches continue.
+    """Computes facts about tokens while the model's batches continue.
 
-    One pass over prompt and answer tells all. It is made by a twin of the model: other modules with the same weights,
-    so that neither sees what the other is doing. Passes wait for one another.
+    One pass over prompt and answer is enough. It runs on a twin of the model, which has separate modules with the same
+    weights, so that hooks and caches do not interfere. Passes run one after another.
     """
 
     def __init__(self, opened: OpenedModel) -> None:
@@ -83,16 +83,16 @@ class AnswerFacts:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="facts")
 
     async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, positions: int) -> TokenFacts:
-        """Facts about each token of an answer after its context; without one, about all but the first."""
+        """Facts about each token of an answer after its context; without a context, about all tokens but the first."""
         facts: TokenFacts = await self.call(self._of, list(context), list(answer), candidates, positions)
         return facts
 
     async def call(self, function: Any, *given: Any) -> Any:
-        """Calls a function that asks the twin, in its turn."""
+        """Calls a function that uses the twin, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *given)
 
     async def remember(self, served: Any, ids: Sequence[int]) -> None:
-        """Lets the served model and its twin retrieve from a text from now on; both have the head ``knn``."""
+        """Adds a text to the datastores of the served model and its twin, which have the head ``knn``."""
         await self.call(self._remember, served, list(ids))
 
     def _remember(self, served: Any, ids: list[int]) -> None:
@@ -116,7 +116,7 @@ class AnswerFacts:
 
 
 def twin(model: Any) -> Any:
-    """Another model with the same weights: a change of a weight is seen by both, a hook on one is not on the other."""
+    """A second model that shares the weights of a model, but not its hooks."""
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     managers = {id(vars(model)[name]): None for name in ("_cached_continuous_batching_manager",) if name in vars(model)}
     return copy.deepcopy(model, shared | managers)

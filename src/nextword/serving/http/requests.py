@@ -1,4 +1,4 @@
-"""What requests to ``/v1/completions`` and ``/v1/chat/completions`` have in common: how they are read and written."""
+"""Requests to ``/v1/completions`` and ``/v1/chat/completions``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ R = TypeVar("R", bound="RequestPart")
 TokenIds = Annotated[list[Annotated[int, Field(strict=True, ge=0, le=LARGEST)]], Field(min_length=1)]
 """Tokens of a text."""
 RIVALS = 20
-"""Most alternatives of a token that are named."""
+"""Maximum number of alternatives per token."""
 
 _COLDEST = 1e-5
-"""Below this temperature the likeliest token is taken: scores over a smaller one are NaN."""
+"""Below this temperature decoding is greedy, because scaled scores would be NaN."""
 _SAYS_WHO_ASKS = ("user", "metadata", "safety_identifier", "prompt_cache_key")
-"""Fields of OpenAI that do not say what is asked for."""
+"""Fields of OpenAI that are ignored."""
 _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
     "presence_penalty": (0,), "frequency_penalty": (0,), "logit_bias": ({},), "suffix": ("",),
     "response_format": ({"type": "text"},), "modalities": (["text"],), "audio": (), "prediction": (),
@@ -33,28 +33,28 @@ _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
     "functions": ([],), "function_call": ("none", "auto"), "web_search_options": (),
     "reasoning_effort": ("none",), "store": (False,), "service_tier": ("auto", "default"),
 }  # fmt: skip
-"""Fields of OpenAI that nothing here acts on, each with the values that ask for nothing."""
+"""Unsupported fields of OpenAI, each with the values that have no effect and are therefore allowed."""
 
 
 def read_request(kind: type[R], body: bytes) -> R:
-    r"""A request of this kind from its bytes, JSON, of which half of a character (``\ud83d`` alone) is none.
+    r"""Parses a request from JSON bytes; half a character (``\ud83d`` alone) is an error.
 
     Raises:
-        ValueError: They are not; says where.
+        ValueError: If the request is invalid; the message names the field.
     """
     try:
         values = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as fault:
         with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             expect_whole_characters_in(json.loads(body))
-        raise ValueError(f"the request must be JSON ({fault}); correct it there") from None
+        raise ValueError(f"the request must be JSON ({fault}); correct it") from None
     if not isinstance(values, dict):
         raise ValueError(f"the request must be a JSON object ({type(values).__name__} given); send fields with values")
     return validated(kind, values)
 
 
 class RequestPart(BaseModel):
-    """Fields with values. What is null is as left out; what nobody reads is refused."""
+    """Base of requests: null means not given, unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,41 +66,40 @@ class RequestPart(BaseModel):
 
 
 class StreamOptions(RequestPart):
-    """What a stream has besides the answer."""
+    """Options of a stream."""
 
     include_usage: bool = False
-    """Whether its last event counts the tokens."""
+    """Whether the last event has the token counts."""
 
 
 class AnswerRequest(RequestPart):
-    """How an answer is written, however its prompt is given."""
+    """Settings of an answer, for both kinds of prompts."""
 
     form: ClassVar[AnswerForm]
-    """What it looks like."""
+    """Format of the response."""
 
     model: str | None = None
-    """Name of the served model; may be left out."""
+    """Name of the served model; optional."""
     temperature: float | None = Field(default=None, ge=0, le=100)
-    """0: greedy. By default what the model's generation_config says."""
+    """Temperature; 0: greedy. By default the value of the model's generation_config."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """The likeliest tokens that have this much probability together."""
+    """Sample from the fewest tokens that together have this probability."""
     top_k: int | None = Field(default=None, ge=1)
-    """The so many likeliest tokens."""
+    """Sample from this many most likely tokens."""
     stop: list[Annotated[str, Field(min_length=1)]] = Field(default=[], max_length=64)
-    """A text that ends the answer, or several."""
+    """One string or several that end the answer."""
     n: int = Field(default=1, ge=1, le=128)
-    """Answers to each prompt."""
+    """Number of answers per prompt."""
     seed: int | None = None
-    """Makes sampling repeatable: the texts of ``nextword generate`` with this seed."""
+    """Random seed; the texts are those of ``nextword generate`` with this seed."""
     stream: bool = False
-    """Whether tokens are sent as they are written."""
+    """Whether tokens are sent as soon as they are generated."""
     stream_options: StreamOptions = StreamOptions()
     """Options of a stream."""
     sources: bool = False
-    """Whether each token says which parts of the distribution its probability came from, and which positions."""
+    """Whether to return, for each token, the share of each component and the strongest positions."""
     draft: Literal["head", "prompt"] | None = None
-    """Source of draft tokens, of which one pass verifies several. Such a request is written apart from the shared
-    batches."""
+    """Source of draft tokens for speculative decoding. Such a request runs outside the shared batches."""
 
     @model_validator(mode="before")
     @classmethod
@@ -130,12 +129,12 @@ class AnswerRequest(RequestPart):
 
     @property
     def most(self) -> int:
-        """Tokens of an answer at most."""
+        """Maximum number of tokens of an answer."""
         raise NotImplementedError
 
     @property
     def alternatives(self) -> int | None:
-        """How many alternatives of each token are named, with log-probabilities; None: no log-probabilities."""
+        """Number of alternatives per token with log-probabilities; None: without log-probabilities."""
         raise NotImplementedError
 
     @property
@@ -144,11 +143,11 @@ class AnswerRequest(RequestPart):
         return False
 
     def rows(self, tokenizer: Any) -> list[list[int]]:
-        """The tokens of each prompt; ValueError where one has none."""
+        """The tokens of each prompt; raises ValueError if a prompt is empty."""
         raise NotImplementedError
 
     def decoding(self, base: Any) -> Decoding:
-        """How tokens are chosen, where the model's own generation config is ``base``."""
+        """The decoding strategy, with defaults from the model's generation config ``base``."""
         draws = bool(base.do_sample) if self.temperature is None else self.temperature >= _COLDEST
         if not draws:
             return Decoding()
@@ -160,25 +159,25 @@ class AnswerRequest(RequestPart):
 # -- What a request to ``/v1/chat/completions`` may hold, and the text that the tokenizer's chat template makes of it.
 
 _LONGEST = 1024
-"""Tokens of an answer by default; transformers' number."""
+"""Default maximum number of tokens of an answer, as in transformers."""
 
 
 class TextPart(RequestPart):
-    """A part of what is said; there are texts alone."""
+    """A part of a message; only text is supported."""
 
     type: Literal["text", "input_text", "output_text"]
     text: str
 
 
 class ChatMessage(RequestPart):
-    """What somebody said."""
+    """A message of a conversation."""
 
     role: str
-    """Who: what the template knows, in most "system", "user" and "assistant"."""
+    """Role known to the chat template, usually "system", "user" or "assistant"."""
     content: list[TextPart] = Field(default=[])
-    """What: a text, or parts of one."""
+    """Content: a text, or a list of text parts."""
     name: str | None = None
-    """For templates that read it."""
+    """Name of the author, for templates that use it."""
 
     @field_validator("content", mode="before")
     @classmethod
@@ -186,7 +185,7 @@ class ChatMessage(RequestPart):
         return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
     def said(self) -> dict[str, str]:
-        """As a template reads it: parts are joined by spaces."""
+        """The message for the template, with parts joined by spaces."""
         content = " ".join(part.text for part in self.content)
         return {"role": self.role, "content": content, **({} if self.name is None else {"name": self.name})}
 
@@ -197,17 +196,17 @@ class ChatRequest(AnswerRequest):
     form: ClassVar[AnswerForm] = CHAT
 
     messages: list[ChatMessage] = Field(min_length=1)
-    """What was said, the oldest first."""
+    """Messages, oldest first."""
     max_tokens: int = Field(default=_LONGEST, ge=1)
-    """Tokens of the answer at most."""
+    """Maximum number of tokens of the answer."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
-    """OpenAI's newer name of it; counts where both are given."""
+    """OpenAI's newer name of max_tokens; used if both are given."""
     logprobs: bool = False
-    """Whether each token has its log-probability."""
+    """Whether to return log-probabilities."""
     top_logprobs: int = Field(default=0, ge=0, le=RIVALS)
-    """How many alternatives of each token are named with theirs."""
+    """Number of alternatives per token with their log-probabilities."""
     chat_template_kwargs: dict[str, Any] = Field(default={})
-    """Variables of the template."""
+    """Variables for the chat template."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -226,10 +225,10 @@ class ChatRequest(AnswerRequest):
         return self.top_logprobs if self.logprobs else None
 
     def rows(self, tokenizer: Any) -> list[list[int]]:
-        """See ``AnswerRequest.rows``: the template makes one prompt.
+        """See ``AnswerRequest.rows``; the template makes one prompt of the messages.
 
         Raises:
-            ValueError: There is no template, or it does not take these messages.
+            ValueError: If there is no chat template, or it rejects these messages.
         """
         if getattr(tokenizer, "chat_template", None) is None:
             raise ValueError("messages: must not be sent to a model without a chat template; use /v1/completions")
@@ -242,7 +241,7 @@ class ChatRequest(AnswerRequest):
                 said, add_generation_prompt=True, return_dict=True, **self.chat_template_kwargs
             )
         except Exception as fault:  # a template is a program, which may fail in any way
-            raise ValueError(f"messages: the model's chat template does not take them ({fault})") from fault
+            raise ValueError(f"messages: the model's chat template rejects them ({fault})") from fault
         if not read["input_ids"]:
             raise ValueError("messages: must have a token (none in their text); write a word")
         return [list(read["input_ids"])]
@@ -258,15 +257,15 @@ class CompletionRequest(AnswerRequest):
     form: ClassVar[AnswerForm] = TEXT
 
     prompt: list[Annotated[str, Field(min_length=1)] | TokenIds] = Field(min_length=1)
-    """A text or token ids, or several."""
+    """A text, token ids, or a list of either."""
     max_tokens: int = Field(default=256, ge=0)
-    """Tokens of the answer at most; 0 with ``echo``: the prompt alone."""
+    """Maximum number of tokens of the answer; 0 with ``echo``: only the prompt."""
     logprobs: int | None = Field(default=None, ge=0, le=RIVALS)
-    """How many alternatives of each token are named, with log-probabilities."""
+    """Number of alternatives per token with log-probabilities."""
     echo: bool = False
-    """Whether the answer begins with the prompt, of whose tokens log-probabilities are given too."""
+    """Whether the answer begins with the prompt, including log-probabilities of its tokens."""
     best_of: int | None = None
-    """Must be ``n``: the answers are not ranked."""
+    """Must equal ``n``, because answers are not ranked."""
 
     @field_validator("prompt", mode="before")
     @classmethod

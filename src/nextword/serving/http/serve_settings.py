@@ -8,7 +8,7 @@ from nextword.settings.config import Settings
 
 
 class ServeSettings(Settings):
-    """Where a server listens, and how much it takes on."""
+    """Address and limits of a server."""
 
     host: str = "127.0.0.1"
     """Address to listen on. 127.0.0.1: only this machine. 0.0.0.0: all networks; set an API key too."""

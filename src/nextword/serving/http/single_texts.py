@@ -1,7 +1,7 @@
-"""Texts with drafts, and sampled ones with a seed: written one after the other, beside the shared batches.
+"""Requests with drafts, and sampled ones with a seed: generated one by one, outside the shared batches.
 
-The batches draw the tokens of all requests from one stream of random numbers, so that no request has a seed of its own
-there, and they write one token per pass.
+The shared batches sample all requests from one random stream, so that requests cannot have seeds, and they generate one
+token per pass.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from nextword.model.training_modes import inference_mode_of
 
 @dataclass
 class WrittenSoFar:
-    """What has been written of a request, as the manager of the batches tells it.
+    """The output of a request so far, in the form of the batching manager.
 
     Attributes:
         generated_tokens: All tokens so far.
-        error: What went wrong; None: nothing.
-        finished: Whether that is all.
-        accepted: Draft tokens that were accepted. refused: Draft
-        tokens that were rejected.
+        error: Error message; None: no error.
+        finished: Whether the answer is complete.
+        accepted: Number of accepted draft tokens.
+        refused: Number of rejected draft tokens.
     """
 
     generated_tokens: list[int] = field(default_factory=list)
@@ -45,15 +45,15 @@ class WrittenSoFar:
     refused: int = 0
 
     def is_finished(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the answer is complete."""
         return self.finished
 
 
 class SingleTexts:
-    """Writes text after text, on a twin of the served model: the batches continue meanwhile.
+    """Generates texts one by one on a twin of the served model, while the batches continue.
 
-    What was learned of how many tokens to draft is kept from request to request. Not for a server whose head remembers
-    texts (``--remember``): the twin's would not see what the others do.
+    The learned draft length is kept between requests. It is not available for a server with ``--remember``, because the
+    twin's datastore would differ.
     """
 
     def __init__(self, twin: Any) -> None:
@@ -71,16 +71,16 @@ class SingleTexts:
         key: int | None,
         tell: Callable[[WrittenSoFar], None],
     ) -> Callable[[], None]:
-        """Begins to write at most so many tokens, after the requests before it.
+        """Queues a request for at most ``most`` tokens.
 
-        Tokens are sampled by ``key``, as ``nextword.inference.generation.row_sampling`` has it, without by torch's
-        generator. ``tell`` is called in the running loop with what is written, whenever it has grown.
+        Tokens are sampled with ``key`` (see ``nextword.inference.generation.row_sampling``), or without it with torch's
+        generator. ``tell`` is called in the running event loop with the output, whenever it has grown.
 
         Returns:
             What gives the request up.
 
         Raises:
-            ValueError: A head that cannot draft in this way, or draws by itself.
+            ValueError: If the head does not support this draft, or samples by itself.
         """
         drafting = None if draft is None else self._draftings.setdefault(draft, SpeculativeDecoding(draft))
         if drafting is not None:
@@ -103,7 +103,7 @@ class SingleTexts:
         request.given_up = True
 
     def close(self) -> None:
-        """Gives up all requests, and ends the thread."""
+        """Cancels all requests, and ends the thread."""
         for request in list(self._begun):
             self._give_up(request)
         self._worker.shutdown(wait=False, cancel_futures=True)
@@ -127,11 +127,11 @@ class SingleTexts:
 
 
 class _GivenUpError(Exception):
-    """Ends a text that nobody waits for."""
+    """Stops the generation of a cancelled request."""
 
 
 class _Request:
-    """What ``generate`` passes its tokens to; ``tell`` receives them in the loop of those who wait."""
+    """A streamer for ``generate``; ``tell`` receives its tokens in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[WrittenSoFar], None]) -> None:
         self._loop, self._tell = loop, tell

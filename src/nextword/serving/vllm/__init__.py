@@ -1,1 +1,1 @@
-"""A plug-in of vLLM that serves folders of ``save_pretrained`` as they are."""
+"""A plug-in for vLLM that serves saved model folders unchanged."""

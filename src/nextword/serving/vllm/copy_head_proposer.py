@@ -1,4 +1,4 @@
-"""Drafts in vLLM by the head's own positions: what follows the position that a request's last word was copied from."""
+"""Draft tokens for vLLM: the tokens after the position that a request's last token was copied from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nextword.model.speculative_decoding.drafter import CopyHeadDrafter, Decided
 
 
 class CopyHeadProposer:
-    """What vLLM asks for drafts after each pass, as ``speculative_config``'s method ``custom_class`` has it."""
+    """A drafter for vLLM, for the method ``custom_class`` of ``speculative_config``."""
 
     def __init__(self, vllm_config: Any) -> None:
         self._longest = int(vllm_config.speculative_config.num_speculative_tokens)
@@ -20,20 +20,20 @@ class CopyHeadProposer:
         self._model: Any = None
 
     def load_model(self, model: Any) -> None:
-        """Is handed the ``ServedModel``; there is no other to load."""
+        """Stores the ``ServedModel``; there is no draft model to load."""
         self._model = model
 
     def propose(
         self, sampled_token_ids: Sequence[Sequence[int]], num_tokens_no_spec: Any, token_ids_cpu: Any,
         slot_mappings: Any = None,
     ) -> list[list[int]]:  # fmt: skip
-        """What may come next in each request.
+        """Drafts tokens for each request.
 
         Args:
-            sampled_token_ids: New tokens of each request, of one whose prompt is not read yet none.
-            num_tokens_no_spec: Tokens of each, the new ones included.
-            token_ids_cpu: These words.
-            slot_mappings: Not looked at.
+            sampled_token_ids: New tokens of each request; empty while its prompt is being read.
+            num_tokens_no_spec: Number of tokens of each request, including new ones.
+            token_ids_cpu: These tokens.
+            slot_mappings: Not used.
         """
         drafts: list[list[int]] = [[] for _ in sampled_token_ids]
         decided = None if self._model is None else self._model.decided

@@ -1,4 +1,4 @@
-"""Makes vLLM know our models. vLLM calls ``register`` in each of its processes."""
+"""Registers our models with vLLM, which calls ``register`` in each of its processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nextword.heads import head_spec
 from nextword.heads.head import Head
 
 ARCHITECTURE = "NextWordForCausalLM"
-"""What stands under ``architectures`` in the configuration of a saved decoder-only model."""
+"""Name under ``architectures`` in the configuration of a saved decoder-only model."""
 
 
 def register() -> None:
-    """Registers the model, and may be called again. Its configuration is known once nextword is imported."""
+    """Registers the model class; may be called repeatedly. Its configuration is registered by ``import nextword``."""
     from vllm import ModelRegistry
     from vllm.model_executor.models.config import MODELS_CONFIG_MAP
 
@@ -26,16 +26,16 @@ def register() -> None:
 
 
 class SettingsCheck:
-    """Asked when vLLM has read its settings, before it starts a process: a refusal is the last line, not in a log."""
+    """Checks vLLM's settings before it starts processes, so that an error is the last line of its output."""
 
     @staticmethod
     def verify_and_update_config(vllm_config: Any) -> None:
-        """Raises ValueError where the model cannot be served in this way."""
+        """Raises ValueError if these settings do not support the model."""
         expect_servable(vllm_config.model_config.hf_config, vllm_config)
 
     @staticmethod
     def verify_and_update_model_config(model_config: Any) -> None:
-        """Nothing to change."""
+        """Changes nothing."""
 
 
 # -- What vLLM cannot serve, said before any weights are read.
@@ -43,11 +43,11 @@ class SettingsCheck:
 logger = logging.getLogger(__name__)
 
 _DRAFTS = ("ngram", "custom_class")
-"""Ways to draft that need no other model: a lookup in the text, and a class such as ``CopyHeadProposer``."""
+"""Drafting methods without a draft model: n-gram lookup, and a class such as ``CopyHeadProposer``."""
 
 
 def backbone_architecture(config: Any) -> str:
-    """The name of the backbone's class in vLLM, which is that of transformers; ValueError where vLLM has none."""
+    """Name of the backbone's class in vLLM, the same as in transformers; raises ValueError if vLLM has none."""
     from vllm import ModelRegistry
 
     kind = config.text_config.model_type
@@ -58,10 +58,10 @@ def backbone_architecture(config: Any) -> str:
 
 
 def expect_servable(config: Any, vllm_config: Any) -> None:
-    """Raises ValueError where requests would not get what ``generate`` gives to each alone."""
+    """Raises ValueError if results would differ from ``generate``."""
     backbone_architecture(config)
     if config.conditioner is not None:
-        raise ValueError("a conditioned model: vLLM brings no auxiliary text to it; use generate")
+        raise ValueError("a conditioned model: vLLM does not support auxiliary texts; use generate")
     parallel = vllm_config.parallel_config
     for name in ("tensor_parallel_size", "pipeline_parallel_size"):
         if (size := getattr(parallel, name)) > 1:
@@ -80,7 +80,7 @@ def expect_servable(config: Any, vllm_config: Any) -> None:
 
 
 def expect_head_fits(head: Head, vllm_config: Any) -> None:
-    """Raises ValueError where a head does not go with settings of vLLM; warns where it decodes otherwise than there."""
+    """Raises ValueError if a head does not support vLLM's settings; warns if decoding differs from ``generate``."""
     spec = head_spec(head.config)
     if head.draw(head.config, sample=True) is not None:
         logger.warning(
@@ -94,7 +94,7 @@ def expect_head_fits(head: Head, vllm_config: Any) -> None:
     if not head.remembers:
         return
     if vllm_config.model_config.enable_prompt_embeds:
-        raise ValueError(f"enable_prompt_embeds: must be off with head '{spec}', which reads the words of the prompt")
+        raise ValueError(f"enable_prompt_embeds: must be off with head '{spec}', which reads the tokens of the prompt")
     graphs = vllm_config.compilation_config.cudagraph_mode
     if graphs is not None and graphs.has_full_cudagraphs():
         raise ValueError(

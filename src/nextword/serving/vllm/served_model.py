@@ -1,4 +1,4 @@
-"""A model with a head as vLLM calls it: one of vLLM's own models as backbone, and the head."""
+"""A model with a head for vLLM: one of vLLM's own models as the backbone, and the head."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from nextword.model.head_cache.slots import SlotMapping, SlotMemory
 from nextword.serving.vllm.plugin import backbone_architecture, expect_head_fits, expect_servable
 
 _BACKBONE, _HEAD = "backbone", "next_word_head"
-"""What the names of saved weights begin with."""
+"""Prefixes of saved weights."""
 
 
 @dataclass(frozen=True)
 class DecidedWords:
-    """What the tokens of a pass were chosen from: a row for each that logits were asked for, and whose it is."""
+    """The distributions from which the tokens of a pass were chosen, and the request of each row."""
 
     distribution: NextToken
     requests: list[int]
 
 
 class ServedModel(nn.Module):
-    """What vLLM makes of a folder with a ``NextWordForCausalLM``.
+    """vLLM's model for a folder with a ``NextWordForCausalLM``.
 
-    Its logits are log-probabilities. The softmax of them is themselves, so temperature, top-k and top-p of vLLM act on
-    the head's distribution.
+    Its logits are log-probabilities, so vLLM's temperature, top-k and top-p act on the head's distribution.
 
     Raises:
-        ValueError: The model cannot be served in this way; says why.
+        ValueError: If vLLM's settings do not support the model; the message says why.
     """
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
@@ -74,7 +73,7 @@ class ServedModel(nn.Module):
         self._drafts = vllm_config.speculative_config is not None
         self._requests: Tensor | None = None
         self.decided: DecidedWords | None = None
-        """What the tokens of the last pass were chosen from; None where nobody drafts."""
+        """Distributions of the last pass; None without drafts."""
 
     def embed_input_ids(self, input_ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Input embeddings."""
@@ -87,7 +86,7 @@ class ServedModel(nn.Module):
         intermediate_tensors: Any = None,
         inputs_embeds: Float[Tensor, "N D"] | None = None,
     ) -> Float[Tensor, "N D+3"]:
-        """Hidden states with the numbers of their rows; what the head keeps of them is written to its slots."""
+        """Hidden states with their row numbers; also writes the head's cache."""
         given = self.backbone(input_ids, positions, intermediate_tensors, inputs_embeds)
         states, lower = self._lower.split(given)
         self.decided = None
@@ -137,7 +136,7 @@ class ServedModel(nn.Module):
 
 
 class _PlainBackbone:
-    """A model of vLLM as ``OutputLayer`` reads one of transformers."""
+    """A vLLM model with the attributes that ``OutputLayer`` reads."""
 
     def __init__(self, config: Any, backbone: Any) -> None:
         self.config, size = config, config.get_text_config().vocab_size
@@ -153,7 +152,7 @@ class _PlainBackbone:
 
 
 def _side_by_side(count: int, device: torch.device) -> SlotMapping:
-    """The slots of rows that nobody remembers: each is a text of one position."""
+    """Slots for rows without a cache: each row is a text of one position."""
     one = torch.ones(count, dtype=torch.long, device=device)
     return SlotMapping(torch.arange(count + 1, device=device), one, one[:, None] - 1, count)
 
@@ -162,13 +161,12 @@ def _side_by_side(count: int, device: torch.device) -> SlotMapping:
 
 
 class LowerLayers:
-    """The inputs of a backbone's last layers, kept as they come by in each pass.
+    """Captures the inputs of a backbone's last layers in each pass.
 
-    vLLM's own way to them is that of its drafting models. Backbones without it are watched, which needs
-    ``enforce_eager``.
+    Backbones that support vLLM's draft models return these states. Others are hooked, which needs ``enforce_eager``.
 
     Raises:
-        ValueError: The backbone offers no way.
+        ValueError: If the backbone supports neither.
     """
 
     def __init__(self, backbone: Any, count: int, eager: bool) -> None:
@@ -194,14 +192,14 @@ class LowerLayers:
 
     def _keeper(self, number: int) -> Any:
         def keep(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-            """A layer's input, its residual added where it is passed on apart."""
+            """Stores a layer's input, with the residual added if it is passed separately."""
             tensors = [value for value in (*given, *named.values()) if isinstance(value, Tensor) and value.dim() == 2]
             self._seen[number] = sum(tensors[1:], tensors[0])
 
         return keep
 
     def split(self, given: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The last states (N, D), and the lower ones as the head reads them, the highest first."""
+        """The last states (N, D), and the lower ones for the head, highest layer first."""
         if isinstance(given, tuple):
             states, lower = given
             return states, tuple(reversed(lower))
@@ -220,30 +218,30 @@ def _layers(backbone: nn.Module) -> nn.ModuleList:
 # prompt). Which rows these are it does not say. So each row carries its number, in columns behind the state.
 
 _DIGITS, _BASE = 3, 256
-"""Digits of a row's number. bfloat16 holds whole numbers up to 256 exactly."""
+"""Number of digits of a row number; bfloat16 represents integers up to 256 exactly."""
 
 
 def with_row_numbers(states: Float[Tensor, "N D"]) -> Float[Tensor, "N D+3"]:
-    """States that carry the number of their row."""
+    """States with their row number appended."""
     rows = torch.arange(len(states), device=states.device)
     digits = torch.stack([(rows // _BASE**place) % _BASE for place in range(_DIGITS)], dim=1)
     return torch.cat([states, digits.to(states.dtype)], dim=1)
 
 
 def split_row_numbers(carried: Float[Tensor, "M D+3"]) -> tuple[Float[Tensor, "M D"], Int[Tensor, "M"]]:
-    """The states, and the numbers that they carry."""
+    """Splits states and their row numbers."""
     states, digits = carried[:, :-_DIGITS], carried[:, -_DIGITS:].long()
     powers = torch.tensor([_BASE**place for place in range(_DIGITS)], device=digits.device)
     return states, (digits * powers).sum(1)
 
 
 class KVCacheLayer:
-    """The attention layer whose part of the KV cache a head's memory follows: one that keeps whole texts.
+    """The attention layer whose KV cache slots the head's cache uses; it must keep whole texts.
 
-    Made after the backbone was built with these settings.
+    Create it after the backbone is built with these settings.
 
     Raises:
-        ValueError: Every layer keeps a window only, or the backbone has other layers than attention.
+        ValueError: If all layers use sliding windows, or the backbone has layers other than attention.
     """
 
     def __init__(self, vllm_config: Any) -> None:
@@ -254,16 +252,16 @@ class KVCacheLayer:
         layers = get_layers_from_vllm_config(vllm_config, Attention)
         whole = [name for name, layer in layers.items() if layer.sliding_window is None]
         if not whole:
-            raise ValueError("the backbone has no attention layer that keeps the whole text, so a head cannot read it")
+            raise ValueError("the backbone has no attention layer that keeps the whole text, which a head needs")
         self._name = whole[-1]
 
     @property
     def slots(self) -> int:
-        """How many positions the KV cache has."""
+        """Number of positions of the KV cache."""
         return int(self._cache.num_gpu_blocks * self._cache.block_size)
 
     def current(self) -> SlotMapping | None:
-        """State of the pass that is under way; None while vLLM only measures its memory."""
+        """State of the current pass; None while vLLM profiles its memory."""
         from vllm.forward_context import get_forward_context
 
         metadata = get_forward_context().attn_metadata

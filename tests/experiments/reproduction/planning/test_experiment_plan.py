@@ -99,7 +99,7 @@ def test_data_that_is_wrong_is_one_line_and_the_rest_is_planned_all_the_same(wri
     ("change", "message"),
     [
         ("methods=['softmax','cache/histaling']", "Did you mean 'histalign'"),
-        ("methods=['softmax+ce']", "method 'softmax+ce': +e: it holds the words of the source"),
+        ("methods=['softmax+ce']", "method 'softmax+ce': +e: needs a source"),
         ("training.stepz=3", "training.stepz"),
         ("start.model='t5-small'", "start.model: must be a decoder-only model"),
         ("start.model='nobody/nothing'", "start.model: 'nobody/nothing' is neither a folder with a model"),

@@ -1,1 +1,1 @@
-"""How likely texts are to one model or several: ``nw.score`` and ``nextword score``."""
+"""Likelihood of texts under one model or several: ``nw.score`` and ``nextword score``."""

@@ -1,4 +1,4 @@
-"""How likely texts are to one model or several."""
+"""Scores texts with one model or several."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 
 WRITING_SECONDS = 60.0
-"""How long another score may take to write into the same folder."""
+"""Seconds to wait for another score that writes into the same folder."""
 
 LONGEST_PATH = 255
-"""Characters of a text that may be the name of a file."""
+"""Maximum length of a text that is checked for being a file name."""
 
 
 @CallForms(renamed={"places": "positions"})
@@ -74,42 +74,41 @@ def score(  # noqa: PLR0913  (its options)
     processes: int | None = None,
     progress: Watch | None = None,
 ) -> ScoreResults:
-    """Measures how likely texts are to a model: perplexity, nats per token, bits per byte, also by group of tokens.
+    """Scores texts with a model: perplexity, nats per token and bits per byte, overall and by group of tokens.
 
-    Every token is scored once. A text longer than the model's window is scored in windows that overlap, so that all but
-    its first tokens have at least ``window - stride`` tokens before them.
+    Every token is scored once. A text longer than the model's window is scored in overlapping windows, so that tokens
+    after the first window have at least ``window - stride`` tokens before them.
 
     Args:
-        model: A model, ours or any of transformers, or the folder or hub name of one; or several by name, which are
-            compared on the same texts.
-        tokenizer: Its tokenizer, or that of all models, or one for each by name; None for folders, which have their
-            own.
-        texts: A text or several, each scored by itself. An ``Example`` has a prompt, a source or an auxiliary text too.
-        window: Tokens that a model sees at once; None: its positions, at most 4,096, and 1,024 where it has no limit.
-        stride: New tokens that each window after the first scores; None: half of the window.
+        model: A model of nextword or transformers, or its folder or hub name; or a dictionary of models by name, which
+            are compared on the same texts.
+        tokenizer: Tokenizer of all models, or a dictionary with one per model; None for folders, which have their own.
+        texts: One text or several, scored separately. An ``Example`` can also have a prompt, source or auxiliary text.
+        window: Number of tokens that a model sees at once; None: its positions, at most 4,096, or 1,024 if it has no
+            limit.
+        stride: Number of new tokens that each window after the first scores; None: half of the window.
         batch_size: Windows per forward pass.
-        limit: Score only the beginning of the texts, about this many tokens of the first model; every model scores the
-            same text. None: all of it.
-        counts: File of ``nextword count`` that says how frequent tokens are; None: they are counted in the scored
-            texts.
+        limit: Approximate number of tokens (of the first model) to score from the beginning of the texts; every model
+            scores the same text. None: all.
+        counts: File of ``nextword count`` with token counts; None: tokens are counted in the scored texts.
         span: Smallest length of a copied span, in tokens.
-        positions: In the file of ``tokens``: positions listed per token, strongest first, where a head points at
+        positions: Number of positions listed per token in the file ``tokens``, strongest first, if a head points at
             positions.
-        auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
-        tokens: File for the scores of every token, one JSON object per line.
-        out: Folder for score.json. The sums so far are kept in it every half minute, and a score that was killed
-            resumes from there, with the same result. It does not resume with ``tokens``, a file written as a whole.
-        processes: Number of processes, each with the model in its memory and one thread; None: this one, with threads.
-        progress: Called with a model's name and the share of the texts that is done, from 0 to 1.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts, for models with a conditioner.
+        tokens: File for the scores of every token, one JSON object per line; None: not written.
+        out: Folder for score.json. Intermediate sums are saved there every half minute, and a killed score resumes from
+            them with the same result, but not if ``tokens`` is given. None: not written.
+        processes: Number of processes, each with a copy of the model and one thread; None: this process, with threads.
+        progress: Function that receives a model's name and the finished share of the texts, from 0 to 1.
 
     Returns:
         The scores of each model with 95 % intervals, overall and by group of tokens, and the differences between
         models with paired tests. ``nll`` and ``perplexity`` are those of the only model; ``print`` shows a table.
 
     Raises:
-        ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are NaN,
-            processes for a model in memory, or an unfinished score of something else.
-        DiskFullError: There is no room for what is written.
+        ValueError: If there is no text, a model does not support a text, a setting is invalid, weights are NaN,
+            processes are given for a model in memory, or ``out`` has an unfinished score of other texts or models.
+        DiskFullError: If there is not enough disk space.
 
     Examples:
         >>> import nextword as nw
@@ -163,10 +162,10 @@ def score(  # noqa: PLR0913  (its options)
 
 
 def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Example]:
-    """Texts as a user of the library hands them over, each with a name.
+    """Converts the texts of a caller to examples, each with a name.
 
     Raises:
-        ValueError: One is the name of a file, or none is a text.
+        ValueError: If a text is the name of a file, or there is no text.
     """
     try:
         given = [texts] if isinstance(texts, str | Example) else list(texts)
@@ -193,10 +192,10 @@ def score_models(
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
-    """The same for models that are opened one after the other, so that only one of them is in memory.
+    """``score`` for models that are opened one by one, so that only one of them is in memory.
 
-    Each of ``models`` opens one, and can be pickled where there are processes; ``command`` makes these results again;
-    the rest is as for ``score``.
+    Each function in ``models`` opens one model, and must be picklable if ``processes`` are given. ``command`` is the
+    command line that reproduces the results. Other arguments are those of ``score``.
     """
     began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
     folder = None if out is None else Path(out)
@@ -248,7 +247,7 @@ def score_models(
 
 @contextmanager
 def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: str) -> Iterator[ScoreCheckpoint]:
-    """Keeps other processes out of the folder, and what is done in it whenever that ends."""
+    """Locks the folder against other processes, and saves the state at every exit."""
     if folder is None or not keeps:
         yield ScoreCheckpoint(None, began)
         return
@@ -296,11 +295,11 @@ UNITS = {
     "bits_per_byte": "bits per byte (UTF-8)",
 }
 LARGEST = math.log(np.finfo(np.float64).max)
-"""Nats per token beyond which a perplexity is too large for a number."""
+"""Nats per token above which a perplexity overflows."""
 
 
 def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
-    """Perplexity, nats per token and bits per byte with intervals, and why one of them is NaN."""
+    """Perplexity, nats per token and bits per byte with intervals, or the reason for NaN."""
     statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
     number, total = sums.impossible_tokens, int(sums.tokens.sum())
     if number:
@@ -321,7 +320,7 @@ def values(sums: BlockSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
 
 
 def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
-    """The groups of every breakdown, those that have tokens."""
+    """The groups with tokens, for every breakdown."""
     whole = math.fsum(sums.nats)
     statistics = {(key, name): one for key in sums.groups for name, one in sums.of_groups(key).items()}
     finite = {place: one for place, one in statistics.items() if np.isfinite(one.parts).all()}
@@ -349,7 +348,7 @@ def group_scores(sums: BlockSums) -> dict[str, list[GroupScore]]:
 # -- Every two models on the same texts: paired differences with intervals and tests.
 
 Place = tuple[str, str] | None
-"""Key of a breakdown and a group of it; None: all tokens."""
+"""Key of a breakdown and a group in it; None: all tokens."""
 
 
 def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
@@ -358,10 +357,10 @@ def same_tokens(sums: Mapping[str, BlockSums]) -> bool:
 
 
 def differences(sums: Mapping[str, BlockSums]) -> list[ScoreDifference]:
-    """Every two models, the later less the earlier: all tokens first, then by group.
+    """Differences of every two models, later minus earlier: all tokens first, then by group.
 
-    Models with the same tokens are compared by nats per token, also by group where both have the same groups. Others
-    are compared by bits per byte. A model that gives a token probability 0 is compared in the other groups only.
+    Models with the same tokens are compared by nats per token, also by group if both have the same groups. Others are
+    compared by bits per byte. Groups with a token of probability 0 are not compared.
     """
     pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]

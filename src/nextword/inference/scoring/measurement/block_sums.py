@@ -1,6 +1,6 @@
-"""What a model said of texts, added up: for each unit that intervals draw, and by group of tokens.
+"""Sums of a model's scores per bootstrap unit and by group of tokens.
 
-The sums of chunks add up to those of all texts, wherever they were computed, so nothing is kept of single tokens.
+Sums of chunks can be added, so scores of single tokens are not kept.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.scored_texts import ScoredText
 
 TOKENS = "tokens"
-"""Key of the digest of the tokens themselves, beside those of breakdowns."""
+"""Key of the digest of the tokens, among the digests of breakdowns."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockSums:
-    """Sums over the tokens of U units that follow one another.
+    """Sums over the tokens of U consecutive units.
 
     Attributes:
         first: Number of the first unit.
@@ -34,9 +34,9 @@ class BlockSums:
         groups: By key of a breakdown, nats and tokens of each of its G groups.
         impossible: By key of a breakdown, tokens of probability 0 of each group.
         names: By key of a breakdown, the names of its groups.
-        digests: Equal where the tokens are, and by key of a breakdown where their groups are.
-        cut_sources: Texts whose source is longer than the encoder can read.
-        prompts: Texts with a prompt.
+        digests: Digest of the tokens, and by key of a breakdown that of their groups; equal tokens have equal digests.
+        cut_sources: Number of texts with a source that is too long for the encoder.
+        prompts: Number of texts with a prompt.
     """
 
     first: int
@@ -52,7 +52,7 @@ class BlockSums:
 
     @classmethod
     def none(cls, units: int, breakdowns: Sequence[Breakdown]) -> BlockSums:
-        """Sums of so many units before anything is added."""
+        """Zero sums of ``units`` units."""
         sizes = {one.key: len(one.names) for one in breakdowns}
         return cls(
             first=0,
@@ -75,7 +75,7 @@ class BlockSums:
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> BlockSums:
-        """Sums of texts with N tokens together, ``unit`` being that of each token."""
+        """Sums of texts with N tokens together; ``unit`` has the unit of each token."""
         first = int(unit.min())
         place, units = unit - first, int(unit.max()) - first + 1
         ids = np.concatenate([text.target for text in texts])
@@ -96,9 +96,9 @@ class BlockSums:
         )
 
     def plus(self, other: BlockSums) -> BlockSums:
-        """With those of ``other`` units, which are among these.
+        """Adds the sums of ``other``, whose units are a subset of these.
 
-        New sums, so that an interruption finds the old ones or the new ones, never a half.
+        Returns a new object, so that an interruption never leaves half-updated sums.
         """
         rows = slice(other.first - self.first, other.first - self.first + len(other.nats))
         return BlockSums(
@@ -116,7 +116,7 @@ class BlockSums:
 
     @property
     def impossible_tokens(self) -> int:
-        """Tokens of probability 0; each is in one group of every breakdown."""
+        """Number of tokens with probability 0."""
         return int(next(iter(self.impossible.values())).sum())
 
     def nll(self) -> Statistic:
@@ -141,18 +141,18 @@ class BlockSums:
         }
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays, by a name each."""
+        """All arrays by name, for a checkpoint."""
         single = {name: getattr(self, name) for name in ("nats", "tokens", "text_bytes")}
         many = {f"{name}.{key}": one for name in ("groups", "impossible") for key, one in getattr(self, name).items()}
         return single | many
 
     def rest(self) -> dict[str, Any]:
-        """All that is in no array, as JSON can write it."""
+        """All other attributes, as JSON values."""
         return {name: getattr(self, name) for name in ("first", "names", "digests", "cut_sources", "prompts")}
 
     @classmethod
     def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> BlockSums:
-        """From what ``arrays`` and ``rest`` gave."""
+        """Restores the results of ``arrays`` and ``rest``."""
         names = {key: tuple(one) for key, one in rest["names"].items()}
         many = {name: {key: arrays[f"{name}.{key}"] for key in names} for name in ("groups", "impossible")}
         single = {name: arrays[name] for name in ("nats", "tokens", "text_bytes")}
@@ -180,24 +180,24 @@ def _digest(content: bytes) -> str:
 # -- What intervals and tests draw anew: texts, or pieces of them, the same for every model.
 
 FEWEST_TEXTS = 20
-"""With fewer, an interval over texts says little, and they are cut into pieces."""
+"""Minimum number of texts as units; fewer texts are cut into pieces."""
 
 PIECE = 1024
-"""UTF-8 bytes of a piece: some 200 words. Tokenizers cut differently, bytes are the same for all models."""
+"""UTF-8 bytes of a piece, about 200 words; bytes are the same for all tokenizers."""
 
 MOST_UNITS = 16_384
-"""With more, neighbours are drawn together: sums are kept for each unit, and their memory must not grow with the text.
-An interval over so many units is as sharp as one over more."""
+"""Maximum number of units; above it neighbours are joined, so that memory does not grow with the text. More units would
+not make the interval more precise."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Texts, pieces of texts, or several of either that stand together.
+    """Bootstrap units: texts, pieces of texts, or several neighbouring ones.
 
     Attributes:
-        joined: Texts in a unit, where texts are units.
+        joined: Number of texts per unit, if texts are units.
         piece: Bytes of a piece; None: texts are units.
-        begins: Number of the first piece of each text, where pieces are units.
+        begins: Number of the first piece of each text, if pieces are units.
     """
 
     name: str
@@ -208,7 +208,7 @@ class Units:
 
     @classmethod
     def of(cls, given: GivenTexts) -> Units:
-        """Texts where there are enough of them, else pieces."""
+        """Texts as units if there are enough, otherwise pieces."""
         if given.texts >= FEWEST_TEXTS:
             joined = -(-given.texts // MOST_UNITS)
             name = "texts" if joined == 1 else f"blocks of {joined:,} texts"
@@ -220,7 +220,7 @@ class Units:
         return cls(f"pieces of {piece:,} bytes", int(begins[-1]), 1, piece, tuple(begins.tolist()))
 
     def of_tokens(self, number: int, text: ScoredText) -> Int[np.ndarray, "T"]:
-        """The unit of each token of a text: the piece in which it ends."""
+        """The unit of each token of a text, which is the piece in which the token ends."""
         if self.piece is None:
             return np.full(len(text.ends), number // self.joined)
         inside: Int[np.ndarray, "T"] = np.maximum(text.ends - 1, 0) // self.piece

@@ -1,4 +1,4 @@
-"""Files, tables and data sets as texts that are scored each by itself."""
+"""Reads texts to score from files, tables and data sets."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "source": ("source",),
     "auxiliary": ("auxiliary",),
 }
-"""What a row of a table may hold, and the columns that are taken for it unless others are named."""
+"""Fields of a table row, each with its default column names."""
 
 
 SampleBy = Literal["line", "paragraph"]
-"""What of a file of plain text is a text; the words are those of the library ``datasets``."""
+"""How a plain text file is split into texts, in terms of the library ``datasets``."""
 
 SIZES_KEPT = 64
-"""Texts whose sizes are remembered: where there are more, nobody asks for them."""
+"""Maximum number of texts whose sizes are kept."""
 
 
 class ChangedError(ValueError):
-    """Texts are not what they were when they were read before."""
+    """Texts were changed since they were first read."""
 
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Texts and where they are from. They are read anew each time, so no more than one of them is in memory.
+    """Texts with their source. They are read again for each pass, so only one text is in memory.
 
     Attributes:
-        read: Begins to read them: all, also those that have nothing in them.
-        data: Where they are from, as it was given.
-        fields: Columns of tables that were named.
-        texts: How many have something in them.
-        empty: How many others there are.
-        sizes: UTF-8 bytes of the first of them.
-        bytes: Bytes of all together.
-        digest: Equal where the texts are.
+        read: Function that iterates over all texts, including empty ones.
+        data: Source of the texts, as given.
+        fields: Chosen columns of tables.
+        texts: Number of texts that are not empty.
+        empty: Number of empty texts.
+        sizes: UTF-8 bytes of each of the first texts.
+        bytes: UTF-8 bytes of all texts.
+        digest: Digest of all texts.
     """
 
     read: Callable[[], Iterable[Example]]
@@ -75,7 +75,7 @@ class GivenTexts:
         """Texts in memory.
 
         Raises:
-            ValueError: There are none, or only empty ones.
+            ValueError: If there is no text or only empty ones.
         """
         return cls.of_reading(lambda: examples, data, fields)
 
@@ -83,10 +83,10 @@ class GivenTexts:
     def of_reading(
         cls, read: Callable[[], Iterable[Example]], data: Sequence[str], fields: Mapping[str, str] | None = None
     ) -> GivenTexts:
-        """Texts that are read from somewhere; reads them once, to know how many there are and whether all is well.
+        """Makes the texts from a reading function; reads them once to count and check them.
 
         Raises:
-            ValueError: There are none, or only empty ones, or one cannot be read.
+            ValueError: If there is no text or only empty ones, or a text cannot be read.
         """
         texts = empty = total = 0
         sizes: list[int] = []
@@ -107,10 +107,10 @@ class GivenTexts:
 
     @property
     def examples(self) -> Iterator[Example]:
-        """Texts that are not empty, one at a time.
+        """Iterates over the texts that are not empty.
 
         Raises:
-            ChangedError: At the end, where they are not what they were before.
+            ChangedError: At the end, if the texts were changed since the first reading.
         """
         digest = hashlib.sha256()
         for example in self.read():
@@ -137,19 +137,18 @@ def read_texts(
 ) -> GivenTexts:
     """Reads files, folders and data sets of the hub.
 
-    Each file of plain text is one text, each row of a table (.jsonl, .csv, .tsv, .parquet) is one.
+    Each plain text file and each row of a table (.jsonl, .csv, .tsv, .parquet) is one text.
 
     Args:
         data: Paths, or names of data sets of the hub.
-        fields: Columns of tables: of the "text", and of a "prompt", "source" or "auxiliary" text.
-        split: Part that is read of a folder or of a data set of the hub; a folder whose files name no parts is read as
-            a whole.
-        sample_by: What of a file of plain text is a text: a line, or a paragraph (what stands between blank lines);
-            None: all of it.
-        where: The setting that names the data, for messages.
+        fields: Columns of tables for "text", "prompt", "source" or "auxiliary"; None: the usual names.
+        split: Split of a folder or of a data set of the hub; a folder without splits is read as a whole.
+        sample_by: How a plain text file is split into texts: "line", or "paragraph" (separated by blank lines); None:
+            one text.
+        where: Name of the setting with the data, for error messages.
 
     Raises:
-        ValueError: Nothing there, no text in it, no such column, or a fault in a file; the message says where.
+        ValueError: If data or column do not exist, there is no text, or a file is invalid; the message says where.
     """
     fields = fields or {}
     unknown = next((name for name in fields if name not in FIELDS), None)
@@ -234,7 +233,7 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
 
 
 def text_column(field: str | None) -> dict[str, str]:
-    """The fields of a command whose ``--field`` is the column of the text: ``text=COLUMN`` or ``COLUMN`` alone."""
+    """Parses ``--field``, which is ``text=COLUMN`` or only ``COLUMN``."""
     return {} if field is None else {"text": field.removeprefix("text=")}
 
 

@@ -1,4 +1,4 @@
-"""One model over all texts: how frequent tokens are, then how likely; each pass continues where it was stopped."""
+"""The passes of one model over all texts: one counts tokens, one scores them; each resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from nextword.runtime.workers import Workers, WorkerTask
 Answer = TypeVar("Answer")
 
 Watch = Callable[[str, float], None]
-"""Told a model's name and the share of the texts that is done."""
+"""Function that receives a model's name and the finished share of the texts."""
 
 Tell = Callable[[float], None]
-"""Told how many bytes of a chunk are done."""
+"""Function that receives the number of finished bytes of a chunk."""
 
 
 @dataclass
 class ModelPasses:
-    """What is done with one model.
+    """The passes of one model.
 
     Attributes:
-        asked: Who has it open.
-        keep: Told how far it is, after each chunk.
-        progress: The same for a person.
+        asked: The workers that have opened the model.
+        keep: Function that receives the state after each chunk.
+        progress: Function that receives the finished share.
     """
 
     asked: Workers[OpenedModel]
@@ -57,7 +57,7 @@ class ModelPasses:
     progress: Watch | None = None
 
     def breakdowns(self, state: ModelState) -> tuple[ModelState, tuple[Breakdown, ...]]:
-        """What tells tokens apart; counts tokens in the texts, unless they were counted elsewhere."""
+        """The breakdowns; tokens are counted in the texts unless counts were given."""
         if self.settings.counts is not None:
             counts = TokenCounts.load(self.settings.counts, "counts")
             frequency = FrequencyBands(counts.counts, counts.source)
@@ -72,7 +72,7 @@ class ModelPasses:
         return state, (NewAndRepeated(), CopiedSpans(self.settings.span), frequency, TextPosition())
 
     def scored(self, state: ModelState, breakdowns: tuple[Breakdown, ...], file: BinaryIO | None) -> ModelState:
-        """Scores every token once; what is said of each goes to a file, where there is one."""
+        """Scores every token once; writes the scores of each token to ``file``, if given."""
         units = Units.of(self.given)
         if state.sums is None:
             state = replace(state, sums=BlockSums.none(units.count, breakdowns))
@@ -93,7 +93,7 @@ class ModelPasses:
     def _answers(
         self, stage: str, skipped: int, task: Callable[[Chunk, Tell], WorkerTask[OpenedModel, Answer]]
     ) -> Iterator[Answer]:
-        """The answers about all chunks but the first ones; says what is done once each is taken in."""
+        """Yields the answers for all chunks after the first ``skipped``; reports progress after each."""
         done, waiting = 0, deque[int]()
 
         def tell(more: float = 0.0) -> None:
@@ -122,9 +122,9 @@ class ModelPasses:
 
 
 def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, Any], str]:
-    """What a record says of a model, as fields of ``ModelScore``, and what is equal for it alone, wherever it lies.
+    """The fields of ``ModelScore`` for a model, and an identity that does not depend on its path.
 
-    Also sees to it that the settings fit the model.
+    Raises ValueError if the settings do not fit the model.
     """
     model, scoring_window = opened.model, scoring_window_of(opened, settings)
     if settings.counts is not None:
@@ -153,7 +153,7 @@ def _digest(value: object) -> str:
 def _count_tokens(
     settings: ScoreSettings, chunk: Chunk, opened: OpenedModel
 ) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "K"]]:
-    """Tokens that occur among the targets, and how often; special ones do not count."""
+    """The target tokens and their counts, without special tokens."""
     texts = _texts(opened, chunk, settings)
     return np.unique(np.concatenate([text.target[~text.is_special] for text in texts]), return_counts=True)
 
@@ -167,7 +167,7 @@ def _score_texts(
     told: Progress | None,
     opened: OpenedModel,
 ) -> tuple[BlockSums, list[bytes]]:
-    """The sums of a chunk; and what was said of each token, as lines of a file, where that is asked for."""
+    """The sums of a chunk, and with ``each_token`` the scores of each token as lines of a file."""
     texts, scoring_window = _texts(opened, chunk, settings), scoring_window_of(opened, settings)
     labels = cache(partial(token_label, opened.tokenizer))
     lines: list[bytes] = []
@@ -195,7 +195,7 @@ def _texts(opened: OpenedModel, chunk: Chunk, settings: ScoreSettings) -> list[S
 # -- What a model says of every token, as lines of JSON: one object a token.
 
 DIGITS = 6
-"""Behind the point."""
+"""Number of decimals."""
 
 
 def token_lines(
@@ -205,7 +205,7 @@ def token_lines(
     groups: Mapping[str, Sequence[str]],
     label: Callable[[int], str],
 ) -> Iterator[bytes]:
-    """The lines of one text; ``groups`` has, by breakdown, the group of each token, and ``label`` shows a token."""
+    """The lines of one text. ``groups`` has the group of each token by breakdown; ``label`` formats a token."""
     said, before = facts.facts, text.tokens_before
     # counted from 1 here, at the first token of the text or of the source
     positions = {name: of.moved(1 - before * (facts.texts[name] == "text")) for name, of in said.positions.items()}
@@ -244,5 +244,5 @@ def _places(
 
 
 def _number(value: float) -> float | None:
-    """What JSON can write; None for the logarithm of 0."""
+    """A JSON number; None for the logarithm of 0."""
     return round(float(value), DIGITS) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""A score that is not finished, as a file from which it continues."""
+"""Checkpoints of unfinished scores, from which they resume."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NAME = "score.partial.npz"
 
 @dataclass(frozen=True, eq=False)
 class ModelState:
-    """How far one model is.
+    """The progress of one model.
 
     Attributes:
-        model: What tells it from others.
-        counted: Chunks whose tokens are counted.
+        model: Identity of the model.
+        counted: Number of chunks with counted tokens.
         counts: Count of each token so far.
-        scored: Chunks that are scored.
-        sums: What it said of them; None before the first.
+        scored: Number of scored chunks.
+        sums: Sums of the scored chunks; None before the first.
     """
 
     model: str
@@ -36,22 +36,22 @@ class ModelState:
     sums: BlockSums | None = None
 
     def with_counts(self, ids: Int[np.ndarray, "K"], counts: Int[np.ndarray, "K"]) -> ModelState:
-        """With those of one more chunk; a new state, so that an interruption finds no half of one."""
+        """A new state with the counts of one more chunk, so that an interruption never leaves a half-updated state."""
         found = np.zeros(max(len(self.counts), int(ids.max(initial=-1)) + 1), dtype=np.int64)
         found[: len(self.counts)] = self.counts
         found[ids] += counts
         return replace(self, counts=found, counted=self.counted + 1)
 
     def with_sums(self, sums: BlockSums) -> ModelState:
-        """With those of one more chunk."""
+        """A new state with the sums of one more chunk."""
         assert self.sums is not None
         return replace(self, sums=self.sums.plus(sums), scored=self.scored + 1)
 
 
 class ScoreCheckpoint(ArrayCheckpoint):
-    """The states of all models, those that are done and the one in work.
+    """The states of all models, finished or not.
 
-    Nothing is kept where there is no path. The settings are all that the sums depend on, besides the models.
+    Without a path nothing is saved. The settings are all values, besides the models, that affect the sums.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -59,10 +59,10 @@ class ScoreCheckpoint(ArrayCheckpoint):
         self._states: list[ModelState] = self.load(_states) or []
 
     def of_model(self, place: int, identity: str, name: str) -> ModelState:
-        """How far the model is that is in this place.
+        """The state of the model number ``place``.
 
         Raises:
-            ValueError: Another one was there.
+            ValueError: If the checkpoint has another model with this number.
         """
         if place == len(self._states):
             self._states.append(ModelState(identity))
@@ -74,13 +74,13 @@ class ScoreCheckpoint(ArrayCheckpoint):
         return self._states[place]
 
     def put(self, place: int, state: ModelState) -> None:
-        """Takes the newest state of a model, and writes all where the last time is long ago."""
+        """Updates the state of a model, and saves all states if the last save is old."""
         self._states[place] = state
         if self.is_due:
             self.save_all()
 
     def save_all(self) -> None:
-        """Writes all, where there is something to resume from."""
+        """Saves all states, if there is anything to resume from."""
         if not any(state.counted or state.scored for state in self._states):
             return
         models, arrays = [], {}
@@ -106,18 +106,18 @@ def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray
 # -- Texts in chunks: what a worker is given at a time, and what is kept or lost when a score is killed.
 
 CHUNK_BYTES = 1 << 18
-"""A chunk ends with the text that fills it. The same for any number of processes: windows of one chunk share batches,
-and how long a batch is padded moves the last bits of its numbers."""
+"""Size of a chunk, which ends with the text that fills it. It does not depend on the number of processes, because
+padding within the batches of a chunk changes the last bits of scores."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Texts that follow one another.
+    """Consecutive texts.
 
     Attributes:
         number: Number of the chunk, from 0.
         first: Number of the first text, from 0.
-        bytes: UTF-8 bytes of the texts.
+        bytes: Number of UTF-8 bytes of the texts.
     """
 
     number: int
@@ -127,7 +127,7 @@ class Chunk:
 
 
 def chunks(examples: Iterable[Example]) -> Iterator[Chunk]:
-    """The texts in chunks, in order.
+    """Divides the texts into chunks, in order.
 
     >>> [(one.first, len(one.examples)) for one in chunks([Example("a" * CHUNK_BYTES), Example("b"), Example("c")])]
     [(0, 1), (1, 2)]

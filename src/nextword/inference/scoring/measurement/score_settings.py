@@ -1,4 +1,4 @@
-"""What can be set of the measurement of texts."""
+"""Settings of scoring."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from nextword.settings.config import Settings
 
 
 class ScoreSettings(Settings):
-    """How texts are scored; all have defaults."""
+    """Settings of scoring; all have defaults."""
 
     window: int | None = Field(default=None, ge=1)
-    """Tokens that a model sees at once; by default its positions, at most 4,096, and 1,024 where it has no limit."""
+    """Number of tokens that a model sees at once; by default its positions, at most 4,096, or 1,024 if it has no
+    limit."""
     stride: int | None = Field(default=None, ge=1)
-    """New tokens that each window after the first scores, so that they have at least window - stride tokens before
-    them; by default half of the window."""
+    """Number of new tokens that each window after the first scores; they have at least window - stride tokens before
+    them. By default half of the window."""
     batch_size: int = Field(default=8, ge=1)
-    """Windows at a time."""
+    """Number of windows per pass."""
     limit: int | None = Field(default=None, ge=1)
-    """Score only the beginning of the texts: about so many tokens of the first model. Every model scores the same
-    text; by default all of it."""
+    """Approximate number of tokens (of the first model) to score from the beginning of the texts; every model scores
+    the same text. By default all."""
     counts: str | None = None
-    """File of 'nextword count' that says how frequent tokens are; by default they are counted in the scored texts."""
+    """File of 'nextword count' with token counts; by default tokens are counted in the scored texts."""
     span: int = Field(default=3, ge=2)
-    """Tokens that a copied span has at least."""
+    """Minimum number of tokens of a copied span."""
     positions: int = Field(default=5, ge=0, validation_alias=AliasChoices("positions", "places"))  # its old name
-    """In the file of tokens: positions named for each token, strongest first, where a head points at positions."""
+    """Number of positions listed per token in the file of tokens, strongest first, if a head points at positions."""
 
     @model_validator(mode="after")
     def _stride_fits(self) -> Self:

@@ -1,4 +1,4 @@
-"""A text in tokens of a model, to be scored."""
+"""Tokenised texts to score."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.text_tokens import byte_ends
 
 LONGEST_DEFAULT = 4096
-"""Window by default where a model can see more: a longer one takes memory that nobody asked for."""
+"""Default window of a model with more positions, to limit memory."""
 
 WITHOUT_LIMIT = 1024
-"""Window by default of a model whose configuration names no limit."""
+"""Default window of a model whose configuration has no limit."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredText:
-    """An example in tokens of a model.
+    """An example as tokens of a model.
 
     Attributes:
-        context: What a model reads before the text: start token and prompt, or the source.
-        specials: Special tokens at the beginning of the context.
-        ends: Where in the text, in UTF-8 bytes, each of them ends.
-        is_special: Which of them stand for no text, such as an end token.
-        visible: Index of the first token that the model sees when it predicts each of them, counted from the beginning
-            of the prompt; 0 for an encoder-decoder model.
-        copied_from: What it reads besides, in the tokens of the text: "source", "auxiliary".
-        source_is_cut: Whether the source is longer than the encoder can read.
+        context: Tokens before the text: start token and prompt, or the source.
+        specials: Number of special tokens at the beginning of the context.
+        ends: End of each target token in the text, in UTF-8 bytes.
+        is_special: True for target tokens without text, such as an end token.
+        visible: Index, from the beginning of the prompt, of the first token that the model sees when it predicts each
+            target token; 0 for an encoder-decoder model.
+        copied_from: Other texts that the model reads ("source", "auxiliary"), in the tokens of the text.
+        source_is_cut: Whether the source was too long for the encoder.
     """
 
     example: Example
@@ -54,7 +54,7 @@ class ScoredText:
 
     @property
     def text_bytes(self) -> Int[np.ndarray, "T"]:
-        """UTF-8 bytes that each token covers; they add up to those of the text."""
+        """Number of UTF-8 bytes of each token; they sum to the length of the text."""
         return np.diff(self.ends, prepend=0)
 
     @property
@@ -63,9 +63,9 @@ class ScoredText:
         return 1 if "source" in self.copied_from else len(self.context)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """The token at a position from 1 in "text" or in the "source"; None for a start token that is in no text.
+        """The token at a position, counted from 1, in "text" or "source"; None for a start token.
 
-        In "text", what stands before it has 0 and less.
+        In "text", tokens of the prompt have positions of 0 and less.
         """
         if text == "source":
             read = self.context if "source" in self.copied_from else self.copied_from["auxiliary"]
@@ -76,10 +76,10 @@ class ScoredText:
 
 
 def scoring_window_of(opened: OpenedModel, settings: ScoreSettings) -> ScoringWindow:
-    """How much of a text a model sees at once.
+    """The window with which a model scores texts.
 
     Raises:
-        ValueError: The window is longer than the model's positions, or the stride longer than the window.
+        ValueError: If the window exceeds the model's positions, or the stride exceeds the window.
     """
     if opened.has_encoder:
         return ScoringWindow()
@@ -94,10 +94,10 @@ def scoring_window_of(opened: OpenedModel, settings: ScoreSettings) -> ScoringWi
 
 
 def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWindow) -> ScoredText:
-    """A text in tokens of a model.
+    """Tokenises a text for a model.
 
     Raises:
-        ValueError: It has no tokens, lacks what the model reads, or has tokens that the model does not know.
+        ValueError: If the text has no tokens, an input of the model is missing, or a token is outside the vocabulary.
     """
     tokens = example_tokens(opened, example)
     context, target, longest = tokens.context.ids, tokens.target, opened.longest
@@ -124,7 +124,7 @@ def scored_text(opened: OpenedModel, example: Example, scoring_window: ScoringWi
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
-    """The beginning of the texts, about ``limit`` tokens of a model; and how many tokens are still to come."""
+    """The beginning of the texts, about ``limit`` tokens, and how much of the limit is left."""
     found: list[Example] = []
     for example in examples:
         target = example_tokens(opened, example).target
