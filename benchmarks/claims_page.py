@@ -14,11 +14,13 @@ import argparse
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 from pictures.claims import pictures
 from pictures.style import write
 
+from nextword.experiments.reproduction.experiment import SCALES
 from nextword.experiments.reproduction.paper import Claim, find_table, listed_tables, load_paper, names
 from nextword.experiments.reproduction.reproduce_tables import all_tables
 from nextword.experiments.reproduction.table_record import renewed, table_record
@@ -66,7 +68,7 @@ def records_in(folder: Path) -> list[ReproducedTable]:
 
 def _ordered(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
     order = all_tables()
-    return sorted(tables, key=lambda table: (order.index(table.name), table.scale))
+    return sorted(tables, key=lambda table: (order.index(table.name), SCALES[::-1].index(table.scale)))
 
 
 def add(folder: Path, records: Path) -> list[str]:
@@ -145,16 +147,17 @@ def pages(docs: Path) -> dict[Path, str]:
 
 def outcomes(tables: Sequence[ReproducedTable]) -> str:
     """How many main claims of each paper came out, did not, or are open, as a table."""
-    head = ["paper", *SIGNS]
+    head = ["paper", "scale", *SIGNS]
     lines = [head, ["---"] * len(head)]
-    for paper in names():
-        own = [claim for table in tables if table.name.startswith(f"{paper}/") for claim in table.claims]
-        counted = Counter(str(claim.outcome) for claim in own if claim.headline)
-        waiting = [claim for name, claim in _headlines_without(tables) if name.startswith(f"{paper}/")]
-        counted["not testable"] += sum("small" in claim.not_testable for claim in waiting)
-        if counted:
+    for paper, scale in product(names(), SCALES):
+        own = [table for table in tables if table.name.startswith(f"{paper}/") and table.scale == scale]
+        counted = Counter(claim.outcome for table in own for claim in table.claims if claim.headline)
+        if scale == "small":
+            waiting = [claim for name, claim in _headlines_without(tables) if name.startswith(f"{paper}/")]
+            counted["not testable"] += sum(scale in claim.not_testable for claim in waiting)
+        if counted.total():
             link = f"[{_short(paper)}](records/papers/{paper}.md)"
-            lines.append([link, *(str(counted[outcome]) for outcome in SIGNS)])
+            lines.append([link, scale, *(str(counted[outcome]) for outcome in SIGNS)])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

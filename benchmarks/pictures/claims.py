@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nextword.results.records.reproduced_table import JudgedClaim, JudgedComparison, ReproducedTable
+from nextword.results.records.reproduced_table import JudgedComparison, ReproducedTable, Scale
 from nextword.results.report import svg
 from nextword.results.report.template import METHODS
 from pictures.style import Picture
@@ -20,27 +21,47 @@ _COLOURS = dict(
         strict=True,
     )
 )
+_MARKS: dict[Scale, str] = {"small": "o", "pretrained": "D", "paper": "s"}
 _MOST = 8
 """Claims with more comparisons are left out."""
 _LETTERS = 62
 """Of a line of a claim."""
 
 
-def drawn(tables: Sequence[ReproducedTable], paper: str) -> list[tuple[JudgedClaim, list[JudgedComparison]]]:
+@dataclass
+class ClaimDots:
+    """A main claim with what our runs say of it.
+
+    Attributes:
+        text: The claim.
+        dots: Our comparisons that have a printed difference, each with the scale of its run.
+    """
+
+    text: str
+    dots: list[tuple[JudgedComparison, Scale]] = field(default_factory=list)
+
+    @property
+    def outcomes(self) -> list[str]:
+        """Colours that the claim has, each with a line in the legend."""
+        return [one.outcome for one, _ in self.dots] or ["not testable"]
+
+
+def drawn(tables: Sequence[ReproducedTable], paper: str) -> list[ClaimDots]:
     """Main claims of a paper that have a printed difference, and those of their comparisons that we ran."""
-    found = []
+    found: dict[tuple[str, str], ClaimDots] = {}
     for table in tables:
         for claim in table.claims if table.name.startswith(f"{paper}/") else ():
             printed = [one for one in claim.comparisons if one.printed]
             if claim.headline and printed and len(claim.comparisons) <= _MOST:
-                found.append((claim, [one for one in printed if one.difference is not None]))
-    return found
+                of_claim = found.setdefault((table.name, claim.text), ClaimDots(claim.text))
+                of_claim.dots += [(one, table.scale) for one in printed if one.difference is not None]
+    return list(found.values())
 
 
 def claims(tables: Sequence[ReproducedTable], paper: str) -> Picture:
     """A row for each claim: its text, and below it a dot with an interval for each comparison."""
-    rows = [(_lines(claim.text), claim, comparisons) for claim, comparisons in drawn(tables, paper)]
-    heights = [0.56 * len(lines) + 0.5 + 0.24 * max(len(comparisons), 1) for lines, _, comparisons in rows]
+    rows = [(_lines(claim.text), claim) for claim in drawn(tables, paper)]
+    heights = [0.56 * len(lines) + 0.5 + 0.24 * max(len(claim.dots), 1) for lines, claim in rows]
     return Picture(partial(_draw, rows, heights), 1.25 + 0.3 * sum(heights))
 
 
@@ -48,29 +69,31 @@ def _lines(text: str) -> list[str]:
     return textwrap.wrap(text, _LETTERS, max_lines=3, placeholder=" …")
 
 
-def _draw(
-    rows: Sequence[tuple[list[str], JudgedClaim, list[JudgedComparison]]], heights: list[float], figure: Any
-) -> None:
+def _draw(rows: Sequence[tuple[list[str], ClaimDots]], heights: list[float], figure: Any) -> None:
     panel, top = figure.subplots(), 0.0
     panel.set_xscale("symlog", linthresh=1, linscale=0.8)
     panel.set_xlim(-300, 300)
-    for (lines, _, comparisons), height in zip(rows, heights, strict=True):
+    for (lines, claim), height in zip(rows, heights, strict=True):
         panel.axhline(top, color=svg.FAINT, linewidth=0.8)
         panel.text(0.0, top + 0.1, "\n".join(lines), va="top", ha="left", fontsize=9.5, linespacing=1.15,
                    transform=panel.get_yaxis_transform())  # fmt: skip
         begin = top + 0.56 * len(lines) + 0.3
-        for number, one in enumerate(comparisons):
+        for number, (one, scale) in enumerate(claim.dots):
             at, printed = begin + 0.24 * (number + 0.5), one.printed or 1.0
             colour = _COLOURS[one.outcome]
             if one.low is not None and one.high is not None:
                 panel.plot([one.low / printed, one.high / printed], [at, at], color=colour, linewidth=1.4)
-            panel.plot([(one.difference or 0.0) / printed], [at], "o", color=colour, markersize=4.5)
+            panel.plot([(one.difference or 0.0) / printed], [at], _MARKS[scale], color=colour, markersize=4.5)
         panel.plot([0, 0], [begin - 0.05, top + height - 0.1], color=svg.EDGE, linewidth=1, zorder=1)
         panel.plot([1, 1], [begin - 0.05, top + height - 0.1], color=svg.INK, linewidth=2, zorder=1)
-        if not comparisons:
+        if not claim.dots:
             panel.text(1.15, begin + 0.12, "not testable", va="center", color=_COLOURS["not testable"], fontsize=9)
         top += height
-    seen = {one.outcome for _, claim, compared in rows for one in (claim, *compared)}
+    seen = {outcome for _, claim in rows for outcome in claim.outcomes}
+    scales = {scale for _, claim in rows for _, scale in claim.dots}
+    for scale, mark in _MARKS.items() if len(scales) > 1 else ():
+        if scale in scales:
+            panel.plot([], [], mark, color=svg.INK, markersize=4.5, label=f"scale {scale}")
     for outcome, colour in _COLOURS.items():
         if outcome in seen:
             panel.plot([], [], "o", color=colour, label=outcome)

@@ -114,10 +114,11 @@ def test_an_old_page_is_found(docs):
 def test_outcomes_are_counted_by_paper():
     guide = (claims_page.DOCS / "claims.md").read_text("utf-8")
     lines = guide.partition("<!-- outcomes -->")[2].partition("<!-- end -->")[0].strip().splitlines()
-    assert lines[0] == "| paper | supported | not supported | inconclusive | not testable |"
-    assert len(lines) == 2 + len(names())
+    assert lines[0] == "| paper | scale | supported | not supported | inconclusive | not testable |"
+    small = [line for line in lines[2:] if "| small |" in line]
+    assert len(small) == len(names())
     claims = [claim for name in all_tables() for claim in find_table(name).claims if claim.headline]
-    counted = [int(cell) for line in lines[2:] for cell in line.split("|")[2:-1]]
+    counted = [int(cell) for line in small for cell in line.split("|")[3:-1]]
     assert sum(counted) == len(claims)
     assert f"the {len(claims)} main claims" in guide
 
@@ -130,10 +131,18 @@ def recorded():
 def test_the_charts_have_main_claims_with_a_printed_difference(recorded):
     assert [len(claims.drawn(recorded, paper)) > 3 for paper in claims.PAPERS] == [True] * 4
     for paper in claims.PAPERS:
-        for claim, compared in claims.drawn(recorded, paper):
-            assert claim.headline
-            assert all(one.printed and one.difference is not None for one in compared)
-            assert compared or claim.outcome == "not testable"
+        headlines = {one.text: one.outcome for table in recorded for one in table.claims if one.headline}
+        for claim in claims.drawn(recorded, paper):
+            assert claim.dots or headlines[claim.text] == "not testable"
+            assert all(one.printed and one.difference is not None for one, _ in claim.dots)
+
+
+def test_a_claim_that_two_scales_tested_is_one_row_with_dots_of_both(recorded):
+    (table,) = (one for one in recorded if (one.name, one.scale) == (TABLE, "small"))
+    both = claims.drawn([table, table.model_copy(update={"scale": "pretrained"})], "histalign")
+    alone = claims.drawn([table], "histalign")
+    assert [one.text for one in both] == [one.text for one in alone]
+    assert [scale for _, scale in both[0].dots].count("pretrained") == len(alone[0].dots) > 0
 
 
 @pytest.mark.figures

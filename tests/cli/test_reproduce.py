@@ -33,6 +33,10 @@ def test_without_a_name_papers_and_tables_are_listed_with_what_they_take():
     assert "counting/table-1 How likely the next number is trained" in lines
     assert "counting/table-2 Hyper-parameters no training" in lines
     assert "counting/table-3 What people said people's judgements" in lines
+    done = run("--scale", "pretrained")
+    assert "counting/table-1 How likely the next number is not done" in [
+        " ".join(line.split()) for line in done.output.splitlines()
+    ]
 
 
 def test_a_table_is_filled_printed_and_written(tmp_path):

@@ -17,6 +17,7 @@ from nextword.settings.config import Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from nextword.experiments.reproduction.experiment import Scale
     from nextword.experiments.reproduction.experiment_folder import Request
     from nextword.experiments.reproduction.reproduce_tables import Reproduced
 
@@ -38,10 +39,11 @@ class ReproduceOptions(Settings):
         list[str] | None,
         typer.Argument(metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...", autocompletion=complete_table),
     ] = None
-    """Tables to reproduce, or papers for all their tables (none: list them), followed by settings that override those
-    of every experiment."""
-    scale: Literal["small", "paper"] = "small"
-    """small: models trained here in minutes. paper: the paper's models and data; needs a GPU."""
+    """Tables to reproduce, or papers for all their tables (none: lists them with their minutes). Then settings that
+    override those of every experiment."""
+    scale: Literal["small", "pretrained", "paper"] = "small"
+    """small: models trained here in minutes. pretrained: SmolLM2-135M, in hours on two cores. paper: the paper's models
+    and data; needs a GPU."""
     data: list[str] | None = None
     """Folder with one subfolder per data set, or NAME=PATH for one data set. May be repeated."""
     judge: list[str] | None = None
@@ -77,7 +79,7 @@ def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanO
     if asked.everything and named:
         raise ValueError(f"--all: must stand alone ({', '.join(named)} given); leave one of the two out")
     if not asked.everything and not named:
-        _list_tables()
+        _list_tables(asked.scale)
         return
     tables = all_tables() if asked.everything else tables_named(named)
     folder, engine = DataFolder.of_options(asked.data or []), computing.asked_for()
@@ -90,7 +92,7 @@ def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanO
         _run(request)
 
 
-def _list_tables() -> None:
+def _list_tables(scale: Scale) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -103,9 +105,9 @@ def _list_tables() -> None:
         listing = Table(title=f"{paper.title} ({paper.venue})", title_justify="left", box=None, padding=(0, 2))
         listing.add_column("name", no_wrap=True)
         listing.add_column("what it shows")
-        listing.add_column("scale small", no_wrap=True)
+        listing.add_column(f"scale {scale}", no_wrap=True)
         for own, table in paper.tables.items():
-            listing.add_row(f"{name}/{own}", table.title, effort(table))
+            listing.add_row(f"{name}/{own}", table.title, effort(table, scale))
         console.print(listing)
         console.print()
 

@@ -30,7 +30,7 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     """Prints the plan of a request.
 
     ``gpu`` is that of which hours are estimated, "NAME" or "NAME:SHARE" with the share of its peak that trainings
-    reach; None: at scale small each kind of training is tried here, at scale paper it is ``GPU``.
+    reach; None: each kind of training is tried here, but at scale paper it is ``GPU``.
 
     Raises:
         ValueError: An unknown GPU, or a change that fits nothing.
@@ -44,7 +44,7 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
 
     quiet_libraries()
     here = StepsHere(_told_on_stderr())
-    measured = gpu is None and request.scale == "small"
+    measured = gpu is None and request.scale != "paper"
     planned = plan(request, here if measured else gpu_speed(gpu or GPU))
     console = Console()
     _show(planned, console, measured)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import Field
 
 from nextword.experiments.reproduction.data_sets import FOLDER, packaged_entries
 from nextword.experiments.reproduction.paper import PaperTable
+from nextword.results.records.reproduced_table import Scale
 from nextword.settings.config import Settings
 from nextword.settings.registry import did_you_mean
 
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
     from nextword.experiments.reproduction.data_sets import DataFolder
 
 
-Scale = Literal["small", "paper"]
 FILE = FOLDER / "experiments.toml"
 """Where the experiments are written down."""
 
-SCALES: tuple[Scale, ...] = ("small", "paper")
+SCALES: tuple[Scale, ...] = get_args(Scale)
 
 
 class AtScale(Settings):
@@ -41,6 +41,8 @@ class AtScale(Settings):
     """Methods besides the recipe's, as a recipe has them."""
     start: str | None = None
     """Another experiment whose start this one begins from too; None: its recipe's own."""
+    runs_of: str | None = None
+    """Another experiment that is the same comparison here: its runs are taken, and no others are made."""
     differs: list[str] = Field(default=[])
     """What stands for the paper's own models, data, methods and judges here, and what it leaves open: a sentence
     each, which every table that it fills shows."""
@@ -51,18 +53,20 @@ class AtScale(Settings):
 
 
 class Experiment(Settings):
-    """A comparison that gives numbers for tables, at one scale or at both."""
+    """A comparison that gives numbers for tables, at one scale or several."""
 
     title: str
     """What is compared."""
     small: AtScale | None = None
     """On two cores in minutes, with the data of a given folder."""
+    pretrained: AtScale | None = None
+    """With SmolLM2-135M, on two cores in hours, with the data of a given folder."""
     paper: AtScale | None = None
     """With the paper's models and data."""
 
     def at(self, scale: Scale) -> AtScale | None:
         """What it is at a scale; ``None``: it is not done there."""
-        return self.small if scale == "small" else self.paper
+        return getattr(self, scale)
 
 
 @cache
@@ -160,7 +164,7 @@ def setting(settings: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-# -- What a table takes at small scale, in a word or two.
+# -- What a table takes at a scale, in a word or two.
 
 WITHOUT_TRAINING = {"settings": "no training", "human": "people's judgements"}
 """Kinds of tables for which nothing is trained."""
@@ -168,35 +172,35 @@ WITHOUT_TRAINING = {"settings": "no training", "human": "people's judgements"}
 
 @dataclass(frozen=True)
 class Minutes:
-    """Hours of one thread, as experiments.toml has them.
+    """Minutes of one thread, as experiments.toml has them.
 
     Attributes:
         runs: Training, measuring and writing.
-        starts: Making the starts, each once, also where several experiments share it.
+        starts: Making the initial checkpoints, each once, also where several experiments share it.
     """
 
     runs: float
     starts: float
 
 
-def minutes_of(table: PaperTable) -> Minutes | None:
-    """What a table's experiments take at small scale; ``None``: not measured for one of them, or there are none."""
-    small = {name: one for name in table.experiments if (one := find_experiment(name).small) is not None}
-    if not small or any(one.minutes is None for one in small.values()):
+def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
+    """What a table's experiments take at a scale; ``None``: not measured for one of them, or there are none."""
+    done = {name: one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None}
+    if not done or any(one.minutes is None for one in done.values()):
         return None
-    starts = {one.start or name for name, one in small.items()}
-    made = [one.start_minutes for name in starts if (one := find_experiment(name).small) is not None]
-    return Minutes(sum(one.minutes or 0 for one in small.values()), sum(one or 0 for one in made))
+    starts = {one.start or name for name, one in done.items()}
+    made = [one.start_minutes for name in starts if (one := find_experiment(name).at(scale)) is not None]
+    return Minutes(sum(one.minutes or 0 for one in done.values()), sum(one or 0 for one in made))
 
 
-def effort(table: PaperTable) -> str:
+def effort(table: PaperTable, scale: Scale = "small") -> str:
     """Minutes of one thread, one run after another; "trained" where they were not measured; or why there are none."""
     if table.kind in WITHOUT_TRAINING:
         return WITHOUT_TRAINING[table.kind]
-    minutes = minutes_of(table)
+    minutes = minutes_of(table, scale)
     if minutes is not None:
         return f"about {minutes.runs + minutes.starts:.0f} min"
     if not table.experiments:
         return "a drawing"
-    done_here = any(find_experiment(name).small is not None for name in table.experiments)
-    return "trained" if done_here else "scale paper only"
+    done_here = any(find_experiment(name).at(scale) is not None for name in table.experiments)
+    return "trained" if done_here else "not done"

@@ -43,7 +43,7 @@ class Request:
 
     Attributes:
         tables: PAPER/TABLE each.
-        scale: "small" or "paper".
+        scale: Size of the experiments.
         data: Where the data lies.
         out: Folder for everything that is written.
         changes: Overrides of every experiment: ``("seeds=[0]",)``.
@@ -78,8 +78,8 @@ class ExperimentFolders:
         self._request = request
 
     def folder(self, name: str) -> Path:
-        """The folder of an experiment."""
-        return self._request.out / "experiments" / self._request.scale / name
+        """The folder of an experiment, or of the one whose runs it takes."""
+        return self._request.out / "experiments" / self._request.scale / (self._expected(name).runs_of or name)
 
     def at_scale(self, name: str) -> AtScale | None:
         """The experiment at the request's scale; ``None``: it is not done there."""
@@ -155,7 +155,7 @@ class ExperimentFolders:
             data=str(results.data.get("source", results.task)),
             minutes=round(times.runs / 60, 3),
             start_minutes=round(origin.start / 60, 3) if origin.start else None,
-            report=f"experiments/{self._request.scale}/{name}/report.html",
+            report=f"experiments/{self._request.scale}/{self.folder(name).name}/report.html",
         )
 
 

@@ -37,6 +37,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from nextword.results.records.reproduced_table import Scale
 from nextword.settings.config import Settings, validated
 from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
@@ -115,8 +116,8 @@ class PaperRow(Address):
     ``{"Cache-Only" = {method = "softmax, cache at test time"}}``."""
     elsewhere: dict[str, float] = Field(default={})
     """Our numbers by name of a column that no experiment gives, such as those of a benchmark; the note says whose."""
-    only: Literal["small", "paper"] | None = None
-    """The only scale at which the row is there, such as that of a control; None: both."""
+    only: Scale | None = None
+    """The only scale at which the row is there, such as that of a control; None: every scale."""
     note: str | None = None
     """What a reader must know of this row here."""
 
@@ -156,7 +157,7 @@ class Claim(Settings):
     at_least: int | None = None
     """How many of them must come out; None: all."""
     not_testable: dict[str, str] = Field(default={})
-    """Why none of its comparisons has numbers, by scale ("small", "paper"). Where a user's judge gives some, it is
+    """Why none of its comparisons has numbers, by scale. Where a user's judge gives some, it is
     tested."""
     note: str | None = None
     """What a reader must know, such as that the printed numbers do not bear it out."""
@@ -222,7 +223,7 @@ class PaperTable(Address):
                     self.column(one.than_column)
         return self
 
-    def at(self, scale: Literal["small", "paper"]) -> PaperTable:
+    def at(self, scale: Scale) -> PaperTable:
         """The table with the rows that it has at a scale."""
         return self.model_copy(update={"rows": [row for row in self.rows if row.only in {None, scale}]})
 

@@ -12,6 +12,9 @@ from nextword.runtime.files import Record, VersionedRecord
 OLD_OUTCOMES = {"held": "supported", "not held": "not supported", "undecided": "inconclusive"}
 """Outcomes as earlier versions wrote them."""
 
+Scale = Literal["small", "pretrained", "paper"]
+"""Size of an experiment: models trained in minutes, a small pretrained model, or the paper's own models and data."""
+
 Outcome = Literal["supported", "not supported", "inconclusive", "not testable"]
 """Outcome of a claim. "inconclusive": the interval of the difference includes zero, both are equal, or there is one
 seed only. "not testable": at this scale, for a reason that is given."""
@@ -150,7 +153,7 @@ class ReproducedTable(VersionedRecord):
     """What the table shows."""
     place: str
     """Where it stands in the paper."""
-    scale: Literal["small", "paper"]
+    scale: Scale
     """At which scale our numbers were measured."""
     columns: list[ReproducedColumn] = Field(default=[])
     """From left to right."""

@@ -31,14 +31,18 @@ def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
 
 def anchor(table: ReproducedTable) -> str:
     """What leads to a table's section on its page."""
-    return table.name.replace("/", "")
+    return _title(table).replace("/", "").replace(",", "").replace(" ", "-")
+
+
+def _title(table: ReproducedTable) -> str:
+    return table.name if table.scale == "small" else f"{table.name}, scale {table.scale}"
 
 
 def _section(table: ReproducedTable) -> str:
     found = numbers(table)
     differs = "\n".join(f"- {plain(line)}" for line in table.differs)
     parts = [
-        f"## {table.name}",
+        f"## {_title(table)}",
         f"{plain(table.title)} ({table.place}; scale {table.scale}). {_how(table) if found.has_ours else ''}".strip(),
         *([_numbers(found)] if found.has_ours else []),
         *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in _reasons(found).items()),

@@ -118,5 +118,5 @@ def test_more_memory_than_there_is_is_a_note(written, tmp_path):
     assert f"takes about {one.memory / 1e9:.0f} GB of memory, and there are 80 GB" in one.notes
 
 
-def test_both_scales_are_tested():
-    assert SCALES == ("small", "paper")
+def test_every_scale_is_tested():
+    assert SCALES == ("small", "pretrained", "paper")

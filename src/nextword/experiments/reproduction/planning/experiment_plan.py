@@ -286,6 +286,7 @@ LINES = 1000
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
     """The task with made-up texts; ``None``: its data is not plain text, or it wants more than these say."""
+    data = {key: wanted for key, wanted in data.items() if key.startswith("task.")}  # not the model
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
         return None
