@@ -181,7 +181,7 @@ def test_a_row_with_nothing_to_measure_is_not_called_passed(backbone: GPT2LMHead
     for spec, verdict in {"softmax": "not checked", "cache": "passed"}.items():
         (row,) = (row for row in nw.check(nw.attach(copy.deepcopy(backbone), spec)).rows if row.name == "positions")
         assert row.verdict == verdict
-        assert (row.where == "no source of this head gives positions a probability of their own") is (spec == "softmax")
+        assert (row.where == "no component of this head attributes probability to positions") is (spec == "softmax")
 
 
 def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckReport]) -> None:
@@ -315,11 +315,11 @@ def test_given_texts_are_checked(backbone: GPT2LMHeadModel) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"texts_or_ids": ["a text"]}, "texts given without a tokenizer"),
+        ({"texts_or_ids": ["a text"]}, "must have a tokenizer for texts"),
         ({"texts_or_ids": []}, r"texts must be at least one \(none given\)"),
         ({"texts_or_ids": [[3], []]}, r"text 1 must be one or more token ids \(shape \(0,\) given\)"),
-        ({"texts_or_ids": [[3, 40]]}, "token id outside the vocabulary of 40 tokens"),
-        ({"texts_or_ids": [[-1]]}, "token id outside the vocabulary"),
+        ({"texts_or_ids": [[3, 40]]}, "must have token ids below 40"),
+        ({"texts_or_ids": [[-1]]}, "must have token ids below"),
         ({"lengths": []}, r"lengths must be one or more positive numbers \(\[\] given\)"),
         ({"lengths": [0, 3]}, r"lengths must be one or more positive numbers \(\[0, 3\] given\)"),
     ],
@@ -389,7 +389,7 @@ def test_report_reads_as_text_and_as_a_table(backbone: GPT2LMHeadModel, plant: C
             assert "not checked" in shown
             assert ("FAILED" in shown) == (not report.passed)
     assert good.title == "mos:2 on GPT2LMHeadModel in float32"
-    assert "Look at the normaliser" in str(bad)
+    assert "Check the head's normaliser" in str(bad)
     good.raise_if_failed()
     with pytest.raises(CheckFailedError, match=r"(?s)deviation"):
         bad.raise_if_failed()
@@ -397,7 +397,7 @@ def test_report_reads_as_text_and_as_a_table(backbone: GPT2LMHeadModel, plant: C
 
 def test_every_property_says_what_it_means_and_what_to_look_at() -> None:
     assert len({one.name for one in PROPERTIES}) == len(PROPERTIES)
-    assert all(one.meaning and one.look_at.startswith(("Look", "Training")) for one in PROPERTIES)
+    assert all(one.meaning and one.look_at.startswith(("Look", "Check", "Training")) for one in PROPERTIES)
 
 
 @pytest.mark.parametrize("ours", [True, False])

@@ -48,7 +48,7 @@ class Leaking:
         (lambda: tiny("t5"), "an encoder-decoder model has one source for a row"),
         (
             lambda: nw.attach(changed(tiny("gpt2"), Leaking), "cache"),
-            "the head refuses texts that the backbone lets see each other",
+            "the backbone lets packed texts see each other, so the head refuses them",
         ),
     ],
 )

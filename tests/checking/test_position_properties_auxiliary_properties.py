@@ -139,7 +139,7 @@ def test_every_conditioner_passes_and_so_does_every_kind_of_head(conditioner: st
     assert [row.verdict for row in rows_of(report).values()] == ["passed", "passed"]
     assert report.title == f"{head} with {conditioner} on GPT2LMHeadModel in float32"
     (source,) = (row for row in report.rows if row.name == "source padding")
-    assert source.where == "the auxiliary text has a row of its own"
+    assert source.where == "auxiliary padding is tested separately"
 
 
 @pytest.mark.slow
@@ -176,7 +176,10 @@ def test_other_models_have_nothing_to_check() -> None:
 def test_a_conditioner_that_adds_nothing_yet_need_not_be_heard() -> None:
     rows = rows_of(nw.check(conditioned("dau"), lengths=[4]))
     assert rows["auxiliary text"].verdict == "not checked"
-    assert rows["auxiliary text"].where == "the conditioner adds nothing yet: train it, or begin with start = 'random'"
+    assert (
+        rows["auxiliary text"].where
+        == "the conditioner has no effect before training; train it, or use start = 'random'"
+    )
     assert rows["auxiliary padding"].verdict == "passed"
 
 

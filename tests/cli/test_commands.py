@@ -193,7 +193,7 @@ def test_check_audits_a_plain_model_and_writes_record_and_page(tmp_path):
     tiny("gpt2").save_pretrained(tmp_path / "model")
     done = run("check", tmp_path / "model", "--out", tmp_path / "audit")
     assert done.exit_code == 0, done.output
-    assert "is missed with chance 0.001" in " ".join(done.output.split())
+    assert "is missed with probability 0.001" in " ".join(done.output.split())
     assert {file.name for file in (tmp_path / "audit").iterdir()} == {"check.json", "check.html"}
     assert not (tmp_path / "model" / "check.json").exists()
 

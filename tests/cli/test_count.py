@@ -58,7 +58,7 @@ def test_ctrl_c_says_that_it_goes_on(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(frequency, "count_tokens", interrupted)
     stopped = run("count", folder / "train.txt", "--tokenizer", folder / "tokenizer", "--out", tmp_path / "c.npz")
     assert stopped.exit_code == 130
-    assert "interrupted: unfinished counts are beside" in stopped.output
+    assert "interrupted: the unfinished counts are in the folder of" in stopped.output
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_files_of_one_name_in_two_folders_are_not_taken_for_seeds(samples: Path,
     other.write_text(samples.read_text())
     done = run("evaluate", samples, other)
     assert done.exit_code == 2
-    assert "would both be called 'mine'; name them" in done.output
+    assert "must have different names (both are 'mine'); name them" in done.output
 
 
 def test_results_of_a_comparison_are_not_overwritten(samples: Path, tmp_path: Path) -> None:
@@ -71,12 +71,15 @@ def test_results_of_a_comparison_are_not_overwritten(samples: Path, tmp_path: Pa
     [
         (["--metrics", "distinct"], "mine.jsonl, line 1: no 'text', which distinct needs"),
         (["--metrics", "distinkt"], "unknown metric 'distinkt'. Did you mean 'distinct'"),
-        (["--field", "text"], "--field text: write it like --field text=prediction"),
+        (["--field", "text"], "--field text: must be FIELD=NAME; write it like --field text=prediction"),
         (
             ["--field", "text=out", "--metrics", "distinct"],
-            "no 'out', which --field text=out asks for. Did you mean 'output'",
+            "must have 'out', because of --field text=out. Did you mean 'output'",
         ),
-        (["--metrics", "distinct", "--set", "zipf.ranks=3"], "'zipf' is not measured; add --metrics zipf"),
+        (
+            ["--metrics", "distinct", "--set", "zipf.ranks=3"],
+            "'zipf' must be one of the metrics to compute; add --metrics zipf",
+        ),
         (["--set", "zipff.ranks=3"], "unknown metric 'zipff'. Did you mean 'zipf'"),
         (["--field", "text=output", "--metrics", "distinct", "--set", "distinct.m=3"], "distinct.m: unknown key"),
         (["--set", "hunam=false"], "hunam: unknown key. Did you mean 'human'"),
@@ -102,11 +105,14 @@ def test_list_names_every_metric() -> None:
     [
         (
             {"output": "a b c"},
-            "nothing to measure: it has output. If 'output' is what the system wrote: --field text",
+            "must have a field for at least one metric: it has output. If 'output' is the generated text: --field text",
         ),
-        ({"text": None}, "nothing to measure: it has no key with a value, and 'text' is null."),
-        ({"prompt": "a", "n": 3}, "nothing to measure: it has n, prompt. What a system wrote is read from 'text', or"),
-        ({"text": ""}, "nothing to measure in "),
+        ({"text": None}, "must have a field for at least one metric: it has no key with a value, and 'text' is null."),
+        (
+            {"prompt": "a", "n": 3},
+            "must have a field for at least one metric: it has n, prompt. The generated text is read from 'text', or",
+        ),
+        ({"text": ""}, "no metric can be computed of "),
     ],
 )
 def test_nothing_to_measure_is_refused(line: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -141,7 +147,7 @@ def test_plain_text_is_measured_and_said_to_be(tmp_path: Path) -> None:
 def test_a_metric_with_a_setting_stands_alone() -> None:
     from nextword.cli.evaluate import _with_settings
 
-    with pytest.raises(ValueError, match=r"a metric with a setting stands alone: --metrics rep --metrics distinct:1"):
+    with pytest.raises(ValueError, match=r"because it has a setting; write --metrics rep --metrics distinct:1"):
         _with_settings(["rep,distinct:1"], [])
     assert len(_with_settings(["rep", "distinct:1,2"], [])) == 2
     assert len(_with_settings(["rep,distinct"], [])) == 2

@@ -58,13 +58,13 @@ def test_a_table_is_filled_printed_and_written(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["countin"], "no paper 'countin'. Did you mean 'counting'"),
-        (["counting/table-7"], "no table 'table-7' in counting"),
-        (["counting", "--all"], "--all: must stand alone (counting given)"),
+        (["countin"], "must be a known one ('countin' given). Did you mean 'counting'"),
+        (["counting/table-7"], "must be a table of counting ('table-7' given)"),
+        (["counting", "--all"], "--all: must be given without names of tables (counting given)"),
         (["counting/table-1", "--data", "nowhere"], "('nowhere' does not exist)"),
         (["counting/table-1", "training.stepz=3"], "training.stepz"),
-        (["counting/table-1", "--gpu", "L4"], "--gpu: must stand with --dry-run"),
-        (["counting/table-1", "--dry-run", "--gpu", "L44"], "--gpu: must be one that is known here ('L44' given)"),
+        (["counting/table-1", "--gpu", "L4"], "--gpu: must be given together with --dry-run"),
+        (["counting/table-1", "--dry-run", "--gpu", "L44"], "--gpu: must be a known GPU ('L44' given)"),
         (["counting/table-1", "--dry-run", "training.stepz=3"], "training.stepz"),
     ],
 )
@@ -102,7 +102,7 @@ def test_a_comparison_is_planned_in_the_same_way(tmp_path, monkeypatch):
     words = ["compare", "--task", "counting", "--head", "softmax", "--head", "cache", "--dry-run"]
     done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
-    for part in ("trying the start", "1 × 3", "softmax", "cache", "a step", "each kind of training tried"):
+    for part in ("timing the start", "1 × 3", "softmax", "cache", "a step", "a few steps of each kind of training"):
         assert part in done.output
     assert not list(tmp_path.iterdir())
 
@@ -114,5 +114,5 @@ def test_ctrl_c_in_a_dry_run_prints_the_rest_and_ends_with_its_code(tmp_path, mo
     monkeypatch.setattr(measured_steps, "_cost", interrupted)
     done = run("counting/table-1", "--dry-run", "--out", tmp_path / "out")
     assert done.exit_code == 130
-    assert "not tried, interrupted" in done.output
+    assert "not timed, because of an interruption" in done.output
     assert "1 experiments: 0 s and 1 of unknown length" in done.output

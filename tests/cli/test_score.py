@@ -94,7 +94,7 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
         (["{plain}"], "DATA: must be a file of text or a table (none given)"),
         (
             ["{plain}", "text.tx"],
-            "(none given, and no file is called text.tx, so that was taken for a name",
+            "(none given, and no file is called text.tx, so it was taken for a model's name",
         ),
         (["{compared}", "{text}"], "but the folder of a comparison; give one of its models: "),
         (["{text}"], "MODEL: must be a folder with config.json or a name on the hub (none given)"),
@@ -105,7 +105,10 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
         (["{half}", "{text}"], "no config.json in it, so this is not a saved model (was saving interrupted?)"),
         (["{plain}", "{text}", "--window", "99"], "window: must be at most 16"),
         (["{plain}", "{text}", "--window", "0"], "window: must be at least 1 (0 given)"),
-        (["{plain}", "{text}", "--field", "text"], "--field text: write it like --field text=story"),
+        (
+            ["{plain}", "{text}", "--field", "text"],
+            "--field text: must be FIELD=NAME; write it like --field text=story",
+        ),
         (["{plain}", "{text}", "--field", "txt=a"], "Did you mean 'text'"),
         (["{plain}", "{text}", "--device", "abacus"], "device: must be auto"),
         (["{plain}", "{plain}/model.safetensors"], "is it a binary file?"),

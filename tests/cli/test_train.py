@@ -37,7 +37,7 @@ def test_a_model_from_options_and_again_from_a_recipe(text: Path, tmp_path: Path
     recipe.write_text(f'method = "cache/histalign"\nmodel = "small"\nseed = 3\ndata = "{text}"\n', encoding="utf-8")
     again = run(recipe, *SHORT, "--out", out)
     assert again.exit_code == 0, again.output
-    assert again.output.startswith("Finished before; nothing was to be done.")
+    assert again.output.startswith("Training had already finished; nothing was changed.")
     assert "step " not in again.output
     other = run(recipe, *SHORT, "--out", out, "seed=4")
     assert (other.exit_code, "seed: 3 there, 4 asked for" in other.output) == (2, True)

@@ -106,7 +106,7 @@ def test_different_prompts_or_counts_are_refused_unless_unpaired(tmp_path: Path,
     assert found.untested is not None
     moved = rows("three")
     moved[3], moved[4] = moved[4], moved[3]
-    where = r"three\.jsonl, line 4: another prompt, references than in .*one\.jsonl, line 4 \(the same examples"
+    where = r"three\.jsonl, line 4: prompt, references must be the same as in .*one\.jsonl, line 4 \(the same examples"
     with pytest.raises(ValueError, match=where):
         nw.evaluate({"systems": {**two, "three": [written(tmp_path, "three", moved)]}, "metrics": ["distinct"]})
 
@@ -150,17 +150,20 @@ def test_empty_texts_are_wrong_and_counted(tmp_path: Path, monkeypatch: pytest.M
     ("change", "message"),
     [
         ({"metrics": ["distinkt"]}, "unknown metric 'distinkt'. Did you mean 'distinct'"),
-        ({"metrics": ["distinct", "distinct:2"]}, "'distinct' is asked for twice"),
-        ({"metrics": ["distinct:0"]}, "whole numbers from 1"),
+        ({"metrics": ["distinct", "distinct:2"]}, "'distinct' must be given once"),
+        ({"metrics": ["distinct:0"]}, "whole numbers of 1 or more"),
         ({"metrics": [{"metric": "distinct", "m": [1]}]}, "distinct.m: unknown key"),
         (
             {"metrics": ["likelihood"]},
             "line 1: no 'log_probs', which likelihood needs. The line has: prompt",
         ),
         ({"systems": {}}, "systems"),
-        ({"systems": {"a": []}}, "'a' has no samples file"),
-        ({"systems": {"human": ["x"]}}, "'human' is the row of the references"),
-        ({"wins": ["distinct-9"], "metrics": ["distinct"]}, "wins: distinct-9 was not measured; measured: distinct-1"),
+        ({"systems": {"a": []}}, "'a': must have at least one samples file"),
+        ({"systems": {"human": ["x"]}}, "this name is reserved for the references"),
+        (
+            {"wins": ["distinct-9"], "metrics": ["distinct"]},
+            "wins: distinct-9 must be computed values; computed: distinct-1",
+        ),
         ({"tokenizer": "no/such/folder/at/all", "metrics": ["distinct"]}, "tokenizer: cannot load"),
         ({"meterics": ["distinct"]}, "meterics: unknown key. Did you mean 'metrics'"),
     ],
@@ -222,7 +225,7 @@ def test_a_unit_does_not_depend_on_which_file_comes_first(tmp_path: Path) -> Non
     words, ids = {"text": "x y z", "reference": "x"}, {"text": "q q q", "token_ids": [0, 1, 2], "reference": "x"}
     files = {"a": [written(tmp_path, "a", [words])], "b": [written(tmp_path, "b", [ids])]}
     for systems in (files, dict(reversed(files.items()))):
-        with pytest.raises(ValueError, match=r"line 1: has (token ids|a text without token ids)"):
+        with pytest.raises(ValueError, match=r"line 1: must have (no token ids|token ids for every text)"):
             nw.evaluate({"systems": systems, "metrics": ["distinct:1", "ms-jaccard:1"]})
     with pytest.raises(ValueError, match=r"c\.jsonl, line"):
         nw.evaluate({"systems": {"c": [written(tmp_path, "c", [words, ids])]}, "metrics": ["uniq-seq"]})
@@ -234,7 +237,7 @@ def test_special_ids_end_a_text(tmp_path: Path) -> None:
     raw = nw.evaluate({"systems": {"a": [file]}, "metrics": ["uniq-seq"]})
     cut = nw.evaluate({"systems": {"a": [file]}, "metrics": ["uniq-seq"], "special": [0]})
     assert [one.systems[0].values["uniq-seq"].value for one in (raw, cut)] == [3, 2]
-    with pytest.raises(ValueError, match="give 'tokenizer' or 'special'"):
+    with pytest.raises(ValueError, match="special: must be left out"):
         nw.evaluate({"systems": {"a": [file]}, "tokenizer": "x", "special": [0]})
 
 
@@ -316,12 +319,15 @@ def test_samples_without_anything_to_pair_them_by_are_not_tested(tmp_path: Path)
     files = {name: [written(tmp_path, name, [{"text": f"{name} x"}, {"text": "y y"}])] for name in "ab"}
     found = nw.evaluate({"systems": files, "metrics": ["distinct:1"]})
     assert found.tests == []
-    assert "none of id, prompt" in (found.untested or "")
+    assert "one of id, prompt" in (found.untested or "")
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
-    [("perplexity", "'perplexity': it is measured by 'likelihood'"), ("distinct-1", "it is measured by 'distinct'")],
+    [
+        ("perplexity", "'perplexity': this value is computed by the metric 'likelihood'"),
+        ("distinct-1", "computed by the metric 'distinct'"),
+    ],
 )
 def test_a_measure_is_no_metric(asked: str, message: str, two: dict[str, list[str]]) -> None:
     with pytest.raises(ValueError, match=message):

@@ -50,11 +50,17 @@ GOOD = '{"text": "a"}'
         ((GOOD, "", GOOD), "line 2: empty line"),
         ((GOOD, '{"text": 5}'), r"line 2: 'text' must be text \(5 given"),
         (('{"token_ids": [1, "2"]}',), r"line 1: 'token_ids.1' must be a whole number \('2' given"),
-        (('{"log_probs": [0.1], "target_token_ids": [1, 2]}',), "'log_probs' has 1 entries, 'target_token_ids' has 2"),
-        (('{"references": ["a"], "reference_token_ids": [[1], [2]]}',), "'reference_token_ids' has 2 entries"),
-        (('{"references": ["a"], "reference": "b"}',), "give 'reference' or 'references', not both"),
-        (('{"table": {"header": ["a"], "rows": [["1", "2"]]}}',), "row 1 of the table has 2 cells"),
-        (('{"id": 3}', '{"id": 3}'), "line 2: id 3 is that of line 1 too"),
+        (
+            ('{"log_probs": [0.1], "target_token_ids": [1, 2]}',),
+            "'log_probs' must have as many entries as 'target_token_ids', 2 \\(1 given\\)",
+        ),
+        (
+            ('{"references": ["a"], "reference_token_ids": [[1], [2]]}',),
+            "'reference_token_ids' must have as many entries",
+        ),
+        (('{"references": ["a"], "reference": "b"}',), "reference, references: must not both be given"),
+        (('{"table": {"header": ["a"], "rows": [["1", "2"]]}}',), "row 1 must have as many cells"),
+        (('{"id": 3}', '{"id": 3}'), "line 2: id 3 must be unique"),
         ((), "is empty"),
         ((GOOD, '{"text": "a"'), r"line 2: not JSON \(Expecting ',' delimiter, column 13\)"),
         (('{"text": "a", "text": "b"}',), "line 1: key 'text' comes twice"),
@@ -137,9 +143,9 @@ def test_plain_text_names_its_lines_and_has_no_fields(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"fields=\{'text'"):
         list(read_samples(path, Words(), {"text": "output"}))
     path.write_text("")
-    with pytest.raises(ValueError, match=r"mine.txt is empty"):
+    with pytest.raises(ValueError, match=r"mine.txt must have"):
         list(read_samples(path, Words()))
-    with pytest.raises(ValueError, match=r"rows.csv is a table"):
+    with pytest.raises(ValueError, match=r"rows.csv must be JSON lines"):
         list(read_samples(tmp_path / "rows.csv", Words()))
 
 
@@ -170,7 +176,7 @@ def test_references_of_another_number_are_refused(tmp_path: Path) -> None:
         list(read_samples(texts, Words(), references=people, plain_text="lines"))
     own = tmp_path / "own.jsonl"
     own.write_text('{"text": "a", "reference": "b"}\n', encoding="utf-8")
-    with pytest.raises(ValueError, match="has references of its own"):
+    with pytest.raises(ValueError, match="must not have references if"):
         list(read_samples(own, Words(), references=people))
     people.write_text('{"prompt": "c"}\n', encoding="utf-8")
     texts.write_text("a\n", encoding="utf-8")

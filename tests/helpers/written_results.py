@@ -47,7 +47,7 @@ MEASURES: dict[str, Measure] = {
     **_of_ngrams("ms-jaccard", "MS-Jaccard", "Closeness to human text", "higher"),
     **_of_ngrams("self-bleu", "Self-BLEU", "Diversity", "human"),
     **_of_ngrams("distinct", "Distinct", "Diversity", "human"),
-    "uniq-seq": _measure("uniq-seq", "Diversity", "tokens (different, of all texts)", "human", 0),
+    "uniq-seq": _measure("uniq-seq", "Diversity", "distinct tokens of all texts", "human", 0),
     "rep": _measure("Rep", "Repetition", "fraction of texts (phrases of up to 50 tokens)", "human", 2),
     "share-frequent": _share("frequent"),
     "share-medium": _share("medium"),

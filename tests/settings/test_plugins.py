@@ -146,7 +146,7 @@ def test_a_file_in_place_of_a_module_is_told_its_name(given: str, tmp_path: Path
 @pytest.mark.parametrize("command", [["list", "heads"], ["check", "folder"]])
 def test_import_after_the_command_says_where_it_stands(command: list[str], tmp_path: Path) -> None:
     refused = nextword(*command, "--import", "own_head", path=tmp_path, code=2)
-    assert "It stands before the command: nextword --import MODULE COMMAND" in " ".join(refused.split())
+    assert "Put it before the command: nextword --import MODULE COMMAND" in " ".join(refused.split())
 
 
 LOADS = "import sys, dummy_parts, nextword as nw; nw.load(sys.argv[1]).save_pretrained(sys.argv[2])"

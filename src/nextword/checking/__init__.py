@@ -1,1 +1,1 @@
-"""The checker: is what a model answers a distribution, and does it depend on what it may depend on only."""
+"""The checker: test that a model's next-word distributions are consistent and depend only on allowed inputs."""

@@ -1,4 +1,4 @@
-"""The checker: is what a model answers a distribution, and does it depend on what it may depend on only."""
+"""``nw.check``: test that a model's next-word distributions are consistent and depend only on allowed inputs."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ __all__ = ["CheckFailedError", "CheckReport", "CheckRow", "check"]
 Effort = Literal["quick", "thorough"]
 
 LENGTHS: dict[str, Sequence[int]] = {"quick": (1, 6, 17), "thorough": (1, 6, 17, 64)}
-"""Lengths of random texts."""
+"""Default lengths of random texts."""
 
 FEWER_LENGTHS = (1, 17)
-"""Lengths in a quick check of a model that is not ours, which may be large; each costs two dozen passes and more."""
+"""Lengths in a quick check of a model without our head, which may be large; each needs two dozen passes or more."""
 
 SHORT_LENGTHS = (1, 6)
-"""Lengths in a quick check of a large model of ours, which is read token by token in every mode of its head."""
+"""Lengths in a quick check of a large model with our head, which is read token by token in every mode."""
 
 _LARGE = 50_000_000
-"""Parameters from which on a model is large: on two cores a pass takes seconds."""
+"""Number of parameters from which a model counts as large: on two cores a pass takes seconds."""
 
 PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *POSITIONS, *AUXILIARY)
-"""Everything that is checked, in the order of the report."""
+"""All properties, in the order of the report."""
 
 
 def check(
@@ -59,36 +59,34 @@ def check(
     vocabulary: int | None = None,
     effort: Effort = "quick",
 ) -> CheckReport:
-    """Checks that a model's next-word distributions are distributions, in every mode of its head.
+    """Check that a model's next-word distributions are valid and consistent, in every mode of its head.
 
-    They sum to one, are finite, agree with themselves however they are asked, see neither the future nor other
-    sequences nor padding, and are the same with and without a KV cache; those of a conditioned model depend on the
-    auxiliary text of their own sequence. ``docs/checker.md`` says what each row proves. Training mode and random state
-    are left as they were.
+    They must sum to one, be finite, be the same for every way of querying them and with and without a KV cache, and not
+    depend on later tokens, other sequences or padding. For a conditioned model, they must depend on the auxiliary text
+    of their own sequence. ``docs/checker.md`` explains each row. Training mode and random state are restored.
 
     Args:
-        model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other model of transformers, with
-            adapters or without; the folder, GGUF file or hub name of one; with ``vocabulary`` any scorer.
-            ``docs/checker.md`` says what is asked of these.
-        texts_or_ids: Texts or token ids to check on beside random tokens; for an encoder-decoder model they are source
-            and target at once. For a conditioned model each has a random auxiliary text.
-        tokenizer: Turns texts into ids, and is itself asked which texts it cannot tell apart; None for a folder, which
-            has its own.
+        model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other transformers model, with or
+            without adapters; the folder, GGUF file or hub name of a model; or, with ``vocabulary``, any scorer.
+        texts_or_ids: Texts or token ids to check in addition to random tokens; for an encoder-decoder model each is
+            used as both source and target. For a conditioned model each gets a random auxiliary text.
+        tokenizer: Tokenizer of the texts, which is also tested for texts that it cannot distinguish; None for a
+            folder, which has its own.
         seed: Seed of the random tokens.
-        lengths: Lengths of the random texts, by default 1, 6 and 17, and 64 in a thorough check; in a quick one 1 and
-            17 of a model that is not ours, 1 and 6 of a large model of ours. A head of ours is checked on batches of
-            three sequences of each length.
-        max_length: Given texts are cut to so many tokens.
-        vocabulary: Number of tokens of a scorer, which is given in place of a model: a function of prefixes, or an
-            object with more (``nextword.checking.audit.scorer.Scorer``).
-        effort: "quick", or "thorough" for longer texts too, and for questions that take much memory.
+        lengths: Lengths of the random texts. Default: 1, 6 and 17, plus 64 in a thorough check; in a quick check 1 and
+            17 for a model without our head, 1 and 6 for a large model with our head. Our heads are checked on batches
+            of three sequences per length.
+        max_length: Maximum tokens of given texts; longer ones are truncated.
+        vocabulary: Vocabulary size, if a scorer is given in place of a model: a function of prefixes, or an object
+            with more methods (``nextword.checking.audit.scorer.Scorer``).
+        effort: "quick", or "thorough" for longer texts and tests that need much memory.
 
     Returns:
-        A row for each property. ``report.raise_if_failed()`` turns failures into an exception.
+        A report with one row per property; ``report.raise_if_failed()`` raises an exception for failures.
 
     Raises:
-        ValueError: Not a model of transformers, and no ``vocabulary``; no model where the path is; texts without a
-            tokenizer; or token ids outside the vocabulary.
+        ValueError: If ``model`` is not a transformers model and no ``vocabulary`` is given, the path has no model,
+            texts are given without a tokenizer, or token ids are outside the vocabulary.
 
     Examples:
         >>> import nextword as nw
@@ -106,7 +104,7 @@ def check(
 
 
 def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequence[int]:
-    """Lengths of the random texts of ``check`` where it is not told any."""
+    """Default lengths of the random texts of ``check``."""
     if effort == "thorough" or vocabulary is not None:
         return LENGTHS[effort]
     if not isinstance(model, NextWordModel):
@@ -118,7 +116,7 @@ def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequenc
 def check_as_wanted(
     model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = lambda name, share: None
 ) -> CheckReport:
-    """``check``, and reports before each property its name and the share of the work that is done."""
+    """``check`` with a progress function, called before each property with its name and the finished share."""
     ours = vocabulary is None and isinstance(model, NextWordModel)
     report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
     damage = weights_at_fault(model) if isinstance(model, torch.nn.Module) and not report.passed else None
@@ -168,7 +166,7 @@ def _of_what_is_not_ours(model: Any, vocabulary: int | None, wanted: Wanted, pro
 
 
 _ROOM = 4
-"""Positions to leave free in a model with few, for padding."""
+"""Number of positions to leave free for padding."""
 
 
 def _fitting(lengths: Iterable[int], longest: int | None) -> list[int]:
@@ -196,7 +194,9 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ch
             rounding = 0.0 if bare is None else bare.found.value
             excused, limit = SHARE_OF_ROUNDING * rounding, one.most(model.dtype)
             if one.of_the_cache and tolerance + excused > limit:
-                reason = f"{type(model.backbone).__name__} itself does not do so: alone it deviates by {rounding:.3g}"
+                reason = (
+                    f"{type(model.backbone).__name__} itself fails this: without the head it deviates by {rounding:.3g}"
+                )
                 return one.row(None, tolerance, reason), None
             if excused:
                 excused *= magnification(found.reader, found.case.batch)
@@ -216,7 +216,7 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ch
 
 @contextmanager
 def _as_it_was(model: Any) -> Iterator[None]:
-    """Evaluation mode inside; training mode of every module and torch's random state as before afterwards."""
+    """Evaluation mode inside; afterwards every module's training mode and torch's random state are restored."""
     training = {module: module.training for module in model.modules()}
     with torch.random.fork_rng():
         model.eval()
@@ -230,7 +230,7 @@ def _as_it_was(model: Any) -> Iterator[None]:
 # -- What a tokenizer loses: texts that are the same tokens, so that bits per byte count bytes that cost nothing.
 
 ONLY_FOR = "bits per byte"
-"""What a loss matters for. Probabilities of tokens are right without what the tokenizer left out."""
+"""The only measure that a tokenizer's loss of text affects; token probabilities are still correct."""
 
 
 def _without_accents(text: str) -> str:
@@ -244,28 +244,26 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
     lambda text: unicodedata.normalize("NFKC", text),
     _without_accents,
 )
-"""What tokenizers do to a text before they cut it up."""
+"""Normalisations that tokenizers apply to a text."""
 
 
 def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
-    """Whether a tokenizer tells texts apart that differ: white space, accents, emoji, control characters, marks.
+    """Test whether a tokenizer distinguishes texts that differ in white space, accents, emoji and so on.
 
-    A text that does not come back is not a loss yet: decoding may drop a space that the tokens had. It is one where
-    another text has the very same tokens, because what differs is then paid for by no bit.
+    A text that decodes to another text is not a loss by itself, because decoding may drop a space. It is a loss if
+    another text has the same tokens, because their difference then costs no bits.
 
     Returns:
-        A row, which never fails a check, and where something is lost a finding that is for bits per byte only.
+        A row, which never fails a check, and for a loss a finding that concerns bits per byte only.
     """
     try:
         lost, changed = _lost(tokenizer)
     except Exception as fault:  # of anything: a tokenizer of somebody's own, which cannot decode
-        return _row(None, f"the tokenizer cannot be asked: {type(fault).__name__}: {fault}"), None
+        return _row(None, f"the tokenizer raised an error: {type(fault).__name__}: {fault}"), None
     said = "; ".join(f"{text!r} and {other!r} are the same tokens" for text, other in lost)
-    where = (
-        f"{len(lost)} of {len(PROBES)} texts: {said}" if lost else "no two texts were found that are the same tokens"
-    )
+    where = f"{len(lost)} of {len(PROBES)} texts: {said}" if lost else "no two texts with the same tokens were found"
     if changed > len(lost):
-        where += f"; decoded to another text that has other tokens: {changed - len(lost)}"
+        where += f"; texts that decode to a text with other tokens: {changed - len(lost)}"
     row = _row(float(len(lost)), where)
     if not lost:
         return row, None
@@ -276,17 +274,17 @@ def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
 def _row(worst: float | None, where: str) -> CheckRow:
     return CheckRow(
         name="tokenizer",
-        meaning="texts that differ are different tokens, so every byte is paid for in bits per byte",
+        meaning="different texts have different tokens, so bits per byte covers every byte",
         worst=worst,
         tolerance=0.0,
         where=where,
-        look_at="Give bits per byte of the text as the tokenizer reads it, or say what it leaves out.",
+        look_at="Report bits per byte of the text as the tokenizer normalises it, or state what it drops.",
         only_for=ONLY_FOR,
     )
 
 
 def _lost(tokenizer: Any) -> tuple[list[tuple[str, str]], int]:
-    """Texts that are the same tokens as others, with these; and how many texts are decoded to others."""
+    """Pairs of texts with the same tokens, and the number of texts that decode to another text."""
     lost: list[tuple[str, str]] = []
     changed = 0
     for text in PROBES:

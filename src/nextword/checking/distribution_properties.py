@@ -1,4 +1,4 @@
-"""Properties of what one distribution answers: it is a distribution, and its answers agree with each other."""
+"""Properties of a single distribution: it is valid, and its methods agree with each other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nextword.functional.inplace import log_softmax_
 from nextword.functional.probability import at_least_float32
 
 _ONE_ROW_AT_ONCE = 1e-6
-"""A budget in MiB that holds no two rows."""
+"""A memory budget in MiB that is too small for two rows."""
 
 _LEAST = 1e-30
-"""Probabilities below are not told apart: in float32 their shares underflow."""
+"""Smaller probabilities are ignored, because their components underflow in float32."""
 
 
 def _sums_to_one(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -39,7 +39,7 @@ def _finite(reader: Reader, case: Case) -> Iterator[Deviation]:
 
 
 def _asked(batch: Batch, vocab_size: int) -> dict[str, Tensor]:
-    """Token ids to ask for: few and many, in the text and beyond it."""
+    """Sets of token ids to query: few and many, in the text and outside it."""
     text = batch.ids[batch.row]
     every = torch.arange(vocab_size, device=text.device).expand(len(text), -1)
     own = batch.ids[batch.mask][:, None]
@@ -120,7 +120,7 @@ ANSWERS = (
         name="sums to one",
         fault="sum",
         meaning="the probabilities of all tokens add up to 1 at every position",
-        look_at="Look at the normaliser of the head: every score that log_probs shows must be in it, once.",
+        look_at="Check the head's normaliser: every score in log_probs must be in it exactly once.",
         measure=_sums_to_one,
         single=True,
     ),
@@ -143,44 +143,44 @@ ANSWERS = (
         name="top_k",
         fault="distribution",
         meaning="top_k(k) gives the k largest of log_probs() and their tokens",
-        look_at="Look at how the distribution answers top_k.",
+        look_at="Check top_k of the distribution.",
         measure=_top_k,
     ),
     Property(
         name="entropy",
         fault="distribution",
         meaning="entropy() is that of log_probs()",
-        look_at="Look at tokens of probability 0 in the distribution's entropy.",
+        look_at="Check how entropy handles tokens of probability 0.",
         measure=_entropy,
     ),
     Property(
         name="logits",
         fault="score-is-not-its-steps",
-        meaning="softmax of the logits that forward returns, with and without labels, is the distribution",
-        look_at="Look at logits() of the head, and whether labels reach the distribution in forward.",
+        meaning="the softmax of the logits returned by forward, with and without labels, is the distribution",
+        look_at="Check logits() of the head, and that labels do not change the distribution in forward.",
         measure=_logits,
     ),
     Property(
         name="sources",
         fault="distribution",
-        meaning="the shares of all sources are not negative and add up to the probability of each token",
-        look_at="Look at _log_sources: a part without a name, or one that is counted twice.",
+        meaning="the contributions of all components are not negative and add up to each token's probability",
+        look_at="Check _log_sources for a component that is missing or counted twice.",
         measure=_sources,
     ),
     Property(
         name="positions",
         fault="distribution",
-        meaning="the shares of a token's positions are not negative and add up to the share of their source",
-        look_at="Look at _log_positions, and at first_position of the entries: where in the text the first is.",
+        meaning="the contributions of positions are not negative and add up to that of their component",
+        look_at="Check _log_positions and first_position, the position of the first entry in the text.",
         measure=_places,
-        nothing="no source of this head gives positions a probability of their own",
+        nothing="no component of this head attributes probability to positions",
     ),
     Property(
         name="chunks",
         fault="distribution",
-        meaning="answers do not depend on how many rows are computed at once",
-        look_at="Look at __getitem__ of the distribution, and for sums over rows in _log_probs or _log_prob.",
+        meaning="results do not depend on how many rows are computed at once",
+        look_at="Check __getitem__ of the distribution, and sums over rows in _log_probs or _log_prob.",
         measure=_chunks,
     ),
 )
-"""All of them, in the order of the report."""
+"""All properties of this module, in the order of the report."""

@@ -1,4 +1,4 @@
-"""What a check found: one row for each property."""
+"""Results of a check: one row per property."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ COLOURS = {"passed": "green", "FAILED": "bold red", "remark": "yellow", "not che
 
 
 class CheckFailedError(ValueError):
-    """A model whose distribution is not what it should be; the message names every property that fails."""
+    """A model failed the check; the message names every failed property."""
 
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One property of the distribution.
+    """Result of one property.
 
     Args:
         name: Short name.
-        meaning: What holds if it passed.
-        worst: Largest deviation seen; infinite where a number is missing or the call raised, None where the property
-            does not apply to this model.
+        meaning: Statement that holds if it passed.
+        worst: Largest deviation; infinite if a number is missing or the call raised; None if the property does not
+            apply.
         tolerance: Largest deviation that passes.
-        where: Mode, text and variant in which the worst deviation was seen; why it does not apply where it does not.
-        look_at: What to look at where it failed.
-        error: What was raised, if anything was.
-        only_for: What alone a larger deviation matters for; empty where it is a fault of the distribution.
+        where: Mode, text and variant of the largest deviation, or the reason why the property does not apply.
+        look_at: Advice for a failure.
+        error: The exception that was raised, if any.
+        only_for: The only measure that a deviation affects; empty for a fault of the distribution.
     """
 
     name: str
@@ -47,12 +47,12 @@ class CheckRow:
 
     @property
     def passed(self) -> bool:
-        """Whether the deviation is within the tolerance; true where the property does not apply, or is a warning."""
+        """Whether the deviation is within the tolerance; true if the property does not apply or is a warning."""
         return self.worst is None or self.worst <= self.tolerance or bool(self.only_for)
 
     @property
     def verdict(self) -> Literal["passed", "FAILED", "remark", "not checked"]:
-        """``passed``, ``FAILED``, ``remark`` where the distribution is not at fault, or ``not checked``."""
+        """``passed``, ``FAILED``, ``remark`` (the distribution itself is correct) or ``not checked``."""
         if self.worst is None:
             return "not checked"
         if self.worst <= self.tolerance:
@@ -60,7 +60,7 @@ class CheckRow:
         return "remark" if self.only_for else "FAILED"
 
     def explain(self) -> str:
-        """What failed, where it was seen and what to look at."""
+        """A sentence on what failed, where, and what to check."""
         if self.error is not None:
             return f"{self.name}: raised {type(self.error).__name__}: {self.error}"
         seen = f"deviation {self.worst:.3g}, at most {self.tolerance:.3g} allowed"
@@ -69,16 +69,16 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault, as a user would say it.
+    """One fault, in words.
 
     Args:
-        fault: Its name, one of ``nextword.checking.property.FAULTS``.
-        sentence: What is wrong, and where it was seen most.
-        amount: The deviation seen there.
-        tolerance: The largest that passes.
-        texts: Token ids of the smallest texts found that show it.
-        shown: What is seen on these.
-        only_for: What alone it matters for; empty for a fault of the distribution, which fails the check.
+        fault: Name, one of ``nextword.checking.property.FAULTS``.
+        sentence: Description of the fault and of its worst case.
+        amount: Deviation in the worst case.
+        tolerance: Largest deviation that passes.
+        texts: Token ids of the smallest texts that show the fault.
+        shown: Description of the fault on these texts.
+        only_for: The only measure it affects; empty for a fault of the distribution, which fails the check.
     """
 
     fault: str
@@ -96,16 +96,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What ``nextword.check`` found; ``print`` shows it, ``rich`` shows it as a table.
+    """The report of ``nextword.check``; ``print`` shows it as text, ``rich`` as a table.
 
     Args:
         model: Class of the backbone.
-        head: Spec of the head; empty for what has none of ours.
+        head: Spec of the head; empty for a model without our head.
         dtype: Precision of the model.
-        rows: One for each property.
-        conditioner: Spec of the conditioner; None where the model has none.
-        findings: The faults by name, each with the smallest input that shows it; those of causes first.
-        power: What the check would have found, in sentences.
+        rows: One row per property.
+        conditioner: Spec of the conditioner; None if the model has none.
+        findings: The faults, each with the smallest input that shows it, causes first.
+        power: Sentences on the smallest faults that the check detects.
     """
 
     model: str
@@ -128,7 +128,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> Literal[0, 1, 2]:
-        """For programs: 0 without a fault, 1 with one, 2 where some properties could not be checked."""
+        """Exit code: 0 without a fault, 1 with a fault, 2 if some properties could not be checked."""
         faults = [one for one in self.findings if not one.only_for]
         if faults or any(row.error is None for row in self.failures):
             return 1
@@ -142,7 +142,7 @@ class CheckReport:
         return f"{head}{self.model} in {self.dtype}"
 
     def record(self) -> CheckResults:
-        """The report as a record, to be saved as JSON or shown as a page."""
+        """Convert the report to a record, for JSON or an HTML page."""
         from nextword.results.records.check_results import CheckedProperty, CheckResults, FoundFault
         from nextword.results.records.measured_values import Environment
 
@@ -171,10 +171,10 @@ class CheckReport:
         )
 
     def raise_if_failed(self) -> None:
-        """Does nothing where all rows passed.
+        """Raise an exception if a row failed.
 
         Raises:
-            CheckFailedError: At least one row failed; the message explains every one.
+            CheckFailedError: If at least one row failed; the message explains each.
         """
         if self.failures:
             causes = [row.error for row in self.failures if row.error is not None]

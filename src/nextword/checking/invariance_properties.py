@@ -1,4 +1,4 @@
-"""Properties that compare two runs: what must not matter does not."""
+"""Properties that compare two runs whose results must be equal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 EXTRA = 3
-"""Columns of padding more than needed."""
+"""Number of additional padding columns."""
 
 
 def _same_twice(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -134,12 +134,12 @@ def _no_kv_cache(model: NextWordModel) -> str:
     backbone = model.backbone
     if cache_argument(backbone) is None:
         return f"{type(backbone).__name__} keeps no KV cache"
-    return "" if backbone._supports_default_dynamic_cache() else f"{type(backbone).__name__} has a cache of its own"
+    return "" if backbone._supports_default_dynamic_cache() else f"{type(backbone).__name__} uses its own kind of cache"
 
 
 def _no_source(model: NextWordModel) -> str:
     if model.conditioner is not None:
-        return "the auxiliary text has a row of its own"
+        return "auxiliary padding is tested separately"
     return "" if model.config.is_encoder_decoder else "a decoder-only model has no source"
 
 
@@ -147,8 +147,8 @@ INVARIANCES = (
     Property(
         name="same twice",
         fault="not-repeatable",
-        meaning="the same input gives the same distribution again",
-        look_at="Look for dropout or sampling that does not ask self.training.",
+        meaning="repeating the same input gives the same distribution",
+        look_at="Look for dropout or sampling that does not check self.training.",
         measure=_same_twice,
         reruns=True,
     ),
@@ -156,7 +156,7 @@ INVARIANCES = (
         name="future",
         fault="future",
         meaning="tokens after a position do not change its distribution",
-        look_at="Look at which entries of memory a position may see: positions up to context.position, no later ones.",
+        look_at="Check which memory entries a position may read: positions up to context.position, not later ones.",
         measure=_future,
         reruns=True,
     ),
@@ -164,31 +164,33 @@ INVARIANCES = (
         name="other sequences",
         fault="batch-neighbour",
         meaning="the other sequences of the batch do not change a sequence's distributions",
-        look_at="Look at context.row: a memory or a source read without it, or a mean over the batch.",
+        look_at="Check the use of context.row: a memory or source may be read without it, or there may be a mean "
+        "over the batch.",
         measure=_other_sequences,
         reruns=True,
     ),
     Property(
         name="padding",
         fault="padding",
-        meaning="the amount and the side of padding change nothing",
-        look_at="Look at memory.valid, and at positions counted from the start of the row instead of its first token.",
+        meaning="the amount and the side of padding make no difference",
+        look_at="Check memory.valid, and whether positions are counted from the first token and not from the start "
+        "of the row.",
         measure=_padding,
         reruns=True,
     ),
     Property(
         name="padding contents",
         fault="padding",
-        meaning="no token at a masked position has any share of any probability",
-        look_at="Look at memory.valid and source.valid: an entry at padding is visible.",
+        meaning="tokens at masked positions do not contribute to any probability",
+        look_at="Check memory.valid and source.valid, because an entry at padding is visible.",
         measure=_padding_contents,
         reruns=True,
     ),
     Property(
         name="source padding",
         fault="source-padding",
-        meaning="padding of the source changes nothing",
-        look_at="Look at source.valid.",
+        meaning="padding of the source makes no difference",
+        look_at="Check source.valid.",
         measure=_source_padding,
         applies=_no_source,
         reruns=True,
@@ -196,8 +198,8 @@ INVARIANCES = (
     Property(
         name="cache, token by token",
         fault="cache",
-        meaning="with a KV cache, one token at a time, the distributions are those without",
-        look_at="Look at what the head needs of earlier positions: it must come from streams() and context.memory.",
+        meaning="with a KV cache, one token at a time, the distributions are the same as without",
+        look_at="Check that the head reads earlier positions only through streams() and context.memory.",
         measure=_token_by_token,
         applies=_no_kv_cache,
         reruns=True,
@@ -206,8 +208,8 @@ INVARIANCES = (
     Property(
         name="cache, in chunks",
         fault="cache",
-        meaning="with a KV cache, several tokens at a time, the distributions are those without",
-        look_at="Look at context.position, the position in the whole memory, against the position in this step.",
+        meaning="with a KV cache, several tokens at a time, the distributions are the same as without",
+        look_at="Check the use of context.position, the position in the whole memory and not in this step.",
         measure=_in_chunks,
         applies=_no_kv_cache,
         reruns=True,
@@ -216,12 +218,12 @@ INVARIANCES = (
     Property(
         name="cache, reordered",
         fault="cache-reordered",
-        meaning="after sequences change places in the KV cache, as in beam search, what is remembered moved with them",
-        look_at="Look for anything the head keeps outside the streams of its history.",
+        meaning="after sequences are reordered in the KV cache, as in beam search, the head's memory is reordered too",
+        look_at="Look for state that the head keeps outside its streams.",
         measure=_reordered,
         applies=_no_kv_cache,
         reruns=True,
         of_the_cache=True,
     ),
 )
-"""All of them, in the order of the report."""
+"""All properties of this module, in the order of the report."""

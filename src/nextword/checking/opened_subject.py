@@ -1,4 +1,4 @@
-"""Opens what is to be checked: a model of ours, or any other as it was saved, with its adapters."""
+"""Open the model to check: one with our head, or any other saved model with its adapters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nextword.settings.registry import UnknownNameError
 
 
 def open_subject(path: str | Path) -> Any:
-    """A model of ours, or one of transformers to which nothing was attached, from a folder, GGUF file or hub name.
+    """Open a model with our head, or a plain transformers model, from a folder, GGUF file or hub name.
 
-    The folder of an adapter of peft brings the model that it says it belongs to.
+    For the folder of a peft adapter, its base model is loaded too.
 
     Raises:
-        ValueError: There is none, or no language model.
+        ValueError: If there is no model, or it is not a language model.
     """
     if is_adapter(path):
         return _with_adapter(str(Path(path).expanduser()))
@@ -34,8 +34,8 @@ def open_subject(path: str | Path) -> Any:
         raise
     except (OSError, ValueError) as fault:
         raise ValueError(
-            f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)}); give the path of a "
-            "saved model, or its name on the hub"
+            f"{path}: must be a model folder or a model on the hub ({_first_line(fault)}); give the path of a saved "
+            "model, or its name on the hub"
         ) from fault
     if isinstance(config, NextWordConfig | NextWordSeq2SeqConfig):
         return load(location)
@@ -49,18 +49,18 @@ def open_subject(path: str | Path) -> Any:
 
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
-"""Files that a folder with a tokenizer has one of; without any, transformers makes up an empty one."""
+"""Tokenizer files; for a folder with none of them, transformers would create an empty tokenizer."""
 
 
 def tokenizer_of(path: str | Path) -> Any:
-    """The tokenizer that was saved with a model; None where there is none, or, with a warning, it cannot be read."""
+    """The tokenizer saved with a model; None if there is none, or, with a warning, if it cannot be read."""
     folder = Path(path).expanduser()
     if folder.is_dir() and gguf_file(folder) is None and not any((folder / name).is_file() for name in _TOKENIZERS):
         return None
     try:
         return load_tokenizer(str(folder) if folder.is_dir() else str(path), "check")
     except ValueError as fault:
-        warnings.warn(f"the tokenizer of '{path}' cannot be read, so nothing is checked of it: {fault}", stacklevel=3)
+        warnings.warn(f"the tokenizer of '{path}' cannot be read, so it is not checked: {fault}", stacklevel=3)
         return None
 
 
@@ -68,7 +68,7 @@ def _with_adapter(folder: str) -> Any:
     from nextword.runtime import optional_libraries as extras
 
     if extras.missing(["peft"]):
-        raise ValueError(f"{folder}: an adapter is read with peft, not installed here ({extras.install('lora')})")
+        raise ValueError(f"{folder}: needs peft to read the adapter, which is not installed ({extras.install('lora')})")
     from peft import PeftConfig, PeftModel
 
     try:

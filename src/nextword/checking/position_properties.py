@@ -1,4 +1,4 @@
-"""Properties of positions: saying where tokens stand changes nothing, and texts packed into one row stay apart."""
+"""Properties of position ids, of texts packed into one row, and of auxiliary texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 _SEPARATED = 0.01
-"""A model that tries to do so changes at least this share."""
+"""Minimum change by which a model counts as supporting packing."""
 
 
 def _positions_said(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -61,19 +61,21 @@ def _keeps_no_texts_apart(model: NextWordModel) -> str:
     if model.conditioner is not None:
         return "a conditioned model has one auxiliary text for a row"
     if reason := _takes_no_positions(model):
-        return f"{reason}, which would say where a text begins"
+        return f"{reason}, which would mark the beginning of a text"
     if carries_over(model):
-        return f"{name} has recurrent layers or convolutions, which no position_ids begin anew"
+        return f"{name} has recurrent layers or convolutions, which position_ids cannot restart"
     if not _tries_to(model):
         return f"{name} does not support packing: it looks past the beginning of a text"
     remembers = getattr(getattr(model, "next_word_head", None), "remembers", False)
     return (
-        "the head refuses texts that the backbone lets see each other" if remembers and not parts_texts(model) else ""
+        "the backbone lets packed texts see each other, so the head refuses them"
+        if remembers and not parts_texts(model)
+        else ""
     )
 
 
 def _tries_to(model: NextWordModel) -> bool:
-    """Whether positions that begin anew change what is looked at; else the model knows of no second text."""
+    """Whether restarting positions change the attention; if not, the model does not support packing."""
     found = readings(model)
     if found is None:
         return False
@@ -86,8 +88,8 @@ POSITIONS = (
     Property(
         name="position ids",
         fault="position-ids",
-        meaning="saying where the tokens stand, as they stand anyway, changes nothing",
-        look_at="Look at how positions are counted where none are given, and at what is read from given ones.",
+        meaning="passing the default position_ids explicitly makes no difference",
+        look_at="Check how default positions are counted, and how given ones are used.",
         measure=_positions_said,
         applies=_takes_no_positions,
         reruns=True,
@@ -95,24 +97,25 @@ POSITIONS = (
     Property(
         name="packed rows",
         fault="packed-row",
-        meaning="a text in a row with others, told apart by position_ids, has the answers that it has alone",
-        look_at="Look at the attention mask between texts of a row, and for anything else that reads along the row.",
+        meaning="a text packed with others into one row, separated by position_ids, has the same distributions as "
+        "alone",
+        look_at="Check the attention mask between texts of a row, and anything else that reads along the row.",
         measure=_packed,
         applies=_keeps_no_texts_apart,
-        nothing="no two texts have room in one row of this model",
+        nothing="two texts do not fit into one row of this model",
         reruns=True,
     ),
 )
-"""All of them, in the order of the report."""
+"""All properties of this group, in the order of the report."""
 
 
 # -- Properties of conditioned models: the auxiliary text matters, and nothing that stands beside it does.
 
 _MISSED = 1.0
-"""Deviation of a sequence that does not do what it must."""
+"""Deviation reported for a sequence that does not change although it must."""
 
 _FAR = 100.0
-"""Times the size of real states: what stands at padding instead."""
+"""Factor by which the values at padding exceed real states."""
 
 
 def _dependence(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -136,9 +139,9 @@ def _with_other_texts(case: Case) -> Batch:
 
 
 def _differs(a: NextToken, b: NextToken) -> Tensor:
-    """At which positions two distributions differ, be it only in where a probability comes from.
+    """Positions at which two distributions differ, in probabilities or in the components' contributions.
 
-    A partition that has not learned anything yet scores its words as the softmax does.
+    An untrained partition gives its tokens the same scores as the softmax.
     """
     log_probs = a.log_probs()
     every = torch.arange(a.vocab_size, device=log_probs.device).expand(len(log_probs), -1)
@@ -184,7 +187,7 @@ def _unconditioned(model: NextWordModel) -> str:
 
 def _unheard(model: NextWordModel) -> str:
     if model.conditioner is not None and model.conditioner.is_neutral and not model.next_word_head.reads_source:
-        return "the conditioner adds nothing yet: train it, or begin with start = 'random'"
+        return "the conditioner has no effect before training; train it, or use start = 'random'"
     return _unconditioned(model)
 
 
@@ -192,8 +195,8 @@ AUXILIARY = (
     Property(
         name="auxiliary text",
         fault="auxiliary-text",
-        meaning="another auxiliary text gives another distribution at every position",
-        look_at="Look at what the conditioner keeps of the text, and whether it reaches the scores.",
+        meaning="a different auxiliary text gives a different distribution at every position",
+        look_at="Check what the conditioner keeps of the text, and whether it reaches the scores.",
         measure=_dependence,
         applies=_unheard,
         single=True,
@@ -201,11 +204,11 @@ AUXILIARY = (
     Property(
         name="auxiliary padding",
         fault="auxiliary-text",
-        meaning="padding of the auxiliary text, and what stands there, changes nothing",
-        look_at="Look at the mask in read() of the conditioner: pooling and attention must leave padding out.",
+        meaning="padding of the auxiliary text and its content make no difference",
+        look_at="Check the mask in read() of the conditioner: pooling and attention must ignore padding.",
         measure=_padding,
         applies=_unconditioned,
         reruns=True,
     ),
 )
-"""All of them, in the order of the report."""
+"""All properties of this group, in the order of the report."""

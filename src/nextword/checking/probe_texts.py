@@ -1,4 +1,4 @@
-"""The texts of a check, and the batches they are laid out in."""
+"""Texts and batches of a check."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from nextword.runtime.devices import device_of, weight_of
 # -- Random auxiliary texts for a conditioned model.
 
 _ROOM = 8
-"""Positions to leave free in an encoder with few: for padding, and before the first token (RoBERTa has two)."""
+"""Number of positions to leave free in an encoder: for padding, and before the first token (RoBERTa has two)."""
 
 _MORE_WORDS = 2
-"""Tokens of the decoder that an auxiliary text has more than tokens of the encoder: a mix-up of the two would show."""
+"""Number of additional decoder tokens of an auxiliary text, so that a mix-up with encoder tokens would show."""
 
 
 @dataclass(frozen=True, eq=False)
 class DecoderWords:
-    """An auxiliary text in the decoder's tokens, and the position of the encoder's token that stands for each."""
+    """An auxiliary text as decoder tokens, with the position of the corresponding encoder token for each."""
 
     ids: Int[Tensor, "S"]
     positions: Int[Tensor, "S"]
@@ -33,16 +33,16 @@ class DecoderWords:
 
 @dataclass(frozen=True, eq=False)
 class AuxiliaryText:
-    """One auxiliary text in tokens of the encoder and, where the head copies, in those of the decoder."""
+    """One auxiliary text as encoder tokens and, for a copying head, as decoder tokens."""
 
     ids: Int[Tensor, "A"]
     words: DecoderWords | None
 
 
 class AuxiliaryWords:
-    """Random tokens of an auxiliary encoder, special ones left out where its configuration names them.
+    """Generator of random auxiliary texts, without the encoder's special tokens.
 
-    ``decoder`` are ordinary tokens of the decoder, for heads that copy.
+    ``decoder`` are ordinary tokens of the decoder, for copying heads.
     """
 
     def __init__(self, encoder: Any, generator: torch.Generator, decoder: Int[Tensor, "K"] | None = None) -> None:
@@ -59,7 +59,7 @@ class AuxiliaryWords:
         self._longest = None if limit is None else max(1, limit - _ROOM)
 
     def text(self, length: int) -> AuxiliaryText:
-        """A text of so many tokens, or of as many as the encoder has positions for; about half of them recur."""
+        """A random text of ``length`` tokens, at most the encoder's positions; about half of the tokens recur."""
         length = length if self._longest is None else min(length, self._longest)
         ids = self._drawn(self._ordinary, length)
         if self._decoder is None:
@@ -69,14 +69,14 @@ class AuxiliaryWords:
         return AuxiliaryText(ids, DecoderWords(words, positions.to(words.device)))
 
     def other(self, text: AuxiliaryText) -> AuxiliaryText:
-        """One as long, with none of its tokens where there are enough others."""
+        """A text of the same length, without the text's tokens if the vocabulary is large enough."""
         ids = self._others(self._ordinary, text.ids)
         if text.words is None or self._decoder is None:
             return AuxiliaryText(ids, None)
         return AuxiliaryText(ids, replace(text.words, ids=self._others(self._decoder, text.words.ids)))
 
     def tokens(self, ids: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """Tokens of the encoder, as many."""
+        """Random tokens of the encoder."""
         return self._drawn(self._ordinary, ids.numel()).view_as(ids)
 
     def _others(self, ordinary: Int[Tensor, "K"], ids: Int[Tensor, "A"]) -> Int[Tensor, "A"]:
@@ -96,23 +96,23 @@ class AuxiliaryWords:
 _T = TypeVar("_T")
 
 _LONGER = 2
-"""Tokens that an auxiliary text has at least more than the text that it is given with."""
+"""Minimum number of tokens by which an auxiliary text is longer than its text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Sequences side by side, padded.
+    """A padded batch of sequences.
 
     Args:
-        ids: The decoder's tokens.
+        ids: Decoder tokens, (B, T).
         mask: False at padding.
-        source_ids: Source tokens of an encoder-decoder model; of a conditioned one whose head copies, the auxiliary
-            texts in the decoder's tokens.
+        source_ids: Source tokens of an encoder-decoder model; for a conditioned model with a copying head, the
+            auxiliary texts as decoder tokens.
         source_mask: False at padding.
-        source_positions: For each of the latter the position of the auxiliary token that stands for it.
-        aux_ids: Auxiliary texts in the encoder's tokens.
+        source_positions: For each source token of a conditioned model, the position of its auxiliary token.
+        aux_ids: Auxiliary texts as encoder tokens.
         aux_mask: False at padding.
-        aux_states: The same already encoded, to be given in place of the tokens.
+        aux_states: Encoded auxiliary texts, passed in place of the tokens.
     """
 
     ids: Int[Tensor, "B T"]
@@ -126,12 +126,12 @@ class Batch:
 
     @property
     def row(self) -> Int[Tensor, "N"]:
-        """Which sequence each token belongs to, padding left out."""
+        """The sequence index of each token, without padding."""
         return self.mask.nonzero(as_tuple=True)[0]
 
     @property
     def position(self) -> Int[Tensor, "N"]:
-        """Place of each token in its own sequence, padding left out and not counted."""
+        """The position of each token in its own sequence, without padding."""
         return (self.mask.long().cumsum(1) - 1)[self.mask]
 
     def select(self, index: Int[Tensor, "B"]) -> Batch:
@@ -143,15 +143,15 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class ProbeSample:
-    """Some sequences, not padded yet.
+    """Some sequences before padding.
 
     Args:
-        name: For messages.
+        name: Name for messages.
         rows: Tokens of each sequence.
         sources: Source of each sequence, for an encoder-decoder model.
-        pad: The token that stands at padding.
+        pad: Padding token.
         auxiliary: Auxiliary text of each sequence, for a conditioned model.
-        aux_pad: The token of the encoder that stands at padding.
+        aux_pad: Padding token of the encoder.
     """
 
     name: str
@@ -162,9 +162,9 @@ class ProbeSample:
     aux_pad: int = 0
 
     def batch(self, side: Side = "right", extra: int = 0, source_extra: int = 0) -> Batch:
-        """The sequences in one batch, with ``extra`` columns of padding more than the longest sequence needs.
+        """Make one batch, with ``extra`` additional columns of padding.
 
-        Source and auxiliary texts are padded on the right, with ``source_extra`` columns more.
+        Source and auxiliary texts are padded on the right, with ``source_extra`` additional columns.
         """
         batch = Batch(*_pad(self.rows, self.pad, side, extra))
         if self.auxiliary is not None:
@@ -192,7 +192,7 @@ class ProbeSample:
         sources: Sequence[Tensor] | None = None,
         auxiliary: Sequence[AuxiliaryText] | None = None,
     ) -> ProbeSample:
-        """Sequence ``index`` as it is, all others from ``rows``, and so sources and auxiliary texts where given."""
+        """The sample with all sequences except ``index`` replaced by ``rows``, likewise sources and auxiliary texts."""
         mixed = replace(self, rows=_mixed(index, self.rows, rows))
         if self.sources is not None and sources is not None:
             mixed = replace(mixed, sources=_mixed(index, self.sources, sources))
@@ -201,7 +201,7 @@ class ProbeSample:
         return mixed
 
     def only(self, *kept: int) -> ProbeSample:
-        """Some of the sequences."""
+        """The sample with some of the sequences."""
         sources = None if self.sources is None else tuple(self.sources[index] for index in kept)
         auxiliary = None if self.auxiliary is None else tuple(self.auxiliary[index] for index in kept)
         return replace(self, rows=tuple(self.rows[index] for index in kept), sources=sources, auxiliary=auxiliary)
@@ -218,15 +218,15 @@ def _pad(rows: Sequence[Tensor], pad: int, side: Side, extra: int) -> tuple[Tens
 
 
 class ProbeWords:
-    """Random tokens of one vocabulary, special ones left out.
+    """Generator of random texts over one vocabulary, without special tokens.
 
     Args:
-        ordinary: The tokens to draw from.
+        ordinary: Token ids to sample from.
         seed: Seed of the random numbers; torch's own generators are not touched.
-        device: Where the texts lie.
-        pad: Token that stands at padding.
+        device: Device of the texts.
+        pad: Padding token.
         start: Token before every text of an encoder-decoder model; None for a decoder.
-        longest: Most tokens of a text; None where nothing limits them.
+        longest: Maximum tokens of a text; None: no limit.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class ProbeWords:
 
     @classmethod
     def of_model(cls, model: Any, seed: int) -> ProbeWords:
-        """Embeddings of a model, wrapped or not."""
+        """Make the generator of a model, wrapped or not."""
         words = model.get_input_embeddings()
         special: set[int] = set()
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
@@ -269,7 +269,7 @@ class ProbeWords:
         return made
 
     def text(self, length: int) -> Tensor:
-        """Tokens of which about half occur more than once, so that a memory has something to add up."""
+        """A random text in which about half of the tokens recur, so that a memory matters."""
         pool = self.ordinary[torch.randperm(len(self.ordinary), generator=self._generator)[: max(2, length // 2)]]
         return pool[torch.randint(len(pool), (length,), generator=self._generator)].to(self.device)
 
@@ -280,13 +280,13 @@ class ProbeWords:
         return torch.where(drawn == ids, self.ordinary[order[-1]].to(ids.device), drawn)
 
     def sequence(self, text: Tensor) -> Tensor:
-        """What the decoder reads: the text itself, after the start token of an encoder-decoder model."""
+        """The decoder's input: the text, after the start token of an encoder-decoder model."""
         return text if self.start is None else torch.cat([text.new_tensor([self.start]), text[:-1]])
 
     def sample(self, name: str, texts: Sequence[Tensor]) -> ProbeSample:
-        """A sample of these texts; for an encoder-decoder model they are source and target at once.
+        """Make a sample of these texts; for an encoder-decoder model they are both source and target.
 
-        For a conditioned model each has a random auxiliary text, of another length than all texts and all others.
+        For a conditioned model each gets a random auxiliary text, whose length differs from all other lengths.
         """
         sources = None if self.start is None else tuple(texts)
         sample = ProbeSample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
@@ -297,11 +297,11 @@ class ProbeWords:
         return replace(sample, auxiliary=auxiliary, aux_pad=self.auxiliary.pad)
 
     def random_sample(self, length: int) -> ProbeSample:
-        """Three sequences, of ``length`` tokens and fewer."""
+        """A sample of three sequences of at most ``length`` tokens."""
         return self.sample_of(length, max(1, length - 2), max(1, length // 2))
 
     def sample_of(self, *lengths: int) -> ProbeSample:
-        """As many sequences, of so many random tokens."""
+        """A sample of random sequences with the given lengths."""
         sample = self.sample(f"{lengths[0]} random tokens", [self.text(n) for n in lengths])
         if sample.sources is None:
             return sample
@@ -310,17 +310,18 @@ class ProbeWords:
 
 
 def given_sample(words: ProbeWords, given: Any, tokenizer: Any, max_length: int) -> ProbeSample:
-    """A sample of the caller's texts, sequences of token ids, or ids (B, T), each cut to ``max_length`` tokens.
+    """A sample of the caller's texts or token ids, each truncated to ``max_length`` tokens.
 
     Raises:
-        ValueError: Texts without a tokenizer, nothing at all, an empty text, or ids outside the vocabulary.
+        ValueError: If texts are given without a tokenizer, there are no texts, a text is empty, or ids are outside the
+            vocabulary.
     """
     items = [given] if isinstance(given, str) else list(given)
     if not items:
         raise ValueError("check: texts must be at least one (none given); leave them out for random tokens alone")
     if any(isinstance(item, str) for item in items):
         if tokenizer is None:
-            raise ValueError("check: texts given without a tokenizer; pass tokenizer=..., or token ids")
+            raise ValueError("check: must have a tokenizer for texts (none given); pass tokenizer=..., or token ids")
         items = [tokenizer(item).input_ids for item in items]
     texts = [torch.as_tensor(item, dtype=torch.long, device=words.device)[:max_length] for item in items]
     known = int(words.ordinary.max()) + 1
@@ -328,5 +329,7 @@ def given_sample(words: ProbeWords, given: Any, tokenizer: Any, max_length: int)
         if text.ndim != 1 or not len(text):
             raise ValueError(f"check: text {number} must be one or more token ids (shape {tuple(text.shape)} given)")
         if int(text.min()) < 0 or int(text.max()) >= max(known, words.pad + 1):
-            raise ValueError(f"check: text {number} has a token id outside the vocabulary of {known} tokens")
+            raise ValueError(
+                f"check: text {number} must have token ids below {known}, the vocabulary size; remove other ids"
+            )
     return words.sample("the given text", texts)

@@ -1,4 +1,4 @@
-"""What a property is to the checker."""
+"""The base class of the checker's properties, and names of faults."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Deviation(NamedTuple):
-    """What one variant showed.
+    """Deviation of one variant.
 
     Args:
-        variant: What was tried.
-        value: How far it is from what must hold.
-        at: Where that was and what stood there, as a person would say it; empty where there is no more to say.
-        sample: The texts, where they are others than those of the case.
+        variant: Name of the variant.
+        value: Size of the deviation.
+        at: Description of the place and the values; may be empty.
+        sample: The texts, if they differ from those of the case.
     """
 
     variant: str
@@ -42,9 +42,9 @@ def compared(
     batch: Batch,
     kept: Bool[Tensor, "B_T"] | None = None,
 ) -> Deviation:
-    """The deviation of answers from those that they must equal, with the position and the token that show it most.
+    """Deviation of answers from the expected ones, with the position and token of the largest difference.
 
-    The answers, log-probabilities, are those of a batch, or those of them that are ``kept``.
+    The answers are log-probabilities of a batch, or of its ``kept`` positions.
     """
     value = deviation(found, expected)
     if value <= EXACT.get(found.dtype, 0.0):
@@ -62,13 +62,13 @@ def compared(
 
 
 def answers_about(reader: Reader, sample: ProbeSample, own: int) -> Float[Tensor, "N K"]:
-    """Answers about one sequence of a sample."""
+    """The answers about one sequence of a sample."""
     batch = sample.batch()
     return reader.log_probs(batch)[batch.row == own]
 
 
 def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> Float[Tensor, "n 2"]:
-    """For each row the largest difference of probabilities, and the token that has it."""
+    """For each row, the largest difference of probabilities and its token."""
     moved = (found.double().exp() - expected.double().exp()).abs().nan_to_num(nan=torch.inf)
     most, token = moved.max(1)
     return torch.stack([most, token.double()], 1)
@@ -76,7 +76,7 @@ def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One sample under check, the wrapped model, and random tokens for changed texts."""
+    """One test case: a sample, the wrapped model, and random tokens for changed texts."""
 
     model: NextWordModel
     words: ProbeWords
@@ -84,35 +84,36 @@ class Case:
 
     @cached_property
     def batch(self) -> Batch:
-        """The sequences padded on the right, which every model can read."""
+        """The batch padded on the right, which every model supports."""
         return self.sample.batch()
 
     @cached_property
     def left(self) -> Batch:
-        """The sequences padded on the left."""
+        """The batch padded on the left."""
         return self.sample.batch("left")
 
 
 @dataclass(frozen=True)
 class Property:
-    """Something that must hold for every distribution.
+    """A property that must hold for every distribution.
 
     Args:
         name: Short name.
-        meaning: What holds if it passes.
-        look_at: What to look at where it fails.
-        fault: What it is called when it fails.
-        measure: Gives a deviation for every variant tried on one sample in one mode.
-        applies: Says why the property has no meaning for a model; empty where it has.
-        nothing: What the report says where there was nothing to measure.
-        single: Whether one answer is looked at by itself; all others compare two, whose scores were computed twice, and
-            in half precision no two products of different shapes agree.
-        reruns: Whether the backbone ran twice for it, too.
-        of_the_cache: Whether it is about continuing from a cache. Some backbones continue to other scores than they
-            give in one pass (Mamba in chunks); then nothing can be said of the head.
-        limit: The largest deviation that passes, where no precision decides it.
-        in_single: Whether transformers computes a part of it in float32, also in a model of float64.
-        exact: Says of a reader and a text what rounding does to a right answer, where the tables by precision do not.
+        meaning: Statement that holds if it passes.
+        look_at: Advice for a failure.
+        fault: Name of the fault if it fails.
+        measure: Function that yields the deviation of each variant on one sample in one mode.
+        applies: Function that returns the reason why the property does not apply to a model; empty if it applies.
+        nothing: Text for the report if there was nothing to compare.
+        single: Whether the property concerns a single answer. Others compare two answers computed separately, which in
+            half precision never agree exactly.
+        reruns: Whether the backbone runs twice for it.
+        of_the_cache: Whether it concerns continuing from a cache. If the backbone itself gives other scores then
+            (Mamba in chunks), the head cannot be judged.
+        limit: Largest deviation that passes, if it does not depend on the precision.
+        in_single: Whether transformers computes part of it in float32 even in a float64 model.
+        exact: Function that returns the rounding error of a correct answer for a reader and a text, instead of the
+            tables.
     """
 
     name: str
@@ -130,26 +131,26 @@ class Property:
     exact: Callable[[Any, Case], float] | None = None
 
     def row(self, worst: float | None, tolerance: float, where: str, error: Exception | None = None) -> CheckRow:
-        """What was found of it."""
+        """Make the row of this property."""
         return CheckRow(self.name, self.meaning, worst, tolerance, where, self.look_at, error)
 
     def tolerance(self, precision: torch.dtype) -> float:
-        """What the tables say for a model of this precision."""
+        """Tolerance for a model of this precision."""
         return EXACT.get(self._format(precision), EXACT_IN_HALF)
 
     def most(self, precision: torch.dtype) -> float:
-        """What rounding of the backbone excuses at most."""
+        """Maximum deviation that the backbone's rounding can excuse."""
         return LIMIT.get(self._format(precision), LIMIT_IN_HALF)
 
     def _format(self, precision: torch.dtype) -> torch.dtype:
-        """In which its numbers are computed by a model of this precision."""
+        """Precision in which a model of this precision computes the property's numbers."""
         if self.in_single and precision == torch.float64:
             return torch.float32
         return at_least_single(precision) if self.single else precision
 
 
 def at_least_single(precision: torch.dtype) -> torch.dtype:
-    """Format in which log-probabilities are computed, whatever the model's precision."""
+    """Precision of log-probabilities, which is at least float32."""
     return torch.float64 if precision == torch.float64 else torch.float32
 
 
@@ -158,11 +159,11 @@ EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}
 EXACT_IN_HALF = 1e-2
 
 LIMIT = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Rounding in the backbone can excuse no more than this."""
+"""Maximum deviation that the backbone's rounding can excuse, by precision."""
 LIMIT_IN_HALF = 0.3
 
 SHARE_OF_ROUNDING = 8.0
-"""How many times the bare backbone's own deviation a head may deviate: it adds up and divides what rounding left."""
+"""Factor by which a head may deviate more than the bare backbone, because it sums and divides rounded numbers."""
 
 
 # -- Measuring a property in every mode on every sample, and keeping the worst of it.
@@ -170,7 +171,7 @@ SHARE_OF_ROUNDING = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The deviation that is farthest beyond what is allowed, who was asked, and on which texts."""
+    """The deviation that exceeds its tolerance most, with its reader and texts."""
 
     found: Deviation
     reader: Reader
@@ -178,17 +179,17 @@ class Worst:
 
     @property
     def said(self) -> str:
-        """Variant, position and numbers, as far as there are any."""
+        """Variant, position and numbers, if available."""
         return ": ".join(part for part in (self.found.variant, self.found.at) if part) or self.where
 
     @property
     def where(self) -> str:
-        """Mode, text and variant, in a line."""
+        """Mode, text and variant, in one line."""
         return ", ".join(part for part in (self.reader.name, self.case.sample.name, self.found.variant) if part)
 
 
 def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | None = None) -> Finding:
-    """A failed property as a user would say it: where it fails most, and the smallest input if one was looked for."""
+    """Describe a failed property in words, with its worst case and the smallest input, if searched."""
     shown = smallest or worst
     texts = tuple(tuple(row.tolist()) for row in (shown.found.sample or shown.case.sample).rows)
     sentence = f"{FAULTS[one.fault]}: {worst.said}"
@@ -198,7 +199,7 @@ def finding_of(one: Property, worst: Worst, tolerance: float, smallest: Worst | 
 def worst_of(
     one: Property, readers: Sequence[Reader], cases: Sequence[Case], allowed: Callable[[Reader], float] = lambda _: 1.0
 ) -> Worst | None:
-    """The worst of a property, in units of what is tolerated of each reader; None if there was nothing to measure."""
+    """The worst deviation of a property relative to each reader's tolerance; None if there was nothing to compare."""
     worst, most = None, -1.0
     for reader in readers:
         unit = allowed(reader)
@@ -212,27 +213,27 @@ def worst_of(
 # -- The names of all faults that an audit can find. They are stable: programs may compare them.
 
 FAULTS = {
-    "negative": "a number is the logarithm of no probability: NaN, or above 0",
+    "negative": "a log-probability is NaN or above 0",
     "sum": "the probabilities of all tokens do not add up to 1",
-    "not-repeatable": "the same question has another answer when it is asked again",
-    "scored-before": "a text that was scored before is more probable the second time",
-    "state-left-over": "a text that was scored before changes the answers about another one",
-    "future": "what comes later in a text, the scored token included, changes what was said before",
+    "not-repeatable": "the same question has a different answer when repeated",
+    "scored-before": "a text is more probable when it is scored a second time",
+    "state-left-over": "scoring a text changes the answers about another text",
+    "future": "later tokens of a text, or the scored token itself, change earlier answers",
     "batch-neighbour": "the other texts of a batch change the answers about a text",
     "order": "the position of a text in its batch changes the answers about it",
-    "padding": "the lengths of the other texts, or the padding that follows from them, change the answers",
-    "position-ids": "saying where tokens stand, as they stand anyway, changes the answers",
-    "packed-row": "another text in the same row, told apart by position_ids, changes the answers",
+    "padding": "the lengths of the other texts, and so the padding, change the answers",
+    "position-ids": "passing the default position_ids explicitly changes the answers",
+    "packed-row": "another text in the same row, separated by position_ids, changes the answers",
     "source-padding": "padding of the source changes the answers",
-    "cache": "reading in steps, with what is kept between them, gives other answers than reading at once",
-    "cache-reordered": "what is kept between steps does not move along when beam search reorders",
-    "score-is-not-its-steps": "what a text is scored with is not what the steps through it say",
+    "cache": "reading in steps with a cache gives other answers than reading at once",
+    "cache-reordered": "the cache is not reordered with the texts in beam search",
+    "score-is-not-its-steps": "the probabilities of a whole text differ from those step by step",
     "total": "the total of a text is not the sum over its tokens, each counted once",
-    "unscored-token": "a token has no probability, so a text with it cannot be scored",
-    "sampling": "sampled tokens are not as frequent as their probabilities say",
+    "unscored-token": "a token has probability 0, so a text with it cannot be scored",
+    "sampling": "the frequencies of sampled tokens differ from their probabilities",
     "bytes": "bits per byte do not count every byte of the text once",
     "precision": "the answers change by more than rounding when the model computes in another precision",
-    "distribution": "two answers about one distribution contradict each other",
-    "auxiliary-text": "an auxiliary text is ignored, or what stands beside it is not",
+    "distribution": "two answers about the same distribution contradict each other",
+    "auxiliary-text": "an auxiliary text is ignored, or its padding is not",
 }
-"""Each with what it means, in the order in which they are looked for: an earlier one can be the cause of a later."""
+"""Faults by name, with their meaning, in the order of testing: an earlier fault can cause a later one."""

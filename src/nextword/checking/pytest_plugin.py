@@ -1,4 +1,4 @@
-"""The plugin of pytest: ``assert_distribution`` for the tests of other people's models and scorers."""
+"""The pytest plugin with ``assert_distribution``, for tests of your own models and scorers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def assert_distribution(model: NextWordModel, *arguments: Any, **settings: Any) -> None:
-    """Fails with every fault that ``nextword.check`` finds, each with the smallest input that shows it.
+    """Fail with all faults that ``nextword.check`` finds, each with the smallest input that shows it.
 
-    Arguments are those of ``nextword.check``; a scorer needs ``vocabulary``.
+    The arguments are those of ``nextword.check``; a scorer needs ``vocabulary``.
     """
     __tracebackhide__ = True
     from nextword.checking.checker import check
@@ -26,5 +26,5 @@ def assert_distribution(model: NextWordModel, *arguments: Any, **settings: Any) 
 
 @pytest.fixture(name="assert_distribution", scope="session")
 def _fixture() -> Any:
-    """``assert_distribution`` without an import."""
+    """``assert_distribution`` as a fixture, without an import."""
     return assert_distribution

@@ -1,4 +1,4 @@
-"""Reading distributions off a model in every way: at once, in steps with a KV cache, from the bare backbone."""
+"""Read a model's distributions: at once, in steps with a KV cache, or from the bare backbone."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nextword.functional.probability import at_least_float32
 
 
 class Reader:
-    """Asks a wrapped model for its distribution in one of the head's modes; padding is left out of every answer."""
+    """Reads a wrapped model's distribution in one of the head's modes; answers do not include padding."""
 
     lag = 0
-    """1 where an answer is about the token that came, and so about one position later than the distribution is."""
+    """1 if an answer is about the observed token, which is one position after the distribution's; else 0."""
 
     def __init__(self, model: Any, mode: str) -> None:
         self.model = model
@@ -33,28 +33,28 @@ class Reader:
         self._log_probs: WeakKeyDictionary[Batch, Tensor] = WeakKeyDictionary()
 
     def distribution(self, batch: Batch) -> NextToken:
-        """The distribution at every token of the batch; asked twice for one batch, the backbone runs once."""
+        """The distribution at every token of the batch, cached for the last batch."""
         if batch not in self._distributions:
             self._distributions[batch] = self._distribution(self.inputs(batch), batch.mask)
         return self._distributions[batch]
 
     def log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
-        """Its log-probabilities, computed once for a batch."""
+        """The log-probabilities of the batch, cached."""
         if batch not in self._log_probs:
             self._log_probs[batch] = self._all_log_probs(batch)
         return self._log_probs[batch]
 
     def forget(self) -> None:
-        """Gives back the memory of all answers so far."""
+        """Clear all cached answers."""
         self._distributions.clear()
         self._log_probs.clear()
 
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """The same log-probabilities with a KV cache, in steps of so many tokens, over and over.
+        """The log-probabilities with a KV cache, in steps of ``sizes`` tokens, repeated as needed.
 
-        The cache and the sequences are put into ``order``, where one is given, after the first step.
+        If ``order`` is given, cache and sequences are reordered after the first step.
         """
         kv_cache = new_kv_cache(self.model)
         found: Tensor | None = None
@@ -75,11 +75,11 @@ class Reader:
         return found[batch.mask]
 
     def inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-        """Arguments of the call that asks about a batch, or about some columns of it."""
+        """Arguments of the model call for a batch, or for some of its columns."""
         return inputs_of(self.model, batch, start, end)
 
     def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
-        """Log-probabilities at the positions, asked with these arguments whatever they are."""
+        """Log-probabilities at the positions, from a call with these arguments."""
         return self._distribution(inputs, positions).log_probs()
 
     def _distribution(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> NextToken:
@@ -91,17 +91,17 @@ class Reader:
 
 
 class BackboneReader(Reader):
-    """Asks the backbone alone, as if nothing were attached: what rounding does to it is not the head's fault."""
+    """Reads the backbone without the head, whose rounding is not the head's fault."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model, "backbone")
 
     def inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-        """Arguments that the backbone knows."""
+        """The arguments that the backbone accepts."""
         return backbone_inputs_of(self.model, batch, start, end)
 
     def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
-        """The softmax of the scores that its forward returns."""
+        """Log-probabilities from the logits of the backbone's forward."""
         return log_softmax_(at_least_float32(self.model.backbone(**inputs).logits[positions]))
 
     def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
@@ -109,10 +109,10 @@ class BackboneReader(Reader):
 
 
 def magnification(reader: Reader, batch: Batch) -> float:
-    """How many times as far as the bare backbone's a head's answers move, where the input embeddings move a little.
+    """How much more a head's answers change than the backbone's if the input embeddings change slightly; at least 1.
 
-    A cache compares long states that have much in common, so that what rounding does to them shows more in its answers
-    than in the backbone's own. At least 1.
+    A cache head compares states of large norm that are similar to each other, so their rounding affects its answers
+    more than the backbone's.
     """
     bare = BackboneReader(reader.model)
     moved = [deviation(_with_moved_embeddings(one, batch), one.log_probs(batch)) for one in (reader, bare)]
@@ -120,7 +120,7 @@ def magnification(reader: Reader, batch: Batch) -> float:
 
 
 def _with_moved_embeddings(reader: Reader, batch: Batch) -> Float[Tensor, "N V"]:
-    """Answers where each number of the input embeddings is off by chance, well above rounding and yet by little."""
+    """Answers with small random changes of the input embeddings, which are well above rounding."""
     step = torch.finfo(reader.model.dtype).eps ** 0.5
     chance = torch.Generator().manual_seed(0)
 
@@ -144,14 +144,14 @@ def _steps(length: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 
 def accepts(model: Any, name: str) -> bool:
-    """Whether the backbone's forward names this argument."""
+    """Whether the backbone's forward accepts this argument."""
     return name in inspect.signature(model.backbone.forward).parameters
 
 
 def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Arguments of a call for the decoder's positions ``start`` to ``end``, those before them being in a cache.
+    """Arguments of a call for decoder positions ``start`` to ``end``, if earlier positions are in a cache.
 
-    Auxiliary texts are given once: what is needed of them later must be in the cache.
+    Auxiliary texts are passed only in the first call; later calls must find them in the cache.
     """
     return backbone_inputs_of(model, batch, start, end) | ({} if start else _auxiliary_inputs_of(batch))
 
@@ -166,7 +166,7 @@ def _auxiliary_inputs_of(batch: Batch) -> dict[str, Tensor]:
 
 
 def backbone_inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """The part of ``inputs_of`` that the bare backbone knows."""
+    """The arguments of ``inputs_of`` that the bare backbone accepts."""
     ids, mask = batch.ids[:, start:end], batch.mask[:, :end].long()
     if batch.source_ids is not None and batch.aux_mask is None:
         assert batch.source_mask is not None
@@ -190,20 +190,20 @@ def new_kv_cache(model: Any) -> Any:
 
 
 _BLOCK = 2**17
-"""Numbers that are compared at once: in float64 a MiB, of which a comparison holds half a dozen."""
+"""Numbers compared at once: 1 MiB in float64; a comparison needs about six such blocks."""
 
 
 def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tensor, "n *shape"], ...]]:
-    """Some rows of each, then the next ones: what is made of a block takes little beside a model's whole answer."""
+    """Yield blocks of rows, so that a comparison needs little memory."""
     rows = max(1, _BLOCK // max(1, answers[0][:1].numel()))
     return zip(*(torch.split(answer, rows) for answer in answers), strict=True)
 
 
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
-    """Largest difference of two sets of log-probabilities, relative to the largest of its row where that is beyond 1.
+    """Largest difference of two sets of log-probabilities, relative to the row's largest if that is above 1.
 
-    Relative to the row, because rounding is proportional to the spread of the scores that were normalised together.
-    A value that is ``-inf`` or NaN on one side only is an infinite deviation, on both sides none.
+    It is relative to the row, because rounding is proportional to the spread of scores that are normalised together. A
+    value that is ``-inf`` or NaN on one side only is an infinite deviation; on both sides it is not a deviation.
     """
     return max(_deviation(*block) for block in in_blocks(a, b))
 
@@ -219,5 +219,5 @@ def _deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
 
 
 def largest(values: Float[Tensor, "*shape"]) -> float:
-    """The largest value, infinity where one is NaN, 0 of nothing."""
+    """The largest value; infinity if one is NaN, 0 if there are none."""
     return float(values.nan_to_num(nan=torch.inf, posinf=torch.inf).max()) if values.numel() else 0.0

@@ -1,7 +1,7 @@
-"""The command line: each verb parses, calls one function of the library and prints.
+"""The command line: each command parses its arguments, calls one function of the library and prints the result.
 
-A verb's module is imported when the verb is called, and what is heavy when it does its work, so that help and errors of
-typing come at once.
+A command's module is imported when the command is called, and torch only when the work begins, so that help and
+typing errors appear at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(
     ] = False,
     modules: Modules = None,
 ) -> None:
-    """Set what must be set before torch and tokenizers are imported."""
+    """Import the plug-ins, and set the environment variables that torch and tokenizers read on import."""
     request(modules or [])
     # A tokenizer that was used before a data loader forks warns at each fork otherwise.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

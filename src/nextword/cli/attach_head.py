@@ -65,19 +65,21 @@ def attach(
         for line in calibration_lines(added.calibration):
             typer.echo(line)
     if added.replaced is not None:
-        typer.echo(f"In place of the head {added.replaced}, which is not in it")
+        typer.echo(f"This head replaces {added.replaced}, which is no longer part of the model")
     typer.echo(f"{added.spec}: {out.resolve()}")
     if added.calibration is not None:
-        typer.echo(f"How it was chosen: {(out / CALIBRATION).resolve()}")
+        typer.echo(f"Details of the calibration: {(out / CALIBRATION).resolve()}")
     elif added.can_be_calibrated:
         again = shlex.join(
             ["nextword", "attach", model, "--head", head, "--held", "TEXT", "--out", f"{out}-calibrated"]
         )
-        typer.echo(f"Its settings are as given. One pass over held-out text chooses those that fit this model: {again}")
+        typer.echo(
+            f"The head has the settings you gave. To choose its settings by one pass over held-out text: {again}"
+        )
 
 
 def calibration_lines(calibration: CalibrationResults) -> Iterator[str]:
-    """What a calibration chose, what it brings, and what it took, for the terminal."""
+    """Yield the lines that report a calibration: the chosen settings, the gain and the time."""
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in calibration.settings.items())
     interval = "" if calibration.low is None else f" ({calibration.low:.4f} to {calibration.high:.4f})"
     nats = f"{calibration.nll_without:.4f} nats per token without, "

@@ -1,4 +1,4 @@
-"""``nextword check``: is a saved model's distribution a distribution."""
+"""``nextword check``: test that a saved model's probabilities are consistent."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def check(
 
 
 def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None]:
-    """What is checked, its tokenizer, and how many tokens there are where it is not a model."""
+    """The model to check (or lm-eval's wrapper of it), its tokenizer, and for a wrapper the vocabulary size."""
     if lm_eval is not None:
         from nextword.checking.audit.scorer import open_lm_eval
 
@@ -88,7 +88,7 @@ def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None
 
 
 def _short(result: CheckReport) -> RenderableType:
-    """One line per property, short enough for a narrow terminal; below it, what failed or was not checked."""
+    """The table of properties, one line each, followed by the properties that failed or were not checked."""
     from rich.console import Group
     from rich.text import Text
 
@@ -101,7 +101,7 @@ def _short(result: CheckReport) -> RenderableType:
         worst = "" if row.worst is None else f"{row.worst:.2g}"
         tolerance = "" if row.worst is None else f"{row.tolerance:.2g}"
         table.add_row(Text(row.name), Text(row.verdict, style=COLOURS[row.verdict]), worst, tolerance)
-    failed = [Text(f"{row.explain()} Passed, it means: {row.meaning}.", style="red") for row in result.failures]
+    failed = [Text(f"{row.explain()} If it passes: {row.meaning}.", style="red") for row in result.failures]
     faults = [Text(f"{one} Smallest input: {[list(text) for text in one.texts]}.") for one in result.findings]
     left_out = [Text(f"{row.name}: not checked, {row.where}", style="dim") for row in result.rows if row.worst is None]
     power = [Text(sentence, style="dim") for sentence in result.power]

@@ -1,4 +1,4 @@
-"""``nextword classes``: the classes of tokens that a division makes of counts."""
+"""``nextword classes``: divide the tokens of a count file into classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 EXAMPLES = 6
 BAR = 30
 LONGEST_CURVE = 40
-"""Rows; of a longer curve, those around the chosen number and some of the others are shown."""
+"""Maximum number of rows. From a longer curve, the rows around the chosen number and a sample of the rest are
+shown."""
 
 
 @plain_errors

@@ -1,4 +1,4 @@
-"""``nextword compare``: several methods under the same conditions."""
+"""``nextword compare``: train and evaluate several methods under the same conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nextword.settings.config import Settings
 
 
 class CompareOptions(Settings):
-    """What is compared, on what, and where it is written."""
+    """Options of ``nextword compare``: methods, data, and the folder for results."""
 
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...", autocompletion=complete_recipe)

@@ -1,4 +1,4 @@
-"""``nextword count``: how often each token occurs in a corpus."""
+"""``nextword count``: count how often each token occurs in a corpus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def count(
         int | None, typer.Option(help="Number of processes; by default one, with a multithreaded tokenizer.")
     ] = None,
 ) -> None:
-    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command resumes.
+    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C, the same command resumes.
 
     The file is used by --head f2, by 'nextword classes' and by the metric frequency-groups.
     """
@@ -45,7 +45,7 @@ def count(
     column = int(text_column) if text_column.isdigit() else text_column
     console = Console()
     loaded = load_tokenizer(tokenizer, "--tokenizer")
-    with interruptible(f"unfinished counts are beside {out}"), watching(console, "reading") as shown:
+    with interruptible(f"the unfinished counts are in the folder of {out}"), watching(console, "reading") as shown:
         counted = count_tokens(
             data,
             loaded,

@@ -1,4 +1,4 @@
-"""``nextword evaluate``: what the texts of one system or several measure."""
+"""``nextword evaluate``: compute metrics of the texts of one or several systems."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         help="A metric ('nextword list metrics'), for instance self-bleu:2,3, or several: distinct,rep. May be "
-        "repeated. 'all', the default: "
-        "every metric that the samples have fields for and that asks no large model.",
+        "repeated. 'all', the default: every metric whose fields the samples have, except metrics that run a large "
+        "model.",
         autocompletion=complete_metric,
     ),
 ]
@@ -37,33 +37,36 @@ def evaluate(
         list[str],
         typer.Argument(
             metavar="[NAME=]FILE...",
-            help="Samples files, one JSON object a line. Several files of one NAME are its seeds; without a NAME, the "
-            "file's own name is taken.",
+            help="Samples files, one JSON object per line. NAME is the system; several files with the same NAME are "
+            "its seeds. By default, the system has the file's name.",
         ),
     ],
     metrics: Metrics = None,
     settings: Settings = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="Count tokens of this tokenizer (path or hub name) where samples bring no ids along."),
+        typer.Option(help="Tokenizer (path or hub name) for texts whose samples have no token ids."),
     ] = None,
     field: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=KEY", help="The files call a field otherwise, for instance text=prediction."),
+        typer.Option(metavar="FIELD=KEY", help="Map a field to its name in the files, for instance text=prediction."),
     ] = None,
     references: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Human references for the texts: as many texts, in the same order."),
+        typer.Option(metavar="FILE", help="File of human references, one per text, in the same order."),
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Folder for what models said of the texts; else beside each samples file.")
+        Path | None,
+        typer.Option(
+            help="Folder for the stored outputs of model-based metrics; by default the folder of each samples file."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for results.json and report.html.")] = Path("evaluation"),
 ) -> None:
     """Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.
 
-    Reads samples files; a large model runs only for a metric that names one. Writes results.json and report.html,
-    with intervals, the human row, paired tests and a ranking.
+    Reads samples files; a large model runs only if a metric names one. Writes results.json and report.html, with
+    confidence intervals, a row for the human references, paired tests and a ranking.
 
     nextword evaluate samples.jsonl --metrics distinct --metrics self-bleu:2,3
 
@@ -97,7 +100,7 @@ def evaluate(
     expect_inputs_kept({"--out": [out / "results.json", out / "report.html"]}, [*read, references, tokenizer])
     expect_results_folder(out / "results.json", "evaluate")
     console = Console()
-    kept = "what models said of the texts so far is kept beside the samples"
+    kept = "the outputs of model-based metrics so far are kept"
     with interruptible(kept), watching(console, "reading", Console(stderr=True)) as shown:
 
         def progress(stage: str, done: int, total: int) -> None:
@@ -113,7 +116,7 @@ def evaluate(
 
 
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:
-    """The metrics with single settings changed; a metric that has a setting is measured, also beside "all"."""
+    """The metrics of ``--metrics`` with the changes of ``--set``; "all" may be combined with changed metrics."""
     from nextword.evaluation.metrics import parse_metric, registry
     from nextword.settings.overrides import overridden
 
@@ -124,19 +127,22 @@ def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str
         if ":" in spec and "," in before:  # rep,distinct:1
             alone = [*before.split(",")[:-1], before.rpartition(",")[2] + spec[len(before) :]]
             written = " ".join(f"--metrics {name}" for name in alone)
-            raise ValueError(f"--metrics {spec}: a metric with a setting stands alone: {written}")
+            raise ValueError(f"--metrics {spec}: must name a single metric, because it has a setting; write {written}")
     specs = [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
     for spec in specs:
         if spec != "all":
             config = parse_metric(spec)
             if config.metric in named:
-                raise ValueError(f"metric '{config.metric}' is asked for twice; write its settings in one")
+                raise ValueError(
+                    f"metric '{config.metric}' must be given once (given twice); write all its settings in one "
+                    f"--metrics"
+                )
             named[config.metric] = config.model_dump(mode="json", exclude_unset=True)
     for one in settings:
         name = one.partition(".")[0]
         registry.get(name)  # an unknown name is answered with the nearest known one
         if name not in named and "all" not in specs:
-            raise ValueError(f"--set {one}: '{name}' is not measured; add --metrics {name}")
+            raise ValueError(f"--set {one}: '{name}' must be one of the metrics to compute; add --metrics {name}")
         named.setdefault(name, {"metric": name})
     changed = overridden(named, settings)
     return [*changed.values(), *(["all"] if "all" in specs else [])]

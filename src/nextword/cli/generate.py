@@ -1,4 +1,4 @@
-"""``nextword generate``: what a saved model writes."""
+"""``nextword generate``: generate texts with a saved model."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STDIN = "-"
 
 
 class PromptOptions(Settings):
-    """What the model reads."""
+    """Options for the prompts."""
 
     prompts: Annotated[str | None, typer.Argument(metavar="PROMPTS")] = None
-    """A text file, one prompt per line; JSON lines with the fields prompt, source, auxiliary, references, id (.jsonl),
-    such as a samples file of an earlier run; or - for standard input."""
+    """A text file, one prompt per line; JSON lines with the fields prompt, source, auxiliary, references, id
+    (.jsonl), such as a samples file of an earlier run; or - for standard input."""
     prompt: list[str] | None = None
     """Prompt text. May be repeated."""
     whole: Annotated[bool, typer.Option("--whole")] = False
@@ -40,7 +40,7 @@ class PromptOptions(Settings):
 
 
 class WritingOptions(Settings):
-    """How it writes."""
+    """Options for decoding."""
 
     decoding: list[str] | None = None
     """greedy, sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS. May be repeated.
@@ -64,12 +64,12 @@ class WritingOptions(Settings):
     batch_size: int = 16
     """Number of texts generated at once."""
     remember: int = 0
-    """For the head knn: number of most recent tokens of finished prompts and texts from which later texts can retrieve.
-    Texts are then generated one at a time, in the order of the prompts."""
+    """For the head knn: number of most recent tokens of finished prompts and texts from which later texts can
+    retrieve. Texts are then generated one at a time, in the order of the prompts."""
 
 
 class SampleOptions(Settings):
-    """What is written down."""
+    """Options for the samples files."""
 
     out: Path | None = None
     """Folder for one samples file per decoding and seed, or a single FILE.jsonl. By default the texts are printed."""
@@ -94,9 +94,9 @@ def generate(
 ) -> None:
     """Generate texts from prompts with a saved model.
 
-    Works for any transformers model, with or without a nextword head; 'nextword evaluate' reads the samples files. For
-    a single prompt, the terminal shows tokens as they are generated, coloured by the head's component they came from.
-    After an interruption, the same command with --out resumes.
+    Works for any transformers model, with or without a nextword head; 'nextword evaluate' reads the samples files.
+    For a single prompt, the terminal shows tokens as they are generated, coloured by the head's component they came
+    from. After an interruption, the same command with --out resumes.
 
     nextword generate runs/m --prompt "The king" --decoding top-p:0.9
 
@@ -163,7 +163,7 @@ def _prompts(reading: PromptOptions) -> list[TextPrompt]:
     if reading.prompts is not None and reading.prompts != STDIN:
         return read_prompts(Path(reading.prompts), reading.whole, fields)
     if reading.prompts is None and sys.stdin.isatty():
-        raise ValueError("no prompt: give --prompt TEXT, a file, or - and type one")
+        raise ValueError("no prompt: give --prompt TEXT, a file, or - to type the prompt")
     try:
         text = sys.stdin.read()
     except UnicodeDecodeError as fault:
@@ -187,7 +187,7 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
 
 
 def _print_texts(run: GenerationRun, console: Console) -> None:
-    """Each text after its prompt, in their order; where there are several, below a line that says which it is."""
+    """Print each text after its prompt; if there are several texts, a heading names each."""
     from nextword.inference.generation.generation_run import in_order
     from nextword.inference.generation.terminal import with_prompt
 

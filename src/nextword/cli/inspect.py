@@ -1,4 +1,4 @@
-"""``nextword inspect``: what a model says about every token of one text, as a page."""
+"""``nextword inspect``: show every token's probability in one text as an HTML page."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from nextword.results.records.token_trace import TraceRecord
 
 LONGEST = 100
-"""Tokens that a model writes by default."""
+"""Default number of tokens to generate."""
 
 SHORTEST = 2
-"""Tokens of a text that is worth a page."""
+"""Minimum number of tokens of a text."""
 
 
 class TextOptions(Settings):
-    """What is read and predicted."""
+    """Options for the text that is predicted and the texts that precede it."""
 
     text: Annotated[Path | None, typer.Option("--text", "--target", metavar="FILE")] = None
     """Text to predict; by default the model generates one."""
@@ -40,7 +40,7 @@ class TextOptions(Settings):
 
 
 class InspectedWritingOptions(Settings):
-    """How the model writes the text where none is given."""
+    """Options for generating the text, if no text is given."""
 
     length: Annotated[
         int | None,
@@ -57,10 +57,10 @@ class InspectedWritingOptions(Settings):
 
 
 class PageOptions(Settings):
-    """What is written down."""
+    """Options for the page and the traces."""
 
     out: Annotated[Path, typer.Option(metavar="FILE")] = Path("inspection.html")
-    """The page."""
+    """File for the page."""
     traces: Annotated[list[Path] | None, typer.Option("--json", metavar="FILE")] = None
     """File for the trace as JSON, which inspect can read instead of a model. Give one per model."""
     candidates: Annotated[int, typer.Option(min=1)] = 10
@@ -117,7 +117,7 @@ def _is_trace(model: str) -> bool:
 
 
 def _text_of(file: Path, option: str) -> str:
-    """What stands in a file; of the text itself the last line end too, as in ``nextword score``."""
+    """The content of a file. The final newline is kept for ``--text`` and removed from the other texts."""
     from nextword.runtime.corpora.packed import plain_text
 
     text = plain_text(file.expanduser(), option)
@@ -125,14 +125,15 @@ def _text_of(file: Path, option: str) -> str:
 
 
 def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWritingOptions) -> None:
-    """Raises ValueError, before any library is imported, where the command cannot mean anything."""
+    """Raise ValueError for options that contradict each other, before any library is imported."""
     from nextword.runtime.pretrained import is_gguf, model_location
 
     if len(models) > 2:
         raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
     if writing.draft and len(models) > 1:
         raise ValueError(
-            f"--draft: must go with one model ({len(models)} given), whose draft tokens are shown; leave it out"
+            f"--draft: must go with one model ({len(models)} given), because the page shows its draft tokens; leave "
+            f"--draft out"
         )
     asked = [model for model in models if not _is_trace(model)]
     for model in asked:
@@ -147,16 +148,18 @@ def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWr
     if asked and not (reading.text or reading.prompt or reading.source or reading.auxiliary):
         raise ValueError("--text: must be a file (none given); give one, or --prompt TEXT for the model to continue")
     if not asked and reading != TextOptions():
-        raise ValueError("--text, --prompt, --source, --auxiliary: must be left out with traces; they have their text")
+        raise ValueError(
+            "--text, --prompt, --source, --auxiliary: must be left out with traces, which contain their text"
+        )
     if reading.text and (writing.length or writing.decoding or writing.draft):
         raise ValueError(
-            "--continue, --decoding, --draft: must be left out with --text; use --prompt for what the model continues "
-            "with"
+            "--continue, --decoding, --draft: must be left out with --text; to generate a text, give --prompt in "
+            "its place"
         )
 
 
 def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions) -> None:
-    """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
+    """Raise ValueError, before any computation, if an output file cannot be written or is also an input."""
     from nextword.runtime.corpora.output_files import existing_part, expect_inputs_kept
 
     asked = [model for model in models if not _is_trace(model)]
@@ -175,7 +178,7 @@ def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions)
 
 
 def _generation(writing: InspectedWritingOptions) -> dict[str, Any]:
-    """Arguments of ``generate``; what it draws is drawn from now on."""
+    """The arguments of ``generate``. The random seed is set here."""
     from transformers import set_seed
 
     from nextword.inference.generation.generation_passes import GenerationSettings
@@ -195,7 +198,7 @@ def _traces(
     computing: ComputingOptions,
     say: Callable[[str], None],
 ) -> list[TraceRecord]:
-    """A trace of each model, all of one text: what the first one writes, where none is given."""
+    """One trace per model, all of the same text; if no text is given, the first model generates it."""
     from nextword.results.records.token_trace import TraceRecord
 
     records: list[TraceRecord] = []

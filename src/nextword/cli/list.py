@@ -1,4 +1,4 @@
-"""``nextword list``: what there is to choose from, in this library and in plug-ins, read from the classes' sources."""
+"""``nextword list``: list heads, metrics and so on, found in the source files of this library and of plug-ins."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def recipes() -> None:
 
 
 class ListedRow(NamedTuple):
-    """A line of a list: a name, what it is, a spec with it, and its page, which parts of others do not have."""
+    """A row of a list: name, meaning, example spec, and documentation page (None for plug-ins)."""
 
     name: str
     meaning: str
@@ -80,7 +80,7 @@ class ListedRow(NamedTuple):
 
 
 def _show(kind: str, found: Catalogue, folder: str, by_name: str = "", page: str = "") -> None:
-    """What is registered; ``by_name`` is a spec that names a setting, ``page`` one for all."""
+    """Print a registry; ``by_name`` is an example spec that names a setting, ``page`` the page of all entries."""
     rows = []
     for name, entry in found.registered("registry").items():
         text = entry.docstring

@@ -1,4 +1,4 @@
-"""``nextword report``: the page of a comparison, an evaluation or a reproduced table, made again from its record."""
+"""``nextword report``: rewrite the page of a comparison, an evaluation or a reproduced table from its record."""
 
 from __future__ import annotations
 

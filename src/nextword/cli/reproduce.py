@@ -1,4 +1,4 @@
-"""``nextword reproduce``: the papers' tables by name."""
+"""``nextword reproduce``: reproduce the papers' tables."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ if TYPE_CHECKING:
 
 
 class PlanOptions(Settings):
-    """Whether there is only a plan, and for which machine."""
+    """Options for printing a plan instead of running it."""
 
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False
-    """Check all inputs, run a few steps of each kind of training, and print the plan with expected time and memory."""
+    """Check all inputs, run a few steps of each kind of training, and print the plan with expected time and
+    memory."""
     gpu: str | None = None
     """With --dry-run: estimate the hours on this GPU, for instance "H100 80GB", or on it at a fraction of its peak
     speed, "H100 80GB:0.45"."""
 
 
 class ReproduceOptions(Settings):
-    """Which tables are filled, from which data, and where they are written."""
+    """Options for the tables, their data and the results."""
 
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...", autocompletion=complete_table),
     ] = None
-    """Tables to reproduce, or papers for all their tables (none: lists them with their minutes). Then settings that
-    override those of every experiment."""
+    """Tables to reproduce, or papers (all their tables), followed by settings that override those of every
+    experiment. Without any, the tables are listed with their minutes."""
     scale: Literal["small", "pretrained", "paper"] = "small"
     """small: models trained here in minutes. pretrained: SmolLM2-135M, in hours on two cores. paper: the paper's models
-    and data; needs a GPU."""
+    and data, on a GPU."""
     data: list[str] | None = None
     """Folder with one subfolder per data set, or NAME=PATH for one data set. May be repeated."""
     judge: list[str] | None = None
-    """Model-based metric with your local model, for instance factcc:model=FOLDER. It is measured in the experiments in
-    which the paper measured it. May be repeated."""
+    """Model-based metric with your local model, for instance factcc:model=FOLDER. It is measured in the experiments
+    in which the paper measured it. May be repeated."""
     everything: Annotated[bool, typer.Option("--all")] = False
     """Reproduce all tables of all papers."""
     out: Path = Path("runs/reproduce")
@@ -77,7 +78,9 @@ def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanO
     changes = [word for word in asked.words or [] if "=" in word]
     named = [word for word in asked.words or [] if "=" not in word]
     if asked.everything and named:
-        raise ValueError(f"--all: must stand alone ({', '.join(named)} given); leave one of the two out")
+        raise ValueError(
+            f"--all: must be given without names of tables ({', '.join(named)} given); leave out --all or the names"
+        )
     if not asked.everything and not named:
         _list_tables(asked.scale)
         return
@@ -87,7 +90,10 @@ def reproduce(asked: ReproduceOptions, computing: EngineOptions, planning: PlanO
     if planning.dry_run:
         plan_reproduction(request, planning.gpu)
     elif planning.gpu is not None:
-        raise ValueError("--gpu: must stand with --dry-run; without it everything runs where you are")
+        raise ValueError(
+            "--gpu: must be given together with --dry-run, because it only changes the plan; add --dry-run or leave "
+            "out --gpu"
+        )
     else:
         _run(request)
 

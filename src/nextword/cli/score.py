@@ -1,4 +1,4 @@
-"""``nextword score``: how likely texts are to one model or several."""
+"""``nextword score``: the likelihood of texts under one or several models."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.settings.overrides import named_path
 
 MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
-"""A folder with one of them is a model, perhaps half of one."""
+"""A folder with one of these files is taken for a model, even if it is incomplete."""
 
 
 class ScoreOptions(ScoreSettings):
-    """What can be set of a score on the command line."""
+    """Options of ``nextword score`` for the data and the heads."""
 
     split: str = "test"
     """Split to read from a folder or from a data set on the hub."""
     sample_by: Literal["line", "paragraph"] | None = None
-    """Unit of a plain-text file that is scored independently; by default the whole file."""
+    """Score each line or paragraph of a plain-text file as a text of its own; by default the file is one text."""
     set: list[str] | None = None
     """KEY=VALUE, a head setting that may change after training: long=12288, temperature=2. Models whose heads do not
     have the setting are unchanged. May be repeated."""
 
 
 class ProcessOptions(ComputingOptions):
-    """Where, in which precision and by how many processes texts are scored, and what is printed of it."""
+    """Options of ``nextword score`` for the device, the processes and the output."""
 
     processes: int | None = None
     """Number of processes. Each loads the model, uses one thread, and has its own GPU if there are enough. By default
@@ -116,7 +116,7 @@ def score(
     from nextword.cli.parts.watch import watching
     from nextword.inference.scoring.measurement.data_files import read_texts
 
-    with interruptible(f"what is done is kept in {out}" if out is not None and tokens is None else None):
+    with interruptible(f"the finished part is kept in {out}" if out is not None and tokens is None else None):
         quiet_libraries()
         given = read_texts(texts, fields, settings.split, settings.sample_by)
 
@@ -145,10 +145,10 @@ def score(
 
 
 def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Models by name, and data: of words that may be either, of models in any case, and of data in any case.
+    """Split the command line into models (by name) and data.
 
     Raises:
-        ValueError: A word is neither, there is no model or no data, or two models have one name.
+        ValueError: If an argument is neither, if there is no model or no data, or if two models have the same name.
     """
     named: dict[str, str] = {}
     texts: list[str] = []
@@ -164,7 +164,9 @@ def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[di
         raise ValueError("MODEL: must be a folder with config.json or a name on the hub (none given); give one")
     if not texts:
         absent = [word for word in words if not Path(word.partition("=")[2] or word).expanduser().exists()]
-        taken = f", and no file is called {', '.join(absent)}, so that was taken for a name on the hub" * bool(absent)
+        taken = f", and no file is called {', '.join(absent)}, so it was taken for a model's name on the hub" * bool(
+            absent
+        )
         raise ValueError(
             f"DATA: must be a file of text or a table (none given{taken}); give one, or a data set with --data"
         )
@@ -172,7 +174,7 @@ def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[di
 
 
 def _is_data(word: str) -> bool:
-    """Whether a word of the command line is data; the rest is a model, which ``model_location`` looks at."""
+    """Whether an argument is data; the other arguments are models, which ``model_location`` checks."""
     from nextword.runtime.corpora.part_names import is_text, table_ending
     from nextword.runtime.pretrained import COMPARED_MODELS, GGUF, is_gguf
 
@@ -205,7 +207,7 @@ def _add(named: dict[str, str], word: str) -> None:
 def _expect_same(
     out: Path, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
 ) -> None:
-    """Raises ValueError, before anything is measured, where a score of something else would be written over."""
+    """Raise ValueError if ``out`` holds a score of other models, data or settings, before anything is computed."""
     from nextword.results.records import ScoreResults
     from nextword.runtime.corpora.output_files import expect_results_folder
     from nextword.runtime.resumable import expect_same, set_ones

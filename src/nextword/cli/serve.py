@@ -1,4 +1,4 @@
-"""``nextword serve``: a saved model behind an OpenAI-compatible address, with a page to play with."""
+"""``nextword serve``: serve a saved model over an OpenAI-compatible API, with a playground page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def serve(
 
     nextword serve runs/book
 
-    curl localhost:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The king", "sources": true}'
+    curl localhost:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The king", "sources":
+    true}'
     """
     from nextword.runtime import optional_libraries as extras
     from nextword.runtime.pretrained import model_location

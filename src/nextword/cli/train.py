@@ -1,4 +1,4 @@
-"""``nextword train``: one model, from data to a folder that loads."""
+"""``nextword train``: train one model and save it in a folder."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class TrainOptions(Settings):
-    """What is trained, on what, and where it is written."""
+    """Options of ``nextword train``: model, data, method, and the folder for the result."""
 
     words: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [KEY.PATH=VALUE]...")] = None
     """A TOML file, followed by settings that override it: training.steps=500, training.learning_rate=1e-4,
     training.bf16=true,
     training.keep_best=true, training.lora.rank=8, training.trains=head, task.block=512."""
     data: str | None = None
-    """Training data (running text, source-target pairs or tables), required here or in the recipe: a file, a folder or
-    a name on the hub."""
+    """Training data (running text, source-target pairs or tables), required here or in the recipe: a file, a folder
+    or a name on the hub."""
     model: str | None = None
     """Model, required here or in the recipe: a folder or hub name; 'small' or 'small-t5' creates a small new one."""
     states: str | None = None
@@ -59,7 +59,7 @@ class TrainOptions(Settings):
 
 
 OF_RECIPE = {"model", "states", "method", "head", "objective", "conditioner", "encoder", "seed"}
-"""Options that stand for a key of a recipe."""
+"""Options that set a key of the recipe."""
 
 
 @plain_errors
@@ -97,12 +97,12 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     quiet_libraries()
     console = Console()
     was_there = (out / "record.json").exists()
-    with interruptible("nothing was begun yet"), watching(console, "start", console) as progress:
+    with interruptible("training has not started yet"), watching(console, "start", console) as progress:
         results = train_model(config, out, progress, this_command())
     if not processes.is_main():
         return
     if was_there:
-        console.print("Finished before; nothing was to be done.", markup=False, highlight=False)
+        console.print("Training had already finished; nothing was changed.", markup=False, highlight=False)
     _show(results, out, console)
 
 

@@ -1,4 +1,4 @@
-"""Evaluation: samples files in, a table of measures with intervals, tests and a ranking out."""
+"""Evaluation: compute metrics of samples files, with confidence intervals, tests and a ranking."""
 
 from nextword.evaluation.all_systems import evaluate
 from nextword.evaluation.evaluation_settings import EvaluateConfig

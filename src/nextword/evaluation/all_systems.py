@@ -1,4 +1,4 @@
-"""Measures the texts of one system or several: samples files in, a record of every value out."""
+"""``nw.evaluate``: compute metrics of the samples files of one or several systems."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HUMAN = "human"
 
 
 def _has_config(args: Sequence[Any]) -> bool:
-    """Whether arguments are as in earlier versions: a whole config, then what receives the progress."""
+    """Whether the arguments have the form of earlier versions: a whole config, then a progress function."""
     first = args[0] if args else None
     names_systems = isinstance(first, Mapping) and isinstance(first.get("systems"), Mapping)
     return names_systems or isinstance(first, EvaluateConfig) or len(args) > 1
@@ -63,46 +63,47 @@ def evaluate(  # noqa: PLR0913  (its options)
     progress: Watch | None = None,
     command: str = "",
 ) -> EvaluationResults:
-    r"""Measures generated texts; see ``docs/file-formats.md`` for what a samples file holds.
+    r"""Compute metrics of generated texts. ``docs/file-formats.md`` describes samples files.
 
-    Features of models are kept beside each samples file, in a folder of its name with ``.features`` behind it, so that
-    an interrupted evaluation resumes where it was; ``features`` names another folder, for all files.
+    Outputs of model-based metrics are stored next to each samples file, in a folder with the file's name and the ending
+    ``.features``, so that an interrupted evaluation resumes. ``features`` sets another folder for all files.
 
     Args:
-        systems: Samples files of each system by its name, one file per seed; a path is one system with the name of its
-            file.
-        metrics: Specs such as ``"self-bleu:2,3"``, or settings in full with the name under ``"metric"``; ``"all"``
-            stands for every metric that the samples have fields for and that needs no large model.
-        draws: Consecutive files that one trained model generated, with different sampling seeds. The interval of a
-            system is over its models, each with the mean of its files; over the files, where they are all of one model.
+        systems: Samples files of each system by its name, one file per seed; a single path is one system, named after
+            the file.
+        metrics: Specs such as ``"self-bleu:2,3"``, or mappings of settings with the name under ``"metric"``; ``"all"``
+            means every metric whose fields the samples have and that needs no large model.
+        draws: Number of consecutive files that one trained model generated with different sampling seeds. The interval
+            of a system is over its models (each counts with the mean of its files), or over the files if there is one
+            model.
         tokenizer: Path or hub name of the tokenizer whose tokens are counted; None: the samples' own token ids, else
             words.
-        special: Token ids of the samples that are not text (padding, start and end), where no tokenizer says which.
+        special: Token ids in the samples that are not text (padding, start and end), needed if no tokenizer is named.
         fields: Names that the files use for fields of a sample, for instance ``{"text": "prediction"}``.
-        plain_text: How files of plain text are cut: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
-            lines); None: blocks where a blank line stands between two texts, else lines. Blank lines at both ends are
-            left out.
-        references: File of human references in place of the texts: as many, in the same order, for all systems; None:
-            those of the samples, if any.
-        features: Folder in which features of models are kept; None: beside each samples file.
-        human: Whether the first references are scored as if a system had generated them.
-        paired: Whether systems are tested against each other, which needs the same prompts in the same order.
-        wins: Keys that count in the table of wins; None: the first of each metric, or those it names.
+        plain_text: How plain-text files are split: ``"lines"`` (one text per line) or ``"blocks"`` (separated by blank
+            lines); None: blocks if the file has a blank line between texts, else lines. Blank lines at both ends are
+            ignored.
+        references: File of human references, one per text, in the same order, for all systems; None: the references of
+            the samples, if any.
+        features: Folder for the outputs of model-based metrics; None: next to each samples file.
+        human: Whether to score the first references too, as if a system had generated them.
+        paired: Whether to run paired tests between systems, which need the same prompts in the same order.
+        wins: Keys of the values that are compared when systems are ranked; None: each metric's default keys.
         resamples: Bootstrap resamples, 100 or more.
         permutations: Permutations of the paired tests, 100 or more.
         seed: Random seed of the bootstrap and of the permutation tests.
         device: Device of the models that a metric runs, such as ``"cuda"``.
         batch_size: Texts per forward pass of such a model.
-        processes: Number of processes, each of which reads and measures one samples file at a time; None: this one.
-        progress: Called with a name, how much of it is done, and of how much (0: not known).
-        command: The command line that repeats this, for the record.
+        processes: Number of processes, each of which evaluates one samples file at a time; None: this process only.
+        progress: Function called with the stage's name, the number of finished items and their total (0: unknown).
+        command: Command line that repeats the evaluation, for the record.
 
     Returns:
-        Every value with its interval, the human baseline, paired tests and wins.
+        All values with intervals, the human baseline, paired tests and the ranking.
 
     Raises:
-        ValueError: A wrong setting, a line that is not a sample, a missing field, nothing that any metric could
-            measure, or systems with different prompts.
+        ValueError: If a setting is wrong, a line is not a sample, a field is missing, no metric can be computed, or
+            systems have different prompts.
 
     Examples:
         >>> import json, tempfile
@@ -147,7 +148,7 @@ def evaluate(  # noqa: PLR0913  (its options)
 
 
 def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, command: str = "") -> EvaluationResults:
-    """``evaluate`` with all that can be set in one."""
+    """``evaluate`` with a config object."""
     watch = progress or _unwatched
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
     references = None if config.references is None else Path(config.references)
@@ -169,8 +170,8 @@ def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, comm
     if config.paired and difference is not None:
         unpaired = either("--set paired=false", "paired=False")
         raise ValueError(
-            f"{difference}. Paired tests need the same examples{_of_plain_text(every)}; {unpaired} compares without "
-            "tests."
+            f"{difference}. Paired tests need the same examples{_of_plain_text(every)}; to compare without tests, "
+            f"give {unpaired}"
         )
     passes = {
         name: [Pass(one, one.system.result(told(watch, name))) for one in runs] for name, runs in readings.items()
@@ -179,7 +180,9 @@ def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, comm
         reasons = dict.fromkeys(
             why for runs in passes.values() for one in runs for why in one.measured.undefined.values()
         )
-        raise ValueError(f"nothing to measure in {', '.join(str(one.path) for one in every)}: {'; '.join(reasons)}")
+        raise ValueError(
+            f"no metric can be computed of {', '.join(str(one.path) for one in every)}: {'; '.join(reasons)}"
+        )
     human = None
     if difference is not None:
         given = bool(every[0].human.samples) or not config.human
@@ -191,7 +194,7 @@ def evaluate_systems(config: EvaluateConfig, progress: Watch | None = None, comm
 
 
 def _expect_files(systems: Mapping[str, Any]) -> None:
-    """Raises ValueError where texts are given in place of the files that hold them."""
+    """Raise ValueError if texts are given instead of samples files."""
     for name, files in systems.items():
         for file in files if isinstance(files, list | tuple) else ():
             # a file has an ending without white space, and names of files rarely have several words without one
@@ -207,26 +210,29 @@ def _unwatched(stage: str, done: int, total: int) -> None: ...
 
 
 def _of_plain_text(readings: Sequence[ReadSamples]) -> str:
-    """What to do where files of both kinds stand beside each other."""
+    """Advice for a mixture of plain-text and samples files."""
     plain = [str(one.path) for one in readings if one.plain_text is not None]
     if not plain or len(plain) == len(readings):
         return ""
-    return f", and {', '.join(plain)} is plain text, which has nothing but texts: write it as the other file is"
+    return f", and {', '.join(plain)} is plain text, which has no prompts: write all files in the same format"
 
 
 def _expect_different_seeds(readings: Mapping[str, list[ReadSamples]], draws: int) -> None:
-    """Raises ValueError where two models of a system wrote the same; draws of one that is always sure are the same."""
+    """Raise ValueError if two models of a system have identical files. Files of one model may be identical."""
     for name, runs in readings.items():
         seen: dict[tuple[str, ...], Path] = {}
         for begin in range(0, len(runs), draws):
             path, written = runs[begin].path, tuple(one.sha256 for one in runs[begin : begin + draws])
             if written in seen:
-                raise ValueError(f"{name}: {path} holds the same as {seen[written]}; seeds are different files")
+                raise ValueError(
+                    f"{name}: {path} must differ from {seen[written]} (same content); give a different file for "
+                    f"each seed"
+                )
             seen[written] = path
 
 
 def _different_prompts(readings: Sequence[ReadSamples]) -> str | None:
-    """What shows that the files do not hold the same examples in the same order; None where they do."""
+    """The first difference between the examples of the files; None if all have the same examples in the same order."""
     first = readings[0]
     for other in readings[1:]:
         if len(other.prompts) != len(first.prompts):
@@ -236,7 +242,7 @@ def _different_prompts(readings: Sequence[ReadSamples]) -> str | None:
             if a != b:
                 fields = ", ".join(field for field, x, y in zip(ASKED, a, b, strict=True) if x != y)
                 order = " (the same examples in another order)" if set(first.prompts) == set(other.prompts) else ""
-                return f"{other.path}, line {line}: another {fields} than in {first.path}, line {line}{order}"
+                return f"{other.path}, line {line}: {fields} must be the same as in {first.path}, line {line}{order}"
     return None
 
 
@@ -244,10 +250,10 @@ def _different_prompts(readings: Sequence[ReadSamples]) -> str | None:
 
 
 class UnitTokens(Unit):
-    """Tokens of a Hugging Face tokenizer, without special tokens.
+    """Counts tokens of a Hugging Face tokenizer, without special tokens.
 
     Raises:
-        ValueError: It cannot be loaded.
+        ValueError: If the tokenizer cannot be loaded.
     """
 
     def __init__(self, path: str) -> None:
@@ -264,14 +270,15 @@ class UnitTokens(Unit):
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Counts say which tokenizer made them."""
+        """Raise ValueError if the counts were made with another tokenizer."""
         counts.expect_tokenizer(self._tokenizer, where)
 
 
 def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
-    """The unit: that of the tokenizer where one is named, the samples' own ids where they have some, else words.
+    """The unit that is counted: tokens of the named tokenizer, else the samples' own ids, else words.
 
-    Ids that the samples bring along must be those of the tokenizer, where one is named; they are used as they are.
+    If a tokenizer is named and the samples have token ids, the ids must be those of the tokenizer; they are not
+    checked.
     """
     if tokenizer is not None:
         return UnitTokens(tokenizer)

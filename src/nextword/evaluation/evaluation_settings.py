@@ -12,52 +12,52 @@ from nextword.settings.config import Seed, Settings
 from nextword.settings.setting_names import either, named
 
 ALL = "all"
-"""In the place of metrics: all that the samples have fields for."""
+"""Value of ``metrics`` that means every metric whose fields the samples have."""
 
 
 class EvaluateConfig(Settings):
-    """Which samples are measured, by what, and how."""
+    """Settings of an evaluation: systems, metrics, intervals and tests."""
 
     systems: dict[str, list[str]] = Field(min_length=1)
-    """Samples files of each system by its name, one file a seed."""
+    """Samples files of each system by its name, one file per seed."""
     draws: int = Field(default=1, ge=1)
-    """Files in a row that one trained model wrote, drawn with seeds of their own. The interval of a system is over its
-    models, each with the mean of its files; over the files, where they are all of one model."""
+    """Number of consecutive files that one trained model generated with different sampling seeds. The interval of a
+    system is over its models (each counts with the mean of its files), or over the files if there is one model."""
     metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
-    """Specs such as "self-bleu:2,3", or settings in full with the name under "metric"; "all" stands for every metric
-    that the samples have fields for and that asks no model."""
+    """Specs such as "self-bleu:2,3", or mappings of settings with the name under "metric"; "all" means every metric
+    whose fields the samples have and that needs no large model."""
     tokenizer: str | None = None
     """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, else words."""
     special: list[int] = Field(default=[])
-    """Token ids of the samples that are not text (padding, beginning and end), where no tokenizer says which."""
+    """Token ids in the samples that are not text (padding, start and end), needed if no tokenizer is named."""
     fields: dict[str, str] = Field(default={})
     """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
     plain_text: PlainText | None = None
-    """Division of plain-text files: "lines" (one text per line) or "blocks" (a text between blank lines); none:
-    blocks where a blank line stands between two texts, else lines."""
+    """How plain-text files are split: "lines" (one text per line) or "blocks" (separated by blank lines); none: blocks
+    if the file has a blank line between texts, else lines."""
     references: str | None = None
-    """File of human references for the texts: as many, in the same order, for all systems; none: the
-    samples bring their references along, or there are none."""
+    """File of human references, one per text, in the same order, for all systems; none: the references of the samples,
+    if any."""
     features: str | None = None
-    """Folder in which features of models are kept; none: beside each samples file."""
+    """Folder for the outputs of model-based metrics; none: next to each samples file."""
     human: bool = True
-    """Whether the first references are scored as if a system had written them."""
+    """Whether to score the first references too, as if a system had generated them."""
     paired: bool = True
-    """Whether systems are tested against each other, which needs the same prompts in the same order."""
+    """Whether to run paired tests between systems, which need the same prompts in the same order."""
     wins: list[str] | None = None
-    """Keys that vote in the table of wins; none: the first of each metric, or those it names."""
+    """Keys of the values that are compared when systems are ranked; none: each metric's default keys."""
     resamples: int = Field(default=RESAMPLES, ge=100, le=MOST_DRAWS)
-    """Draws of the bootstrap; each reads all samples once more, and keeps a number for every measure."""
+    """Number of bootstrap resamples. Time and memory grow with it."""
     permutations: int = Field(default=PERMUTATIONS, ge=100, le=MOST_DRAWS)
-    """Draws of the permutation test, which cost as much."""
+    """Number of permutations of the paired test. Time and memory grow with it."""
     seed: Seed = 0
-    """Seed of the bootstrap and of the permutation test."""
+    """Random seed of the bootstrap and of the permutation tests."""
     device: str = "cpu"
-    """Device of the models that a metric uses."""
+    """Device of the models that a metric runs, such as "cuda"."""
     batch_size: int = Field(default=32, ge=1)
-    """Texts that such a model sees at once."""
+    """Texts per forward pass of such a model."""
     processes: int | None = Field(default=None, ge=1, le=1024)
-    """So many processes, which read and measure a samples file each at a time; none: this one, file after file."""
+    """Number of processes, each of which evaluates one samples file at a time; none: this process only."""
 
     @field_validator("systems", mode="before")
     @classmethod
@@ -75,16 +75,19 @@ class EvaluateConfig(Settings):
     def _named(self) -> Self:
         for name, files in self.systems.items():
             if not files:
-                raise ValueError(f"system '{name}' has no samples file")
+                raise ValueError(f"system '{name}': must have at least one samples file (none given); give its path")
             if not name.strip():
-                raise ValueError("a system needs a name")
+                raise ValueError("system: must have a name (an empty one given)")
             if len(files) % self.draws:
                 raise ValueError(f"draws: must divide the {len(files)} files of system '{name}' ({self.draws} given)")
         if self.tokenizer is not None and self.special:
-            raise ValueError("the tokenizer says which tokens are special; give 'tokenizer' or 'special', not both")
+            raise ValueError(
+                "special: must be left out if 'tokenizer' is given, because the tokenizer knows its special tokens"
+            )
         if "human" in self.systems and self.human:
             raise ValueError(
-                f"'human' is the row of the references: give human references as {named('references', 'FILE')}, the "
-                f"system another name, or {either('--set human=false', 'human=False')}"
+                "system 'human': this name is reserved for the references; give references as "
+                f"{named('references', 'FILE')}, rename the system, or give "
+                f"{either('--set human=false', 'human=False')}"
             )
         return self

@@ -1,4 +1,4 @@
-"""One pass over a samples file: every metric reads every sample once, and the references as if a system wrote them."""
+"""One pass over a samples file: every metric reads every sample once, and the references as a system."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
 from nextword.runtime import optional_libraries as extras
 
 Watch = Callable[[str, int, int], None]
-"""Receives the progress: a name, how much is done, of how much."""
+"""Progress function: called with a name, the number of finished items and their total."""
 
 
 ASKED = (
     "id", "prompt", "prompt_token_ids", "references", "reference_token_ids", "target_token_ids", "right_token_ids",
 )  # fmt: skip
-"""Fields that are the same for the same example of another system. The document is not among them: systems may have
-been given different cuts of it."""
+"""Fields that must be equal for the same example of different systems. The document is not included, because systems
+may have received different excerpts."""
 
 
 def _digest(value: object) -> int:
-    """The same in every process, which Python's own hash of a text is not."""
+    """A hash that is the same in every process, unlike Python's own."""
     return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest())
 
 
@@ -45,38 +45,38 @@ NOTHING_ASKED = tuple(_digest(None) for _ in ASKED)
 
 @dataclass(frozen=True)
 class PassScores:
-    """What a pass found; it can be sent from one process to another."""
+    """Scores of one pass; can be pickled."""
 
     scores: dict[str, Score]
-    """By key."""
+    """Scores by key."""
     undefined: dict[str, str]
-    """Metrics without a value, with the reason."""
+    """Reason for each metric without a value."""
     samples: int
-    """How many there are."""
+    """Number of samples."""
     votes: tuple[str, ...]
-    """Keys that vote in a table of wins."""
+    """Keys that are compared when systems are ranked."""
 
     def result(self, watch: Watch) -> PassScores:
-        """These; a column that was measured in another process is asked as one that waits for it."""
+        """Return these scores; the same interface as ``MetricColumn``, for a column from another process."""
         return self
 
 
 class MetricColumn:
-    """The metrics of one column of the table, while samples pass."""
+    """The metrics of one column of the table, while samples are read."""
 
     def __init__(self, configs: Sequence[MetricConfig], setup: Setup) -> None:
         self._metrics: dict[str, Metric] = {c.metric: registry.get(c.metric)(c, setup) for c in configs}
         self.samples = 0
-        """How many there were."""
+        """Number of samples read."""
 
     def add(self, sample: Sample) -> None:
-        """All metrics read the sample."""
+        """Let all metrics read the sample."""
         for metric in self._metrics.values():
             metric.add(sample)
         self.samples += 1
 
     def result(self, watch: Watch) -> PassScores:
-        """What they found."""
+        """Scores of all metrics."""
         scores: dict[str, Score] = {}
         undefined: dict[str, str] = {}
         votes: list[str] = []
@@ -88,7 +88,9 @@ class MetricColumn:
                 undefined[name] = str(reason)
                 continue
             taken = found.keys() & scores.keys()
-            assert not taken, f"{name} gives {taken}, which another metric gave before"
+            assert not taken, (
+                f"{name}: must not have the same key as another metric ({taken}); choose different settings"
+            )
             scores |= found
             votes += [key for key in metric.votes if key in found] or list(found)[:1]
         return PassScores(scores, undefined, self.samples, tuple(votes))
@@ -96,23 +98,23 @@ class MetricColumn:
 
 @dataclass(frozen=True)
 class ReadSamples:
-    """A samples file, read."""
+    """A samples file after reading."""
 
     path: Path
     sha256: str
     plain_text: PlainText | None
-    """How it was cut into texts; None: it holds JSON lines."""
+    """How the plain text was split into texts; None for JSON lines."""
     system: MetricColumn | PassScores
-    """What the system wrote."""
+    """Metrics of the generated texts."""
     human: MetricColumn | PassScores
-    """The human references; empty without references."""
+    """Metrics of the human references; empty without references."""
     prompts: list[tuple[int, ...]]
-    """What each sample was asked and compared with, as a digest of each of ``ASKED``."""
+    """For each sample, a digest of each field in ``ASKED``."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A file and what was measured of its texts."""
+    """A samples file and its scores."""
 
     reading: ReadSamples
     measured: PassScores
@@ -125,7 +127,7 @@ def read_files(
     config: EvaluateConfig,
     watch: Watch,
 ) -> Iterator[ReadSamples]:
-    """What is read of each file, in order; the references of the first only, for they are the same for all."""
+    """Read all files, in order. References are read from the first file only, because they are the same in all."""
     if config.processes is None:
         for number, (name, path) in enumerate(paths):
             yield _read(path, metrics, replace(setup, progress=told(watch, name)), config, config.human and not number)
@@ -140,7 +142,7 @@ def read_files(
 
 
 def told(watch: Watch, name: str) -> Watch:
-    """Tells the same watch, with a name before the progress."""
+    """A progress function that adds a name."""
     return lambda what, done, total: watch(f"{name}: {what}", done, total)
 
 
@@ -161,10 +163,10 @@ def _measured(path: Path, human: bool, shared: _Shared) -> ReadSamples:
 def _read(
     path: Path, metrics: Sequence[MetricConfig], setup: Setup, config: EvaluateConfig, human: bool
 ) -> ReadSamples:
-    """Shows every sample of the file to every metric, and its first reference too where ``human``.
+    """Let every metric read every sample of a file and, if ``human``, its first reference.
 
     Raises:
-        ValueError: A line is not a sample, or lacks what a metric needs.
+        ValueError: If a line is not a sample, or lacks a field that a metric needs.
     """
     beside = path.with_name(path.name + ".features")
     setup = replace(setup, cache=beside if config.features is None else Path(config.features).expanduser())
@@ -189,7 +191,7 @@ def _read(
 
 
 def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricConfig]:
-    """The metrics that a human row has: those for which references are texts like any other."""
+    """The metrics that can be computed for human references."""
     metrics = [(config, registry.get(config.metric)) for config in configs]
     return [config for config, metric in metrics if metric.scores_people and not _lacking(metric, first)]
 
@@ -202,11 +204,11 @@ EITHER = {
     "reference_tokens": ("reference_token_ids", "references"),
     "predictions": ("target_ranks", "predicted_token_ids"),
 }
-"""Needs that one of two fields meets."""
+"""Requirements that either of two fields satisfies."""
 
 
 def _lacking(metric: type[Metric], sample: Sample) -> list[str]:
-    """What the metric needs and the sample has not, in words."""
+    """The fields that the metric needs and the sample lacks, in words."""
     needs = [EITHER.get(need, (need,)) for need in metric.needs]
     return [" or ".join(either) for either in needs if not any(_has(sample, name) for name in either)]
 
@@ -217,21 +219,21 @@ def _has(sample: Sample, field: str) -> bool:
 
 
 def not_installed(metric: type[Metric]) -> str | None:
-    """What the metric lacks, and how to install it; None where nothing is."""
+    """The metric's missing modules and how to install them; None if all are installed."""
     absent = extras.missing(metric.packages)
-    return f"needs {', '.join(absent)}, not installed here ({extras.install('metrics')})" if absent else None
+    return f"needs {', '.join(absent)}, which is not installed ({extras.install('metrics')})" if absent else None
 
 
 def chosen(
     asked: Sequence[str | dict[str, Any]], firsts: Sequence[Sample]
 ) -> tuple[list[MetricConfig], dict[str, str]]:
-    """The metrics to measure, and those that "all" leaves out, with the reason.
+    """The metrics to compute, and those that "all" leaves out, with the reason.
 
-    ``firsts`` are the first samples of all files, which show what there is.
+    ``firsts`` are the first samples of all files, which show the available fields.
 
     Raises:
-        ValueError: Unknown names or settings, the same metric twice, one asked for by name that cannot be measured, or
-            nothing to measure at all.
+        ValueError: If a name or setting is unknown, a metric is given twice, a named metric cannot be computed, or no
+            metric can be computed.
     """
     configs: dict[str, MetricConfig] = {}
     for one in asked:
@@ -239,7 +241,7 @@ def chosen(
             continue
         config = parse_metric(one)
         if config.metric in configs:
-            raise ValueError(f"metric '{config.metric}' is asked for twice; write its settings in one")
+            raise ValueError(f"metric '{config.metric}' must be given once (given twice); write its settings in one")
         metric = registry.get(config.metric)
         lack = not_installed(metric)
         if lack is not None:
@@ -263,17 +265,20 @@ def chosen(
 
 
 def _nothing(sample: Sample) -> str:
-    """What to do about samples that no metric can read."""
+    """The error message for samples that no metric can read."""
     has = [field for field in type(sample).model_fields if _has(sample, field)]
     others = [key for key, value in (sample.model_extra or {}).items() if isinstance(value, str)]
     null = [f"'{name}' is null" for name in sorted(sample.model_fields_set) if getattr(sample, name) is None]
     there = ", ".join(sorted(set(has) | set(sample.model_extra or ()))) or "no key with a value"
     way = (
-        f" If '{others[0]}' is what the system wrote: {renaming('text', others[0])}."
+        f" If '{others[0]}' is the generated text: {renaming('text', others[0])}."
         if others
-        else f" What a system wrote is read from 'text', or from the key that {renaming('text', 'KEY')} names."
+        else f" The generated text is read from 'text', or from another key: {renaming('text', 'KEY')}."
     )
-    return f"{sample.place}: nothing to measure: it has {there}{''.join(f', and {one}' for one in null)}.{way}"
+    return (
+        f"{sample.place}: must have a field for at least one metric: it has "
+        f"{there}{''.join(f', and {one}' for one in null)}.{way}"
+    )
 
 
 def _why_not(metric: type[Metric], firsts: Sequence[Sample]) -> str | None:

@@ -1,4 +1,4 @@
-"""Reads samples files: one JSON object a line, or plain text; every fault named with file and line, nothing dropped."""
+"""Read samples files: one JSON object per line, or plain text. Errors name file and line, and no line is skipped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import either, named
 
 PlainText = Literal["lines", "blocks"]
-"""How plain text is cut into texts: one per line, or one between blank lines."""
+"""How plain text is split: one text per line, or texts separated by blank lines."""
 
 _BEGINS_AS_JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[{\]])')
 
@@ -32,15 +32,15 @@ def read_samples(
     plain_text: PlainText | None = None,
     references: Path | None = None,
 ) -> Iterator[Sample]:
-    """The samples of a file, one at a time.
+    """Yield the samples of a file.
 
-    ``fields`` has the names that the file uses for fields of a sample, such as ``{"text": "prediction"}``; ``digest``,
-    a checksum, receives all bytes. How plain text is cut says ``plain_text``, or else ``plain_text_of``. ``references``
-    is a file of as many texts, in the same order: the human references.
+    ``fields`` maps fields of a sample to the file's names, such as ``{"text": "prediction"}``; ``digest`` is a
+    checksum that is updated with all bytes. ``plain_text`` sets how plain text is split (None: see ``plain_text_of``).
+    ``references`` is a file of human references, one per text, in the same order.
 
     Raises:
-        ValueError: No such file, nothing in it, a line that is not a sample, or references of another number; the
-            message names file and line.
+        ValueError: If the file does not exist or is empty, a line is not a sample, or the number of references differs;
+            the message names file and line.
     """
     renamed = dict(fields or {})
     for field in renamed:
@@ -55,29 +55,30 @@ def read_samples(
     for place, sample in samples:
         if sample.id is not None:
             if sample.id in seen:
-                raise ValueError(f"{place}: id {sample.id!r} is that of {seen[sample.id]} too")
+                raise ValueError(f"{place}: id {sample.id!r} must be unique (also in {seen[sample.id]})")
             seen[sample.id] = place.rpartition(", ")[2]
         yield sample.bound(place, unit)
     if not place:
-        raise ValueError(f"{path} is empty: it needs one JSON object a line, or plain text")
+        raise ValueError(f"{path} must have one JSON object per line, or plain text (the file is empty)")
 
 
 def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | None:
-    """How a file of plain text is cut into texts; None where it holds JSON lines.
+    """How a plain-text file is split into texts; None for a file of JSON lines.
 
-    Plain text is a file whose name does not end as one of JSON lines does (``.jsonl`` and the like), and which does not
-    begin as such a file does.
+    A file is plain text if neither its name (``.jsonl`` and the like) nor its first characters are those of JSON lines.
 
-    Where no way is wanted, it is cut into blocks where a blank line stands between two texts, else into lines.
+    By default it is split at blank lines if there is a blank line between two texts, else at every line.
 
     Raises:
-        ValueError: It is a table of another kind, or cannot be read.
+        ValueError: If the file is another kind of table or cannot be read.
     """
     if is_json_lines(path):
         return None
     ending = table_ending(path)
     if ending is not None:
-        raise ValueError(f"{path} is a table ({ending}); give one JSON object a line (.jsonl), or plain text (.txt)")
+        raise ValueError(
+            f"{path} must be JSON lines (.jsonl) or plain text (.txt) (a {ending} table given); convert it"
+        )
     lines = [line for _, line in numbered_lines(path)]
     if any(_BEGINS_AS_JSON.match(line) for line in lines[:1]):
         return None
@@ -87,7 +88,7 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
 
 
 def counted_texts(path: Path, count: int, cut: PlainText | None) -> str:
-    """How many texts a file has, for a message, with the other way to cut it where that may be the mistake."""
+    """The number of texts in a file, for a message, with a hint on the other way to split it."""
     other = either("--set plain_text=lines", "plain_text='lines'")
     how = f" (split at blank lines; {other}: one per line)" if cut == "blocks" else ""
     return f"{path} has {count} {'text' if count == 1 else 'texts'}{how}"
@@ -96,7 +97,7 @@ def counted_texts(path: Path, count: int, cut: PlainText | None) -> str:
 def _beside(
     samples: Iterator[tuple[str, Sample]], references: Path, path: Path, wanted: PlainText | None
 ) -> Iterator[tuple[str, Sample]]:
-    """Each sample with the text of the same place in another file as its reference."""
+    """Yield each sample with the text at the same position in another file as its reference."""
     cut = plain_text_of(references, wanted)
     people = _placed(references, {}, cut, None)
     for number, pair in enumerate(zip_longest(samples, people)):
@@ -106,12 +107,15 @@ def _beside(
                 for rest, one in zip((samples, people), pair, strict=True)
             )
             raise ValueError(
-                f"{counted_texts(references, human, cut)}, {path} {texts}; references are taken by their place, "
-                "one for each text"
+                f"{counted_texts(references, human, cut)}, {path} {texts}; give one reference per text, in the same "
+                f"order"
             )
         (place, sample), (of_people, person) = pair
         if sample.references or sample.reference_token_ids:
-            raise ValueError(f"{place}: has references of its own; leave {named('references', references)} out")
+            raise ValueError(
+                f"{place}: must not have references if a file of references is given; leave "
+                f"{named('references', references)} out"
+            )
         if person.text is None:
             keys = ", ".join(sorted(person.model_fields_set | set(person.model_extra or ())))
             raise ValueError(
@@ -123,9 +127,9 @@ def _beside(
 def _placed(
     path: Path, renamed: Mapping[str, str], cut: PlainText | None, digest: Digest | None
 ) -> Iterator[tuple[str, Sample]]:
-    """The samples with their places: of JSON lines (no ``cut``), or texts without the line end of their last line.
+    """The samples with file and line, from JSON lines (``cut`` is None) or plain text without the final newline.
 
-    Blank lines at both ends of plain text are not texts.
+    Blank lines at both ends of plain text are ignored.
     """
     if cut is None:
         for line in json_lines(path, digest=digest):
@@ -133,7 +137,7 @@ def _placed(
         return
     if renamed:
         options = ", ".join(renaming(field, key) for field, key in renamed.items())
-        raise ValueError(f"{path} is plain text, which has no fields: leave out {options}")
+        raise ValueError(f"{path}: plain text has no fields; leave out {options}")
     lines = numbered_lines(path, digest=digest)
     blocks = (
         groupby(lines, lambda line: bool(line[1].strip()))
@@ -148,7 +152,7 @@ def _placed(
 
 
 def _without_blank_ends(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Blank lines between others are empty texts; those before the first and after the last come of an editor."""
+    """Remove blank lines at both ends, which editors add. Blank lines between texts are empty texts."""
     begun, blank = False, list[tuple[int, str]]()
     for line in lines:
         if not line[1].strip():
@@ -164,7 +168,7 @@ def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> 
     for field, key in renamed.items():
         if key not in content:
             raise ValueError(
-                f"{place}: no '{key}', which {renaming(field, key)} asks for.{did_you_mean(key, content)} "
+                f"{place}: must have '{key}', because of {renaming(field, key)}.{did_you_mean(key, content)} "
                 f"The line has: {', '.join(content)}."
             )
     # All at once, so that two fields may swap keys or read the same one.

@@ -1,4 +1,4 @@
-"""From what the passes measured to a record: means over models, intervals, paired tests, ranking."""
+"""From the scores of all passes to a record: means over models, intervals, paired tests, ranking."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def recorded(
     metrics: list[MetricConfig],
     command: str,
 ) -> EvaluationResults:
-    """The record of an evaluation."""
+    """Make the record of an evaluation."""
     columns = [one.measured for runs in passes.values() for one in runs]
     measures = _measures([*columns, *([human.measured] if human else [])])
     systems = [
@@ -114,10 +114,13 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
     if len(passes) < 2:
         return [], None
     if not config.paired:
-        return [], "they were turned off, so that systems may have different prompts"
+        return [], "paired tests were turned off"
     if next(iter(passes.values()))[0].reading.prompts[0] == NOTHING_ASKED:
         asked = ", ".join(ASKED)
-        return [], f"the samples have none of {asked} to be paired by; give the lines of all files the same ids"
+        return (
+            [],
+            f"the samples must have one of {asked} for pairing (none given); add equal ids to the lines of all files",
+        )
     found: list[tuple[str, str, str, PairedTest]] = []
     for first, second in combinations(passes, 2):
         a, b = _pooled(passes[first]), _pooled(passes[second])
@@ -126,11 +129,13 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
             [a[key] for key in keys], [b[key] for key in keys], config.resamples, config.permutations, config.seed
         )
         found += [(key, first, second, test) for key, test in zip(keys, results, strict=True) if test is not None]
-    return pair_records(found), None if found else "no measure falls into samples, or there are fewer than two samples"
+    return pair_records(
+        found
+    ), None if found else "no metric is a sum over samples, or there are fewer than two samples"
 
 
 def pair_records(tests: Sequence[tuple[str, str, str, PairedTest]]) -> list[PairRecord]:
-    """Tests of a measure and two systems, corrected for their number."""
+    """Paired tests of one measure, Holm-corrected for the number of pairs."""
     records = []
     corrected = holm([test.p_permutation for *_, test in tests])
     for (measure, first, second, test), p in zip(tests, corrected, strict=True):
@@ -170,7 +175,7 @@ def _wins(
     goals: dict[str, Goal] = {key: one.goal for key, one in measures.items() if one.goal is not None}
     unknown = [key for key in config.wins or () if key not in measures]
     if unknown:
-        raise ValueError(f"wins: {', '.join(unknown)} was not measured; measured: {', '.join(measures)}")
+        raise ValueError(f"wins: {', '.join(unknown)} must be computed values; computed: {', '.join(measures)}")
     voting = config.wins or list(dict.fromkeys(key for column in columns for key in column.votes))
     values = {system.name: {key: value.value for key, value in system.values.items()} for system in systems}
     of_humans = {} if human is None else {key: value.value for key, value in human.values.items()}
@@ -182,21 +187,23 @@ def _wins(
 # -- Pairwise majority: a system beats another that is worse in the majority of the measures (F2-Softmax, table 9).
 
 Values = Mapping[str, float]
-"""Value of each measure, by key."""
+"""Value of each metric, by key."""
 
 
 def wins(
     systems: Mapping[str, Values], goals: Mapping[str, Goal], human: Values, voting: Sequence[str] | None = None
 ) -> Wins:
-    """Every duel and the ranking by duels won.
+    """Compare all pairs of systems, and rank systems by the comparisons won.
 
-    A measure votes where both systems have it; one whose goal is the human value votes only where that is known, for
-    the system closer to it.
+    In a pair, each metric that both systems have counts for the better one. If the goal is the human value, the metric
+    counts for the system closer to it, and only if the human value is known.
 
-    ``goals`` say which way is good, by key; a measure without a goal never votes. Without ``voting``, all others do.
+    ``goals`` are the better directions by key; a metric without a goal never counts. ``voting`` are the keys that
+    count;
+    None: all with a goal.
 
     Returns:
-        The duels of all pairs, in order, and the ranking; equal numbers of wins, then of losses, share a rank.
+        The comparisons of all pairs, in order, and the ranking by wins, then losses; ties share a rank.
 
     >>> table = {"a": {"ppl": 20.0, "rep": 0.1}, "b": {"ppl": 25.0, "rep": 0.5}}
     >>> result = wins(table, {"ppl": "lower", "rep": "human"}, {"rep": 0.2})
@@ -219,9 +226,9 @@ def wins(
 
 
 def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
-    """Systems by the duels that they won against each other; duels with others do not count.
+    """Rank systems by the comparisons won among them; comparisons with other systems do not count.
 
-    Equal numbers of wins, then of losses, share a rank.
+    Systems with equal wins and losses share a rank.
     """
     won, lost = dict.fromkeys(systems, 0), dict.fromkeys(systems, 0)
     for duel in duels:
@@ -237,6 +244,6 @@ def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
 
 def _cost(value: float, goal: Goal, human: float | None) -> float:
     if goal == "human":
-        assert human is not None, "a measure without a human value does not vote"
+        assert human is not None, "a metric without a human value does not count"
         return abs(value - human)
     return value if goal == "lower" else -value

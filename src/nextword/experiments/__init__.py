@@ -1,1 +1,1 @@
-"""Comparisons of heads and objectives: tasks, training, recipes, the tables of the papers."""
+"""Experiments: tasks, training, comparisons of heads and objectives, recipes, and the papers' tables."""

@@ -1,1 +1,1 @@
-"""What was measured, as records in files and as pages and tables."""
+"""Results: records in files, HTML pages and tables."""

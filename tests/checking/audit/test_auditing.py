@@ -54,7 +54,7 @@ def test_a_right_scorer_passes(scorer: Any) -> None:
     assert report.passed
     assert report.exit_code == 0
     assert "future" in verdicts(report)
-    assert any("is missed with chance 0.001" in sentence for sentence in report.power)
+    assert any("is missed with probability 0.001" in sentence for sentence in report.power)
 
 
 def test_numpy_and_lists_will_do() -> None:
@@ -72,7 +72,7 @@ def test_what_follows_from_a_cause_is_not_asked() -> None:
     assert faults(report)[0] == "not-repeatable"
     assert "future" not in faults(report)
     (row,) = [row for row in report.rows if row.name == "future"]
-    assert row.where == "'asked again' fails, so nothing follows from it"
+    assert row.where == "not tested, because 'asked again' fails"
 
 
 def test_learning_from_the_scored_text_has_its_own_name() -> None:

@@ -189,7 +189,7 @@ class Compressor:
 def test_bits_of_observed_tokens_alone_are_audited() -> None:
     report = nw.check(Compressor(), vocabulary=V)
     assert report.passed
-    assert f"All {V} continuations of 3 prefixes were asked for, none was sampled." in report.power
+    assert f"All {V} continuations of 3 prefixes were tested, without sampling." in report.power
     (found,) = nw.check(Compressor(learns_first=True), vocabulary=V).findings
     assert found.fault == "sum"
     assert "all 11 continuations of" in found.sentence
@@ -204,11 +204,11 @@ def test_all_continuations_of_a_large_vocabulary_are_asked_for_by_a_thorough_che
     (row,) = [row for row in quick.rows if row.name == "continuations"]
     assert (row.verdict, row.where) == (
         "not checked",
-        "50,257 continuations of a prefix are asked for by a thorough check only",
+        "50,257 continuations of a prefix are tested only in a thorough check",
     )
     thorough = nw.check(Compressor(MANY), vocabulary=MANY, lengths=[1, 6], effort="thorough")
     assert thorough.passed, str(thorough)
-    assert "All 50,257 continuations of 2 prefixes were asked for, none was sampled." in thorough.power
+    assert "All 50,257 continuations of 2 prefixes were tested, without sampling." in thorough.power
 
 
 @pytest.mark.slow

@@ -32,4 +32,4 @@ def test_bytes_that_are_free_are_found() -> None:
     assert nw.check(Bytes(), vocabulary=256, lengths=[3]).passed
     (found,) = nw.check(Stripped(), vocabulary=256, lengths=[3]).findings
     assert found.fault == "bytes"
-    assert "what differs is not scored" in found.sentence
+    assert "their difference is not scored" in found.sentence

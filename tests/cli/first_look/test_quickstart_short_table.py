@@ -32,13 +32,13 @@ def with_shares(results: Results, *shares: float) -> Results:
 
 def test_all_that_are_level_with_the_best_are_named() -> None:
     text = printed(with_shares(make_sample(methods=METHODS), 0.04, 1.0, 1.0))
-    assert "Both words are on top for 100 % of the prompts with memory and both, for 4 % with [plain]." in text
-    assert "One seed is an anecdote" in text
+    assert "Both words are in the top 2 on 100 % of the prompts with memory and both, and on 4 % with [plain]." in text
+    assert "One seed is not enough" in text
 
 
 def test_the_first_method_may_be_ahead() -> None:
     text = printed(with_shares(make_sample(methods=METHODS), 0.5, 0.4, 0.3))
-    assert "Both words are on top for 50 % of the prompts with [plain], for no more with any other." in text
+    assert "[plain] ranks both words in the top 2 on 50 % of the prompts; no other method does so more often." in text
 
 
 def test_several_seeds_are_means_with_their_ends() -> None:

@@ -26,7 +26,7 @@ def test_from_samples_to_a_table(files: list[str], tmp_path: Path) -> None:
     made = CliRunner().invoke(app, [*command, "--set", "checks=1"])
     assert made.exit_code == 0, made.output
     assert "6 items, 6 forms, 2 checks" in made.stdout
-    assert "6 items with 3 judges each can show a difference of" in made.stdout
+    assert "6 items with 3 judges each can detect a difference of" in made.stdout
     survey, key = Survey.load(out / "survey.json"), SurveyKey.load(out / "key.json")
     assert survey.title == "Which is better?"
     answers = saved(every_form(MadeSurvey(survey, key, "", []), prefer("b")), tmp_path)

@@ -42,8 +42,11 @@ def test_fingerprint_follows_the_files_not_the_place(factcc_folder: str, tmp_pat
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (None, r"factcc\.model: missing; it names a model by folder or hub name\. Use one"),
-        ("models/of/mine", r"factcc\.model: no folder 'models/of/mine', and the hub has no model of that name"),
+        (None, r"factcc\.model: must be the folder or hub name of a model \(none given\)\. Use one"),
+        (
+            "models/of/mine",
+            r"factcc\.model: must be a folder or the name of a model on the hub \('models/of/mine' is neither",
+        ),
         (
             "nobody/no-such-model",
             r"factcc\.model: 'nobody/no-such-model' is not a folder .*hf download nobody/no-such-model",

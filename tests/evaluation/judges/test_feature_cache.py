@@ -125,7 +125,7 @@ def test_broken_file_is_set_aside_and_computed_again(tmp_path: Path, harm: str) 
         values = np.zeros((len(keys) - 1, 2), np.float32) if harm == "shape" else np.full((len(keys), 2), np.nan)
         np.savez(path, keys=keys, rows=values.astype(np.float32))
     model = Counted(TEXTS)
-    with pytest.warns(UserWarning, match="broken and is computed again"):
+    with pytest.warns(UserWarning, match="broken, so its features are computed again"):
         assert rows(tmp_path, model).tolist() == expected(TEXTS)
     assert len(model.asked) == len(set(TEXTS))
     again = Counted(TEXTS)

@@ -68,7 +68,7 @@ def test_second_run_reads_nothing(gpt2_folder: str, tmp_path: Path, monkeypatch:
 
 
 def test_text_without_a_token_is_an_error(gpt2_folder: str) -> None:
-    with pytest.raises(ValueError, match=r"model:.*2 has no token"):
+    with pytest.raises(ValueError, match=r"model:.*2 must have at least one token"):
         LastTokenFeatures(gpt2_folder, 48, Setup()).of(["a", ""])
 
 
@@ -201,8 +201,8 @@ def test_texts_of_an_exact_length(gpt2_folder: str) -> None:
     wanted = compute_mauve(p_features=rows[: len(cut)], q_features=rows[len(cut) :]).mauve
     found = scores("mauve", samples(), model=gpt2_folder, exact_length=12)["mauve"]
     assert (found.value, found.n) == (wanted, len(cut))
-    assert found.note == f"samples of too few tokens, left out: {len(ids) - len(cut)}"
-    assert "cut to 12 tokens and none shorter" in found.measure.meaning
+    assert found.note == f"samples with too few tokens, which are left out: {len(ids) - len(cut)}"
+    assert "truncated to 12 tokens, shorter ones left out" in found.measure.meaning
 
 
 def test_empty_texts_are_left_out_and_counted(gpt2_folder: str) -> None:

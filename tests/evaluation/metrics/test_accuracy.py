@@ -35,7 +35,7 @@ def test_grows_with_k_and_is_one_over_the_whole_vocabulary() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match=r"least 1 \(0"):
         hits_at_k(np.array([[1]]), np.array([[1, 2]]), 0)
-    with pytest.raises(ValueError, match=r"wanted must be \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"wanted must be of shape \(1, 2\)"):
         hits_at_k(np.array([[1]]), np.array([[1], [2]]), 1)
     with pytest.raises(ValueError, match="no rows"):
         acc_at_k(np.empty((0, 3), int), np.empty((0, 2), int), 2)
@@ -75,7 +75,7 @@ def test_sample_errors() -> None:
     with pytest.raises(UndefinedError, match="no prompt"):
         measured("acc", [])
     for spec in ("acc:0", "acc:x"):
-        with pytest.raises(ValueError, match="whole numbers from 1"):
+        with pytest.raises(ValueError, match="whole numbers of 1 or more"):
             measured(spec, [])
     with pytest.raises(ValueError, match="of length 1 or more"):
         measured({"metric": "acc", "k": ()}, [])

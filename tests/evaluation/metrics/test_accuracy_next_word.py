@@ -37,7 +37,7 @@ def test_predictions_serve_where_no_ranks_are_given() -> None:
     # Ranks go first: the target at place 2 ties with the prediction 9, and counts.
     ranked = {**sample, "target_ranks": [0, 0, 0, 5]}
     assert values({"metric": "accuracy", "k": 5}, [ranked]) == {"accuracy": 0.75, "hits@5": 0.75}
-    assert "ties count as right" in measured("accuracy", [ranked])["accuracy"].measure.meaning
+    assert "ties count as correct" in measured("accuracy", [ranked])["accuracy"].measure.meaning
 
 
 def test_human_row_is_right_by_construction() -> None:
@@ -51,7 +51,7 @@ def test_errors() -> None:
         measured("accuracy", [targets])
     with pytest.raises(MissingFieldError, match="'target_ranks'"):
         measured("accuracy", [{**targets, "target_ranks": [0]}, {**targets, "predicted_token_ids": [1]}])
-    with pytest.raises(ValueError, match="line 1: target_ranks has -1"):
+    with pytest.raises(ValueError, match="line 1: target_ranks must be 0 or more"):
         measured("accuracy", [{"target_ranks": [0, -1]}])
     with pytest.raises(UndefinedError, match="accuracy: no sample has a value"):
         measured("accuracy", [{"target_ranks": []}])

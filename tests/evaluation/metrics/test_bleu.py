@@ -93,7 +93,7 @@ def test_identity_is_one_and_empty_texts_are_zero() -> None:
 
 @pytest.mark.parametrize("samples", [[], [("a", [""])]])
 def test_no_reference_with_a_word_has_no_value(samples: Samples) -> None:
-    with pytest.raises(UndefinedError, match="no reference has a word"):
+    with pytest.raises(UndefinedError, match="at least one reference must have a word"):
         measured(samples)
 
 

@@ -135,5 +135,5 @@ def test_bad_settings(config: dict[str, Any]) -> None:
 def test_counts_that_differ() -> None:
     with pytest.raises(ValueError, match="references"):
         cider_d([[1], [2]], [[[1]]])
-    with pytest.raises(ValueError, match="a text has no reference"):
+    with pytest.raises(ValueError, match="each text must have a reference"):
         cider_d([[1]], [[]])

@@ -103,7 +103,7 @@ def test_words_can_be_left_out_of_samples():
     scores = measured(setting, [sample("The fox saw the hen", "the hen", "the fox hen")])
     assert {key: score.value for key, score in scores.items()} == {"copy_recall": 1.0, "copy_precision": 0.5}
     assert "1 words left out" in scores["copy_recall"].measure.unit
-    with pytest.raises(ValueError, match="'The' is not a word"):
+    with pytest.raises(ValueError, match=r"must contain words.*'The' given"):
         measured({"metric": "copying", "leave_out": ("The",)}, [])
 
 
@@ -115,7 +115,7 @@ def test_korean_samples_are_copied_by_people():
 def test_a_share_of_nothing_is_left_out():
     assert values("copying", [sample("a", "a", "z")]) == {"copy_recall": 0.0}
     assert values("copying", [sample("a", "z", "a")]) == {"copy_precision": 0.0}
-    with pytest.raises(UndefinedError, match="no word of a source"):
+    with pytest.raises(UndefinedError, match="no source word"):
         measured("copying", [sample("a", "b", "")])
     with pytest.raises(MissingFieldError, match="'source'"):
         measured("copying", [{"text": "a", "reference": "a"}])

@@ -86,5 +86,5 @@ def test_bad_settings() -> None:
         distinct([[1]], 0)
     with pytest.raises(ValueError, match=r"distinct\.n\.1:.*\(-2 given"):
         measured({"metric": "distinct", "n": [1, -2]}, [])
-    with pytest.raises(ValueError, match="whole numbers from 1"):
+    with pytest.raises(ValueError, match="whole numbers of 1 or more"):
         measured("distinct:0", [])

@@ -17,8 +17,8 @@ def test_against_the_set_of_all(texts: list[list[int]]) -> None:
     predicted = measured("uniq", [{"predicted_token_ids": text} for text in texts])["uniq"]
     assert (predicted.value, predicted.n) == (score.value, score.n)
     assert [one.measure.unit for one in (score, predicted)] == [
-        "tokens (different, of all texts)",
-        "tokens (different, of all predictions)",
+        "distinct tokens of all texts",
+        "distinct tokens of all predictions",
     ]
 
 

@@ -129,7 +129,7 @@ def test_nothing_to_measure_and_bad_settings() -> None:
     for texts in ([], [""], ["one two three"]):
         with pytest.raises(UndefinedError, match="no text has 4 tokens"):
             measured("diversity", [{"text": text} for text in texts])
-    with pytest.raises(ValueError, match=r"lengths must be from 1 \(\[\] given"):
+    with pytest.raises(ValueError, match=r"lengths must be 1 or more \(\[\] given"):
         diversity_mean([[1]], [])
     with pytest.raises(ValueError, match=r"diversity\.product\.0:.*\(0 given"):
         measured({"metric": "diversity", "product": [0]}, [])

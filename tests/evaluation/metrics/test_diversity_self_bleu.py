@@ -145,7 +145,7 @@ def test_one_token_texts() -> None:
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match=r"lengths from 1 \(1 texts"):
+    with pytest.raises(ValueError, match=r"lengths of 1 or more \(1 texts"):
         self_bleu([[1]])
     with pytest.raises(ValueError, match=r"n \[0\]"):
         self_bleu([[1], [2]], [0])
@@ -153,5 +153,5 @@ def test_bad_settings() -> None:
         measured({"metric": "self-bleu", "n": [0]}, [])
     with pytest.raises(ValueError, match="of length 1 or more"):
         measured({"metric": "self-bleu", "n": []}, [])
-    with pytest.raises(ValueError, match="whole numbers from 1"):
+    with pytest.raises(ValueError, match="whole numbers of 1 or more"):
         measured("self-bleu:two", [])

@@ -144,7 +144,7 @@ def test_other_boundaries() -> None:
     setting = {"metric": "frequency-groups", "boundaries": (0.1, 0.2, 0.3)}
     scores = measured(setting, samples, Vocabulary())
     assert [scores[key].value for key in SHARES] == [0.5, 0, 0, 0.5]
-    assert "from 10 to 20 % of the references" in scores["share-medium"].measure.meaning
+    assert "10 to 20 % of the references" in scores["share-medium"].measure.meaning
 
 
 def test_korean() -> None:
@@ -173,8 +173,8 @@ def test_bad_files(tmp_path: Path) -> None:
         ({"counts": str(text)}, "counts: cannot read"),
         ({"counts": str(tmp_path / "none.npy")}, "counts: cannot read"),
         ({"corpus": str(tmp_path / "none.txt")}, "corpus: cannot count"),
-        ({"corpus": str(text)}, "has no token"),
-        ({"corpus": str(text), "counts": "x.npy"}, "give 'counts' or 'corpus', not both"),
+        ({"corpus": str(text)}, "must have at least one token"),
+        ({"corpus": str(text), "counts": "x.npy"}, "counts, corpus: must not both be given"),
     ):
         with pytest.raises(ValueError, match=message):
             measured({"metric": "frequency-groups", **setting}, [])
@@ -184,7 +184,7 @@ def test_bad_files(tmp_path: Path) -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(UndefinedError, match="frequent tokens"):
+    with pytest.raises(UndefinedError, match="must have token frequencies"):
         measured("frequency-groups", [{"token_ids": [1]}], Vocabulary())
     with pytest.raises(MissingFieldError, match="'references'"):
         measured("frequency-groups", [{"text": "a", "reference": "a"}, {"text": "b"}])
@@ -194,9 +194,9 @@ def test_errors() -> None:
         with pytest.raises(ValueError, match="boundaries"):
             measured({"metric": "frequency-groups", "boundaries": boundaries}, [])
     for counts in ([], [0], [3, -1]):
-        with pytest.raises(ValueError, match="list of numbers from 0"):
+        with pytest.raises(ValueError, match="list of numbers of 0 or more"):
             frequency_groups(counts)
-    with pytest.raises(ValueError, match="token id -1 is below 0"):
+    with pytest.raises(ValueError, match="token ids must be 0 or more"):
         tokens_per_group(TokenTexts.of([[-1]]), np.array([0]), 4)
 
 

@@ -112,7 +112,7 @@ def test_lengths_without_ngrams_have_no_value() -> None:
 def test_errors() -> None:
     with pytest.raises(MissingFieldError, match="line 1: no 'references', which"):
         measured("ms-jaccard", [{"text": "a"}])
-    with pytest.raises(MissingFieldError, match="line 1: 'reference_token_ids' is empty"):
+    with pytest.raises(MissingFieldError, match="line 1: 'reference_token_ids' must have a reference"):
         measured("ms-jaccard", [{"text": "a", "reference_token_ids": []}])
     with pytest.raises(ValueError, match="references"):
         ms_jaccard([], [[1]])

@@ -78,9 +78,9 @@ def test_korean_reviews() -> None:
 
 
 def test_nothing_to_measure() -> None:
-    with pytest.raises(UndefinedError, match="seq-rep-4: no sample has a value"):
+    with pytest.raises(UndefinedError, match="seq-rep-4: at least one text must have"):
         measured("seq-rep:4", [{"text": "too short"}, {"text": ""}])
-    with pytest.raises(ValueError, match="whole numbers from 1"):
+    with pytest.raises(ValueError, match="whole numbers of 1 or more"):
         measured("seq-rep:0", [])
     for n, message in (((), "of length 1 or more"), ((1, 0), "must be at least 1")):
         with pytest.raises(ValueError, match=message):

@@ -99,7 +99,7 @@ def test_long_blocks_take_no_square() -> None:
 def test_errors() -> None:
     with pytest.raises(MissingFieldError, match="'predicted_token_ids'"):
         measured("token-repetition", [{"target_token_ids": [1]}])
-    with pytest.raises(ValueError, match=r"numbers from 1 \('0'"):
+    with pytest.raises(ValueError, match=r"numbers of 1 or more \('0'"):
         measured("token-repetition:0", [])
     with pytest.raises(ValueError, match="at least 1"):
         measured({"metric": "token-repetition", "windows": (0,)}, [])

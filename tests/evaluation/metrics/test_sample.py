@@ -63,13 +63,13 @@ def test_human_row_has_the_first_reference_as_text() -> None:
 
 def test_text_without_ids_among_ids_is_an_error() -> None:
     mixed = Sample.model_validate({"text": "a"}).bound("x.jsonl, line 9", GivenIds())
-    with pytest.raises(ValueError, match="9: has a text without token"):
+    with pytest.raises(ValueError, match="9: must have token ids for every text"):
         _ = mixed.tokens
 
 
 def test_ids_among_words_are_an_error() -> None:
     mixed = Sample.model_validate({"text": "a", "token_ids": [3]}).bound("x.jsonl, line 9", Words())
-    with pytest.raises(ValueError, match="9: has token ids"):
+    with pytest.raises(ValueError, match="9: must have no token ids"):
         _ = mixed.tokens
 
 

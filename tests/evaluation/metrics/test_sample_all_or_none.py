@@ -18,7 +18,8 @@ def test_the_first_decides(present: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "message"), [(True, "line 2: no 'size', which .*line 1"), (False, "line 1: no 'size', which .*line 2")]
+    ("first", "message"),
+    [(True, "line 2: must have 'size', because .*line 1"), (False, "line 1: must have 'size', because .*line 2")],
 )
 def test_the_line_without_is_named(first: bool, message: str) -> None:
     field = AllOrNone("size")

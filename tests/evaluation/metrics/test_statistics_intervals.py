@@ -49,5 +49,5 @@ def test_bootstrap_is_repeatable_and_needs_two_blocks() -> None:
     values = np.array([1.0, 2.0, 4.0])
     assert bootstrap_ratio(values, np.ones(3)) == bootstrap_ratio(values, np.ones(3))
     assert bootstrap_ratio(values[:1], np.ones(1)) is None
-    with pytest.raises(ValueError, match="of one length"):
+    with pytest.raises(ValueError, match="of the same length"):
         bootstrap_ratio(values, np.ones(2))

@@ -92,7 +92,7 @@ def test_what_is_no_list_of_texts_is_refused(name: str) -> None:
     function, (_, *rest) = OVER_TEXTS[name], ARGUMENTS[name][0]
     for given, message in (
         ("so it is", r"must be a list of texts \(one text given, 'so it is'\); write \[text\]"),
-        ([], "the list has no text in it"),
+        ([], "must have at least one text"),
         (3, r"must be a list of texts \(int given"),
         (["so it is", [1, 2]], "some are texts and some are token ids; give all as texts, or all as ids"),
         ([["so", "it"]], r"number 1: must be a text or a list of token ids, whole numbers \(\['so', 'it'\] given"),

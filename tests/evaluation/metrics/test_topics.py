@@ -151,7 +151,7 @@ def test_a_document_is_a_line_of_the_file(mark: str, tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("{", r"corpus\.jsonl:1: no JSON"),
-        ('\n{"body": ""}', r'corpus\.jsonl:2: a document is a JSON string or .* "text"'),
+        ('\n{"body": ""}', r'corpus\.jsonl:2: must be a JSON string or .* "text"'),
     ],
 )
 def test_broken_corpus_names_file_and_line(tmp_path: Path, content: str, message: str) -> None:

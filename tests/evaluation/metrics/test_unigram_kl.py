@@ -90,7 +90,10 @@ def test_against_counts(tmp_path: Path) -> None:
 
 def test_what_it_is_against_must_be_there(tmp_path: Path) -> None:
     for spec, message in (
-        ("unigram-kl:test", "against: 'test' is the test data of a comparison's task; here, name a text file"),
+        (
+            "unigram-kl:test",
+            "against: 'test' is possible only in a comparison, where a task has test data; give a text file",
+        ),
         ({"metric": "unigram-kl", "against": str(tmp_path / "no.txt")}, "against: cannot count the tokens"),
         ({"metric": "unigram-kl", "against": str(tmp_path / "no.npz")}, "against: cannot read"),
         ("unigram-kl:people", "must be followed by references or test .'people' given"),
@@ -131,9 +134,9 @@ def test_errors() -> None:
     for smoothing in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="smoothing"):
             measured({"metric": "unigram-kl", "smoothing": smoothing}, [])
-    with pytest.raises(ValueError, match="a size that is not smaller"):
+    with pytest.raises(ValueError, match="a size of at least that length"):
         unigram_kl([1, 2], [1, 2], 1)
-    with pytest.raises(ValueError, match="of one length"):
+    with pytest.raises(ValueError, match="of the same length"):
         unigram_kl([1], [1, 2])
-    with pytest.raises(ValueError, match="no token"):
+    with pytest.raises(ValueError, match="at least one token"):
         unigram_kl([], [])

@@ -24,4 +24,6 @@ def test_more_items_and_judges_show_less() -> None:
     assert detectable_difference(config, items=400) == pytest.approx(detectable_difference(config) / 2)
     assert detectable_difference(config, judges=5) < detectable_difference(config)
     told = list(statement(config, "points"))
-    assert told[0].startswith("100 items with 3 judges each can show a difference of 0.2 (points) in 80 %")
+    assert told[0].startswith(
+        "100 items with 3 judges each can detect a difference of 0.20 (points) with a power of 80 %"
+    )

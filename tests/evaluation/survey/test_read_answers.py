@@ -155,12 +155,12 @@ def test_what_is_none_is_named(pairs: MadeSurvey, tmp_path: Path, name: str, tex
 @pytest.mark.parametrize(
     ("cell", "why"),
     [
-        ("", "Answer.answers must have answers (nothing given)"),
+        ("", "Answer.answers must have answers (none given)"),
         ("[]", "Answer.answers must be a JSON object ([] given)"),
         ("7", "Answer.answers must be a JSON object (7 given)"),
         ("{half", "Expecting property name"),
         ('{"survey": "s"}', "must have answers to a survey of nextword (items.0 is wrong)"),
-        (None, "Answer.answers must have answers (nothing given)"),
+        (None, "Answer.answers must have answers (none given)"),
     ],
 )
 def test_a_row_that_is_none_is_left_out_alone(pairs: MadeSurvey, tmp_path: Path, cell: str | None, why: str) -> None:

@@ -124,7 +124,7 @@ def test_judges_who_fail_checks_are_named_and_left_out(pairs: MadeSurvey, tmp_pa
     results = read(tmp_path, [*answers, JudgeAnswers.model_validate_json(json.dumps(bad))])
     (sleepy,) = [one for one in results.judges if not one.counted]
     assert (sleepy.name, sleepy.failed, sleepy.items) == ("sleepy", 2, 0)
-    assert results.left_out[0].startswith("sleepy: left out, failed 2 of 2 checks (items ")
+    assert results.left_out[0].startswith("sleepy: left out, because the judge failed 2 of 2 checks (items ")
     assert results.duels[0].win.value == 1
 
 
@@ -149,11 +149,11 @@ def test_what_does_not_count_is_named_and_the_rest_counts(pairs: MadeSurvey, tmp
     for line in (
         "broken.json: left out, cannot be read",
         "answers-1.json (judge-0): items ",
-        "the same judge answered before; the first answer counts",
-        "answers-2.json (lost): left out, answers to another survey (another)",
-        "answers-3.json (no): left out, no consent",
+        "the same judge answered earlier; the first answer counts",
+        "answers-2.json (lost): left out, because it answers another survey (another)",
+        "answers-3.json (no): left out, because there is no consent",
         f"answers-4.json (judge-1): item {good[1].items[0].id} not answered; the rest counts",
-        f"answers-5.json (edited): item {real.id} left out, the judge saw another text",
+        f"answers-5.json (edited): item {real.id} left out, the judge saw a text that differs",
         "answers-6.json (judge-3): item i99 left out, not in this survey",
     ):
         assert line in told
@@ -170,7 +170,9 @@ def test_an_item_edited_afterwards_is_left_out(pairs: MadeSurvey, tmp_path: Path
     file.write_text(json.dumps(content), encoding="utf-8")
     results = read(tmp_path, every_form(pairs, prefer("a")))
     name = content["items"][at]["id"]
-    assert results.left_out == [f"survey.json: item {name} left out, edited since the survey was made"]
+    assert results.left_out == [
+        f"survey.json: item {name} left out, because they were edited after the survey was made"
+    ]
     assert results.duels[0].win.n == 15
 
 
@@ -182,7 +184,7 @@ def test_nothing_that_counts_is_an_error(pairs: MadeSurvey, tmp_path: Path) -> N
 
 def test_the_key_of_another_survey_is_refused(pairs: MadeSurvey, tmp_path: Path) -> None:
     made(tmp_path, seed=5).key.save(tmp_path / "survey" / "key.json")
-    with pytest.raises(ValueError, match=r"key\.json: must be of survey"):
+    with pytest.raises(ValueError, match=r"key\.json: must belong to survey"):
         read(tmp_path, every_form(pairs, prefer("a")))
 
 

@@ -38,7 +38,7 @@ def test_two_systems_are_too_few() -> None:
     found, why = correlations(measured("P", a=1, b=2), measured("Rep", a=1, b=2))
     assert found == []
     assert why is not None
-    assert why.startswith("2 systems have both (a, b)")
+    assert why.startswith("2 systems have both measures (a, b)")
 
 
 def test_a_rated_reference_is_the_human_row() -> None:

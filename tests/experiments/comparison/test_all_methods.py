@@ -195,7 +195,7 @@ def test_a_comparison_keeps_the_defaults_that_it_was_begun_with(plain_start, tmp
         added = compare(configured(more, ["training.warmup_steps=0"] if folder == old else ()), folder).runs[-1]
         training = added.settings["training"]
         assert (training["learning_rate"], training["learning_rates"].get("head")) == (rate, of_head)
-        assert caplog.text.count("is much for a pretrained model") == warnings
+        assert caplog.text.count("is high for a pretrained model") == warnings
     with pytest.raises(ValueError, match=r"fine_tuning\.learning_rate: 5e-05 there, 0.001 asked for"):
         compare(configured(recipe, ["fine_tuning.learning_rate=1e-3"]), tmp_path / "now")
 

@@ -38,7 +38,7 @@ def test_what_is_missing_or_empty_is_named_with_where_to_get_it(folder):
     with pytest.raises(ValueError, match=r"wikitext-2/test.txt"):
         DataFolder(folder).resolved("wikitext-2")
     (folder / "wikitext-2" / "test.txt").touch()
-    with pytest.raises(ValueError, match=r"wikitext-2/test.txt is empty"):
+    with pytest.raises(ValueError, match=r"wikitext-2/test.txt must not be empty"):
         DataFolder(folder).resolved("wikitext-2")
     with pytest.raises(ValueError, match=r"xsum/pairs.jsonl"):
         DataFolder(folder).resolved("xsum/pairs.jsonl")
@@ -61,12 +61,12 @@ def test_all_that_is_missing_is_listed_once(folder):
         (["nowhere"], r"^data: must be a folder .* \('nowhere' does not exist\)"),
         (
             ["pyproject.toml"],
-            r"^data: must be a folder .* \('pyproject.toml' is a file\); one data set is given as NAME=PATH",
+            r"^data: must be a folder .* \('pyproject.toml' is a file\); give a single data set as NAME=PATH",
         ),
         ([".", ".."], r"^data: must be one folder \(2 given\)"),
         (["xsum=.", "xsum=.."], r"^data: must name xsum once \(. and .. given\)"),
-        (["xsum=nowhere"], r"^data: xsum=nowhere does not exist. It is of XSum: Narayan"),
-        (["xsam=x"], r"^data: no data set 'xsam'. Did you mean 'xsum'"),
+        (["xsum=nowhere"], r"^data: xsum=nowhere must exist \(not found\). It is part of XSum: Narayan"),
+        (["xsam=x"], r"^data: must be a known data set \('xsam' given\). Did you mean 'xsum'"),
     ],
 )
 def test_wrong_options_are_refused(options, message):
@@ -89,7 +89,7 @@ def test_a_file_in_place_of_a_data_set_s_folder_is_refused(folder):
 def test_plain_texts_that_are_half_there_are_told_by_their_size(folder):
     lines = DataFolder(folder).too_small(["wikitext-2", "wikitext-2/test.txt"])
     assert len(lines) == 3
-    assert "train.txt has 10 bytes, usually 10,797,148: is all of it there? It is of WikiText-2" in lines[0]
+    assert "train.txt has 10 bytes, usually 10,797,148: it may be incomplete; it is part of WikiText-2" in lines[0]
 
 
 def test_what_a_reader_said_comes_with_where_the_data_is_from(folder):

@@ -41,6 +41,6 @@ def test_data_that_is_half_there_is_said_before_anything_is_trained(data, tmp_pa
     monkeypatch.setattr(experiment_folder, "compare_methods", refusing("begun"))
     with pytest.raises(ValueError, match="begun"):
         reproduce(Request(["f2-softmax/figure-3"], "small", DataFolder(data), tmp_path / "out"))
-    said = [record.getMessage() for record in caplog.records if "is all of it there" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "may be incomplete" in record.getMessage()]
     assert len(said) == 3
     assert "train.txt has 10 bytes, usually 10,797,148" in said[0]

@@ -45,7 +45,7 @@ def test_a_sum_over_experiments_without_a_seed_in_common_says_so():
     )
     ran = {name: ExperimentResults({}, make_sample(seeds=(seed,))) for name, seed in (("counting", 1), ("again", 2))}
     (row,) = table_record("counting/table-1", table, ran, "small", "x").rows
-    assert row.cells[0].missing == "the two numbers that make it cannot be added"
+    assert row.cells[0].missing == "its two numbers cannot be added"
 
 
 def test_a_renewed_record_keeps_its_numbers_under_today_s_rows_notes_and_claims():

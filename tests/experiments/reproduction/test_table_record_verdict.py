@@ -172,7 +172,7 @@ def test_what_cannot_be_tested_at_a_scale_says_why():
     claim = verdict("none", "none", not_testable=reason)
     assert (claim.outcome, claim.reason) == ("not testable", "it wants people")
     assert verdict("none", "none", not_testable=reason, scale="paper").reason.startswith(
-        "better − worse, Acc: no number"
+        "better − worse, Acc: we have no number"
     )
 
 

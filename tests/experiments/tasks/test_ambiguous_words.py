@@ -75,13 +75,13 @@ def test_analogy_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a b c d\n", r"questions-words.txt:1: a quadruple before any section"),
+        ("a b c d\n", r"questions-words.txt:1: a section must come before"),
         (
             ": family\nboy girl king\n",
             r"questions-words.txt:2: must have four words 'a b c d' .3 given: 'boy girl king'",
         ),
-        (": currency\nEurope euro Japan yen\n", r"has none of the sections capital-common-countries"),
-        ("", r"has none of the sections"),
+        (": currency\nEurope euro Japan yen\n", r"must have at least one of the sections capital-common-countries"),
+        ("", r"must have at least one of the sections"),
     ],
 )
 def test_malformed_analogy_file(tmp_path: Path, text: str, message: str) -> None:

@@ -230,7 +230,7 @@ def test_encoders(news, task, monkeypatch):
         missing.data.encoder()
     # whoever compares unconditioned models needs none
     assert missing.data.training(missing.start.tokenizer()).column_names == ["input_ids", "labels"]
-    with pytest.raises(ValueError, match=r"task\.encoder:.*conditioned"):
+    with pytest.raises(ValueError, match=r"task\.encoder:.*conditioner"):
         missing.measures.evaluate(attached(task, "softmax", "dau"), task.start.tokenizer())
     wrong = small(news, encoder=str(news / "nothing"))
     with pytest.raises(ValueError, match=r"task\.encoder: cannot load '.*nothing'"):
@@ -249,7 +249,7 @@ def test_encoders(news, task, monkeypatch):
         ({"start": {"n_embd": 30, "n_head": 4}}, r"n_embd \(30\) must be a multiple of n_head \(4\)"),
         ({"start": {"data": ["nowhere.txt"]}}, r"task\.start\.data: 'nowhere\.txt' does not exist"),
         ({"data": "nowhere"}, r"task\.data: 'nowhere' does not exist\. Give .*or a folder with \.story files"),
-        ({"generation": {"decodings": ["greedy", "greedy"]}}, "'greedy' is given twice"),
+        ({"generation": {"decodings": ["greedy", "greedy"]}}, "'greedy' given twice"),
     ],
 )
 def test_wrong_settings(news, settings, message):

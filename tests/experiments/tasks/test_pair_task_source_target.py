@@ -70,7 +70,7 @@ def test_bad_tokenizers():
         PairEncoder(without, 64, 64)([Pair("a <mask>", "b")])
     assert PairEncoder(without, 64, 64)([Pair("a", "b")])
     without.eos_token = None
-    with pytest.raises(ValueError, match="has no end-of-sequence token"):
+    with pytest.raises(ValueError, match="must have an end-of-sequence token"):
         PairEncoder(without, 64, 64)
 
 

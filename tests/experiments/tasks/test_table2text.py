@@ -136,7 +136,7 @@ def test_no_texts_and_settings_that_cannot_be(data):
     model_config = BartConfig(max_position_embeddings=64)
     with pytest.raises(ValueError, match=r"task\.max_source_tokens"):
         small(data).check(model_config, trained_tokenizer("a b", 260, None))
-    with pytest.raises(ValueError, match="neither decoder_start_token_id nor bos_token_id"):
+    with pytest.raises(ValueError, match="must have decoder_start_token_id or bos_token_id"):
         small(data).check(T5Config(decoder_start_token_id=None, bos_token_id=None), trained_tokenizer("a b", 260, None))
 
 

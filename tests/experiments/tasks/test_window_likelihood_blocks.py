@@ -12,5 +12,5 @@ def test_blocks_are_contiguous_and_the_rest_is_left_out() -> None:
 
 
 def test_too_short_a_text_is_named_with_its_setting() -> None:
-    with pytest.raises(ValueError, match=r"task\.block:.*3 tokens, shorter"):
+    with pytest.raises(ValueError, match=r"task\.block:.*\(3 given\)"):
         block_rows([1, 2, 3], 4, "the text", "task.block")

@@ -49,10 +49,10 @@ def test_learning_rates_of_parts_are_overridden_part_by_part():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bf16": True, "fp16": True}, "give either bf16 or fp16"),
-        ({"patience": 3}, "training.patience: goes by the validation loss; give evaluate_every"),
+        ({"bf16": True, "fp16": True}, "bf16, fp16: must not both be given"),
+        ({"patience": 3}, "training.patience: must be given together with evaluate_every"),
         ({"keep_best": True, "evaluate_every": 5, "save_every": None}, "training.keep_best: .*give save_every"),
-        ({"trains": "head", "lora": {}}, "training.trains: .*neither lora"),
+        ({"trains": "head", "lora": {}}, "training.trains: must not be .*lora"),
     ],
 )
 def test_settings_that_do_not_go_together(changes, message):
@@ -61,9 +61,9 @@ def test_settings_that_do_not_go_together(changes, message):
 
 
 def test_a_model_in_shares_has_no_adapters():
-    with pytest.raises(ValueError, match="fsdp: adapters are merged"):
+    with pytest.raises(ValueError, match="fsdp: must be given without lora"):
         merged({"steps": 3}, {"fsdp": True, "lora": {"rank": 2}}, "training")
-    with pytest.raises(ValueError, match="shard_vocabulary: cannot go with fsdp"):
+    with pytest.raises(ValueError, match="shard_vocabulary: must be given without fsdp"):
         merged({"steps": 3}, {"fsdp": True, "shard_vocabulary": True}, "training")
     with pytest.raises(ValueError, match="shard_vocabulary"):
         merged({"steps": 3}, {"shard_vocabulary": True, "keep_best": True, "evaluate_every": 1}, "training")

@@ -378,7 +378,7 @@ class Unlike(nn.Linear):
 def test_a_model_that_does_not_name_its_layers_is_refused() -> None:
     model = nw.attach(parity.llama(), "softmax")
     model._no_split_modules = None
-    with pytest.raises(ValueError, match="does not name its layers"):
+    with pytest.raises(ValueError, match="must name its layers"):
         shard(model)
 
 

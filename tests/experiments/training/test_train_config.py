@@ -44,7 +44,7 @@ def test_every_setting_of_a_part_can_be_given() -> None:
         ({}, ["hed=mos"], r"hed: unknown key. Did you mean 'head'\?"),
         ({"data": None}, [], "task.data: must say what to train on; give data=FILE"),
         ({"data": {"block": 3}}, [], "task.data: must say what to train on; give data=FILE"),
-        ({"method": "a/b/c/d"}, [], "'a/b/c/d' has 4 parts"),
+        ({"method": "a/b/c/d"}, [], "'a/b/c/d': must have at most 3 parts"),
         ({"seed": -1}, [], r"seed: must be at least 0 \(-1 given\)"),
     ],
 )

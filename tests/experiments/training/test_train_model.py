@@ -225,10 +225,10 @@ def test_weights_that_are_nan_are_named_and_not_the_learning_rate(text: str, tmp
         (["objective=histalign"], "histalign"),
         (["training.step=3"], r"training.step: unknown key. Did you mean 'steps'\?"),
         (["training.learning_rates.hed=1e-3"], "learning_rates.hed"),
-        (["task.window=4000", "task.block=4000"], "shorter than one window of 4000"),
+        (["task.window=4000", "task.block=4000"], "must have at least one window of 4000"),
         (["training.evaluate_every=2", "task.block=600"], "task.block: the validation text has"),
         (["model=./nowhere"], "model: ./nowhere: no such folder"),
-        (["training.trains=head"], "trains: there is nothing to train"),
+        (["training.trains=head"], "trains: must not be 'head' for a head without parameters"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_trained(

@@ -43,5 +43,5 @@ def test_the_memory_changes_what_is_learned(tmp_path, setting: str) -> None:
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("head", ["softmax", "cache"])
 def test_a_head_that_sees_its_window_alone_is_refused(tmp_path, head: str, setting: str) -> None:
-    with pytest.raises(ValueError, match=rf"training.{setting}: must be with a head that looks back.*cache:long"):
+    with pytest.raises(ValueError, match=rf"training.{setting}: must be used with a head that has memory.*cache:long"):
         fit(model(head), data(), settings(**{setting: True}), seed=1, folder=tmp_path)

@@ -28,7 +28,7 @@ def test_each_measure_is_explained_once_on_a_page() -> None:
         assert len(found) == len(set(found)) > 0
     page = drawn(make_sample())
     for explained in (
-        "share of prompts whose right words",
+        "share of prompts whose correct words",
         "negative log-likelihood of",
         "singular values of the log-",
     ):
@@ -93,4 +93,4 @@ def test_a_texts_perplexity_is_told_from_the_tasks() -> None:
     assert {"Perplexity", "PPL of refer\N{SOFT HYPHEN}ences"} <= set(found)
     page = drawn(comparison())
     assert "per token of the test text" in page
-    assert "neither of what a method wrote nor" in page
+    assert "not of generated text" in page

@@ -89,7 +89,7 @@ def test_terminal_has_every_value_and_marks_the_best(evaluation: EvaluationResul
     assert re.search(r"Zipf +\N{EN DASH} +\N{EN DASH} +1\.1 +exponent", text)
     assert "mauve: not measured, asks a model" in text
     assert "[mle]: no zipf: too few" in text
-    assert "1 of 1 paired differences hold" in text
+    assert "1 of 1 paired differences are significant" in text
 
 
 def test_notes_on_values_are_shown_once_for_all_measures_of_a_file(evaluation: EvaluationResults) -> None:
@@ -131,7 +131,7 @@ def test_page_says_of_votes_and_tests_what_the_terminal_says(evaluation: Evaluat
     page = render_evaluation(evaluation)
     assert "<td>2 of 2</td></tr>" in page
     assert "<td>0 of 2</td></tr>" in page
-    assert "however small the difference: chance may be the reason." in page
+    assert "even if the difference is small and may be due to chance." in page
     assert "a test says that the systems differ, not which is nearer" in page
 
 
@@ -161,7 +161,7 @@ def test_seeds_are_shown_one_by_one(evaluation: EvaluationResults) -> None:
 
 def test_note_says_how_many_tests_there_are(evaluation: EvaluationResults) -> None:
     many = evaluation.model_copy(update={"tests": evaluation.tests * 40})
-    assert note_on_tests(many).startswith("40 tests: of so many, about 2 would fall below 0.05 by chance")
+    assert note_on_tests(many).startswith("40 tests: about 2 would fall below 0.05 by chance")
     (test,) = paired_rows(evaluation)
     assert (test.difference, test.interval, test.significant) == ("+15.0", "+10.0 to +20.0", True)
 
@@ -188,10 +188,10 @@ def test_terminal_lists_the_differences_that_hold(evaluation: EvaluationResults)
     for table in evaluation_tables(tested):
         console.print(table)
     shown = console.file.getvalue()
-    listed = shown.partition("Differences that hold")[2].splitlines()
+    listed = shown.partition("Significant differences")[2].splitlines()
     assert [line.split()[0] for line in listed if "[mle] " in line] == ["KL", "Rep"]  # those with a better system first
     assert next(line for line in listed if line.startswith(" KL")).rstrip().endswith("<b>f2</b>")
-    assert "2 of 3 paired differences hold" in shown
+    assert "2 of 3 paired differences are significant" in shown
 
 
 def test_terminal_says_by_how_many_votes(evaluation: EvaluationResults) -> None:

@@ -197,7 +197,7 @@ def test_conditioner_stands_beside_head_and_objective(page: str) -> None:
 def test_untrained_methods_are_told_and_have_no_curve(page: str) -> None:
     text = read(page).text
     assert "6 next-word methods were measured on the task" in text
-    assert "All of them started from the same model; 5 of them were trained and saw the same batches." in text
+    assert "All of them started from the same model; 5 of them were trained, with the same batches." in text
     cost = next(table for table in tables(page, "quantities") if "trained" in table[0])
     assert cost[1][1:] == ["30.0 M", "0", "–", "–", "–"]
     results = expansion()
@@ -205,7 +205,7 @@ def test_untrained_methods_are_told_and_have_no_curve(page: str) -> None:
     twice = [*untrained, *(one.model_copy(update={"method": "GPT-2 again"}) for one in untrained)]
     page = drawn(results.model_copy(update={"runs": twice, "texts": {}}))
     assert "Learning curves" not in headings(page)
-    assert "None of them was trained, all are of the same model." in read(page).text
+    assert "None of them was trained; all use the same model." in read(page).text
 
 
 def test_terminal_has_both_blocks_and_fits() -> None:

@@ -58,7 +58,7 @@ def test_one_model_has_its_groups_in_full() -> None:
 def test_other_tokens_are_warned_of() -> None:
     tokenizers = {"one": word_tokenizer(), "two": word_tokenizer(["the"])}
     text = shown(nw.score({"one": word_model(1), "two": word_model(2)}, tokenizers, TEXTS))
-    assert "the models have different tokens: compare them by bits per byte" in text
+    assert "the models have different tokenizers: compare bits per byte" in text
     assert "bits per byte" in text.split("Paired differences")[1].split("New and")[0]
 
 

@@ -27,7 +27,7 @@ def test_the_page_says_what_people_said(results: SurveyResults) -> None:
     page = render_survey(results)
     assert "<td>100.0<small>100.0–100.0</small></td>" in page
     assert "Krippendorff" in page
-    assert "answers to another survey (&lt;i&gt;other&lt;/i&gt;)" in page
+    assert "it answers another survey (&lt;i&gt;other&lt;/i&gt;)" in page
     assert "<b>[red]" not in page
     assert "<script" not in page
 
@@ -39,7 +39,7 @@ def test_the_terminal_says_it_too(results: SurveyResults) -> None:
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "a against b" in text
-    assert "6 of 6 judges count" in text
+    assert "6 of 6 judges are valid" in text
     assert "<b>[red]x" in text
 
 

@@ -1,1 +1,1 @@
-"""The audit of anybody's next-word distribution, which asks the properties of the checker too."""
+"""The audit of any next-word distribution (any model or scorer); it also tests the checker's properties."""

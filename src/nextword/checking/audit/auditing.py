@@ -1,4 +1,4 @@
-"""The audit: every property that a scorer or a model that is not ours can be asked about, in the order of causes."""
+"""The audit: test all properties that apply to a scorer or to a model without our head, causes first."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, findin
 from nextword.checking.readers import Reader, deviation
 
 Progress = Callable[[str, float], None]
-"""Told what is asked now, and the share of all that is done."""
+"""Progress function: called with the current test's name and the finished share of all tests."""
 
 _KNOWN = {one.name: one for one in (*ANSWERS, *INVARIANCES)}
 _IN_STEPS = "cache, token by token"
 _NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
-"""Where one of these fails, two answers cannot be compared, and what follows is not asked."""
+"""If one of these fails, two answers cannot be compared, and later properties are not tested."""
 
 
 @dataclass(frozen=True, eq=False)
 class AuditQuestion:
-    """A property with the texts that it is asked about, which show this fault and, as far as possible, no other."""
+    """A property and the texts on which it is tested; these texts should show this fault and no other."""
 
     property: Property
     cases: Sequence[Case]
     needs: tuple[str, ...] = _NOT_REPEATED
-    """Properties without which an answer to this one says nothing."""
+    """Properties that must hold for this one to be meaningful."""
     costly: bool = False
-    """Whether asking again, to find a smaller input that shows a fault, would take too long."""
+    """Whether it is too slow to search for a smaller input that shows a fault."""
     told: str = ""
-    """What the report says of it where it was asked."""
+    """Note for the report, if the property was tested."""
 
 
 @dataclass(eq=False)
 class Audit:
-    """One audit of a subject in all its ways, question by question; ``positions`` of texts are asked about."""
+    """One audit of a subject, question by question; ``positions`` is the number of tested positions."""
 
     readers: Sequence[Any]
     progress: Progress
@@ -79,12 +79,12 @@ class Audit:
     told: list[str] = field(default_factory=list)
 
     def ask(self, question: AuditQuestion) -> None:
-        """Asks one question; a row is added for the answer, and a finding where it fails."""
+        """Test one property; add a row for the result, and a finding if it fails."""
         one = question.property
         for reader in self.readers:
             reader.forget()  # kept within a question, since it asks about few texts often
         failed = [row.name for row in self.rows if row.name in question.needs and not row.passed]
-        reason = one.applies(self.readers[0].model) or (failed and f"'{failed[0]}' fails, so nothing follows from it")
+        reason = one.applies(self.readers[0].model) or (failed and f"not tested, because '{failed[0]}' fails")
         if reason:
             self.rows.append(one.row(None, 0.0, str(reason)))
             return
@@ -105,13 +105,13 @@ class Audit:
             self.findings.append(finding_of(one, worst, tolerance, smallest))
 
     def ask_all(self, *questions: AuditQuestion) -> None:
-        """Asks them in this order, in which causes come first."""
+        """Test the properties in this order, causes first."""
         for number, question in enumerate(questions):
             self.progress(question.property.name, number / len(questions))
             self.ask(question)
 
     def report(self, name: str) -> CheckReport:
-        """What was found."""
+        """Return the report."""
         dtype = str(self.readers[0].precision).removeprefix("torch.")
         return CheckReport(name, "", dtype, tuple(self.rows), findings=tuple(self.findings), power=self._power())
 
@@ -120,15 +120,16 @@ class Audit:
         alike = [row.tolerance for row in asked if row.name == "future"]
         sums = [row.tolerance for row in asked if row.name == SUMS.name]
         said = [
-            f"Rounding alone fails any exact check with chance {FALSE_ALARM_EXACT:g}, luck any check of draws with "
-            f"chance {FALSE_ALARM_SAMPLED:g}.",
-            f"{self.positions} positions of random and given texts were asked about: a fault that shows at "
-            f"{share_found(self.positions):.2g} of them is missed with chance {MISSED:g}, a rarer one more often.",
+            f"The probability of a false alarm is {FALSE_ALARM_EXACT:g} for the exact tests (by rounding) and "
+            f"{FALSE_ALARM_SAMPLED:g} for the tests of samples (by chance).",
+            f"{self.positions} positions of random and given texts were tested: a fault at "
+            f"{share_found(self.positions):.2%} of the positions is "
+            f"missed with probability {MISSED:g}, a rarer fault more often.",
         ]
-        said += [f"There it is found if a sum is off by more than {one:.2g}." for one in sums]
-        said += [f"There it is found if log-probabilities differ by {one:.2g} of the largest." for one in alike]
+        said += [f"A fault is found if a sum is off by more than {one:.2g}." for one in sums]
+        said += [f"A fault is found if log-probabilities differ by {one:.2g} of the largest." for one in alike]
         if any(row.name == "sampling" for row in asked):
-            said.append("Draws are at fault beyond 1, which is what luck explains; the row says how far they are.")
+            said.append("For samples, a deviation above 1 is more than chance explains.")
         return (*said, *self.told)
 
     def _allowed(self, one: Property, reader: Any, cases: Sequence[Case]) -> float:
@@ -143,9 +144,9 @@ class Audit:
 
 
 def _rounding(reader: Reader, case: Case) -> float:
-    """How far the answers about a text change when it stands beside copies of itself, which nothing but rounding does.
+    """Change of the answers about a text in a batch with copies of itself, which is due to rounding only.
 
-    Where there is a fault that shows even there, the limit that no rounding excuses still finds it.
+    A fault that shows even there is still found by the limit on rounding.
     """
     alone = case.sample.only(0)
     index = torch.zeros(3, dtype=torch.long, device=case.batch.ids.device)
@@ -156,15 +157,15 @@ def _rounding(reader: Reader, case: Case) -> float:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be asked about.
+    """The texts of an audit.
 
     Args:
         lengths: Lengths of the random texts.
-        given: The caller's texts; None for random ones alone.
-        tokenizer: Turns texts into ids.
-        max_length: Given texts are cut to so many tokens.
+        given: The caller's texts; None: random texts only.
+        tokenizer: Tokenizer of the given texts.
+        max_length: Maximum tokens of given texts; longer ones are truncated.
         seed: Seed of the random texts.
-        thorough: Whether questions that cost much memory are asked too.
+        thorough: Whether to run tests that need much memory, too.
     """
 
     lengths: Sequence[int]
@@ -176,10 +177,10 @@ class Wanted:
 
 
 def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progress) -> CheckReport:
-    """Audits a scorer, see ``nextword.check``.
+    """Audit a scorer; see ``nextword.check``.
 
     Raises:
-        ValueError: It can be asked in no way.
+        ValueError: If the scorer has none of the possible methods.
     """
     ways = ways_of(scorer)
     if not ways:
@@ -213,12 +214,12 @@ def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progres
 def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> AuditQuestion:
     costly = vocabulary > MANY
     cases = texts.alone[:FEW_PREFIXES] if costly else texts.alone
-    told = f"All {vocabulary:,} continuations of {len(cases)} prefixes were asked for, none was sampled."
+    told = f"All {vocabulary:,} continuations of {len(cases)} prefixes were tested, without sampling."
     return AuditQuestion(continuations(vocabulary, thorough), cases, costly=costly, told=told)
 
 
 def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
-    """Audits a model of transformers that has no head of ours, see ``nextword.check``."""
+    """Audit a model of transformers without a head of ours; see ``nextword.check``."""
     bare = BareModel(model)
     words = ProbeWords.of_model(bare, wanted.seed)
     texts = _Texts.made(bare, words, wanted)
@@ -248,7 +249,7 @@ def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
 
 @dataclass(frozen=True, eq=False)
 class _Texts:
-    """The texts of an audit: random ones, and those that were given."""
+    """The texts of an audit, random and given."""
 
     alone: Sequence[Case]  # one to a batch: no neighbours, no padding
     together: Sequence[Case]  # three of one length: neighbours, no padding
@@ -268,7 +269,7 @@ class _Texts:
         return sum(len(case.batch.row) for case in (*self.alone, *self.together, *self.ragged))
 
     def cached(self, applies: Callable[[Any], str] | None) -> list[AuditQuestion]:
-        """Questions about reading in steps; ``applies`` says in place of each why it is not asked."""
+        """Questions about the KV cache; ``applies`` returns the reason if one is not tested."""
         found = [one for one in _KNOWN.values() if one.of_the_cache]
         asked = found if applies is None else [replace(one, applies=applies) for one in found]
         needs = {"cache": (*_NOT_REPEATED, "future"), "cache-reordered": (*_NOT_REPEATED, "future", _IN_STEPS)}
@@ -277,5 +278,5 @@ class _Texts:
 
 
 def runs(_: Any) -> str:
-    """No reason not to ask."""
+    """Return no reason, so the property is tested."""
     return ""

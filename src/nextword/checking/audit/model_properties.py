@@ -1,4 +1,4 @@
-"""Properties of models of transformers: the loss that they return, what they draw, and other precisions."""
+"""Properties of transformers models: the returned loss, generated samples, and other precisions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nextword.model.head_cache.kv_cache import cache_argument
 from nextword.settings.setting_names import either
 
 _SMALL = 20_000_000
-"""Parameters of which a second copy, in another precision, costs nothing worth mentioning."""
+"""Maximum number of parameters of which a second copy in another precision is cheap."""
 
 
 def _loss(reader: Any, case: Case) -> Iterator[Deviation]:
@@ -36,7 +36,7 @@ def _loss(reader: Any, case: Case) -> Iterator[Deviation]:
     steps = -float(told.double().mean())
     off = abs(float(loss) - steps) / max(1.0, abs(steps))
     yield Deviation(
-        "the loss", off, f"the loss of {int(kept.sum())} tokens is {float(loss):.6g}, their mean {steps:.6g}"
+        "the loss", off, f"the loss of {int(kept.sum())} tokens is {float(loss):.6g}, but their mean is {steps:.6g}"
     )
 
 
@@ -64,7 +64,7 @@ def _in_double(reader: Any, case: Case) -> Iterator[Deviation]:
 def _large(model: Any) -> str:
     size = sum(weight.numel() for weight in model.backbone.parameters())
     return (
-        f"a copy in float64 of {size:,} weights is made by {either('--thorough', 'thorough=True')} only"
+        f"a float64 copy of {size:,} weights is made only with {either('--thorough', 'thorough=True')}"
         if size > _SMALL
         else ""
     )
@@ -74,7 +74,7 @@ LOSS = Property(
     name="loss",
     fault="score-is-not-its-steps",
     meaning="the loss that the model returns is the mean over its tokens",
-    look_at="Look at labels, label smoothing, and what of the padding is counted.",
+    look_at="Check the labels, label smoothing, and whether padding is counted.",
     measure=_loss,
     in_single=True,
     applies=lambda model: "" if accepts(model, "labels") else "the model returns no loss",
@@ -82,15 +82,15 @@ LOSS = Property(
 ROUNDED = Property(
     name="rounded scores",
     fault="precision",
-    meaning="scores are not rounded to a coarser format than the model's",
+    meaning="scores are not rounded to a lower precision than the model's",
     look_at="Look for a cast to half precision before the softmax.",
     measure=_rounded,
 )
 DOUBLE = Property(
     name="float64",
     fault="precision",
-    meaning="in float64 the model gives the same within what its own precision can hold",
-    look_at="Look for a cast to a coarser precision, or a difference of large numbers.",
+    meaning="in float64 the model gives the same results up to rounding",
+    look_at="Look for a cast to a lower precision, or a difference of large numbers.",
     measure=_in_double,
     applies=_large,
     nothing="the model cannot compute in float64",
@@ -102,9 +102,9 @@ DOUBLE = Property(
 
 
 class Backbone:
-    """A model's forward under the names of all its arguments.
+    """A model's forward with a signature that names all its arguments.
 
-    A class that passes on ``**kwargs`` hides them, and so does peft, whose adapters lie around the model's own class.
+    A class that passes ``**kwargs`` hides the names, and so does peft, which wraps the model's own class.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -112,7 +112,7 @@ class Backbone:
         self.__class__ = type(type(model).__name__, (Backbone,), {})  # messages and titles name the model's class
 
     def __call__(self, **inputs: Any) -> Any:
-        """What the model returns."""
+        """Call the model."""
         return self._model(**inputs)
 
     def __getattr__(self, name: str) -> Any:
@@ -120,7 +120,7 @@ class Backbone:
 
     @property
     def forward(self) -> Any:
-        """The model's, with the signature of the first class below that hides nothing."""
+        """The model's forward, with the signature of the first inner class that names all arguments."""
         return _Signed(self._model)
 
 
@@ -133,7 +133,7 @@ class _Signed:
 
 
 def _named_arguments(model: Any) -> dict[str, inspect.Parameter]:
-    """The arguments that can be given by name to a model, which may hand some of them on unnamed."""
+    """The argument names of a model's forward, which may pass some on as ``**kwargs``."""
     found: dict[str, inspect.Parameter] = {}
     for owner in _owners(model):
         taken = inspect.signature(owner.forward).parameters.values()
@@ -145,7 +145,7 @@ def _named_arguments(model: Any) -> dict[str, inspect.Parameter]:
 
 
 def _owners(model: Any) -> Iterator[Any]:
-    """The classes with a forward of their own, from outside to inside, up to the model's own class in transformers."""
+    """The classes that define a forward, from outside to inside, up to the model's own class in transformers."""
     while True:
         for owner in type(model).__mro__:
             if "forward" in vars(owner) and owner is not nn.Module:
@@ -156,10 +156,10 @@ def _owners(model: Any) -> Iterator[Any]:
 
 
 class BareModel:
-    """A model of transformers, perhaps with adapters of peft around it, as the properties of the checker see one.
+    """Wraps a transformers model, possibly with peft adapters, in the interface of the checker.
 
     Raises:
-        ValueError: The adapter is a learned prompt.
+        ValueError: If the adapter is a learned prompt.
     """
 
     conditioner = None
@@ -167,24 +167,24 @@ class BareModel:
     def __init__(self, model: Any) -> None:
         if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
             raise ValueError(
-                "check: a learned prompt of peft stands before every call and shifts its positions; "
-                "give a function from prefixes to log-probabilities instead, with vocabulary=..."
+                "check: must be given a model without a learned prompt of peft, which shifts positions in every "
+                "call; give a function from prefixes to log-probabilities instead, with vocabulary=..."
             )
         self.backbone = Backbone(model)
         self.config, self.dtype = model.config, model.dtype
         self._cache_argument = cache_argument(self.backbone) or "past_key_values"
 
     def get_input_embeddings(self) -> Any:
-        """The layer that reads tokens."""
+        """The input embedding layer."""
         return self.backbone.get_input_embeddings()
 
     def get_output_embeddings(self) -> Any:
-        """The layer that scores tokens; the one that reads them where a model does not name it."""
+        """The output embedding layer, or the input embeddings if the model does not name an output layer."""
         return self.backbone.get_output_embeddings() or self.get_input_embeddings()
 
 
 class ModelReader(BackboneReader):
-    """Asks a model in its one way: the softmax of the scores that its forward returns."""
+    """Reads a model's log-probabilities: the log-softmax of the logits that its forward returns."""
 
     def __init__(self, model: BareModel) -> None:
         super().__init__(model)

@@ -1,4 +1,4 @@
-"""Sampled tokens against stated probabilities: tokens must be as frequent as their probabilities."""
+"""Compare sampled tokens with the stated probabilities, and test that probabilities sum to one."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from nextword.checking.property import Case, Deviation, Property, at_least_singl
 from nextword.checking.readers import Reader, in_blocks
 
 _TOKENS = 2_000_000
-"""Tokens that a model reads at most, each of a thousand weights, to draw from it."""
+"""Maximum number of tokens, per thousand weights, that a model reads to generate samples."""
 
 DRAWS = 4000
-"""Tokens sampled after each prefix, where they cost little."""
+"""Number of tokens sampled after each prefix, if sampling is cheap."""
 
 _AT_ONCE = 250
-"""Texts that a model continues side by side; each keeps a cache or states of its own."""
+"""Maximum batch size of generation; each text needs its own cache."""
 
 _SCORES = 1_000_000
-"""Scores of next tokens side by side: ``generate`` copies them, and a vocabulary may be large."""
+"""Maximum number of scores in a batch, because ``generate`` copies them and the vocabulary may be large."""
 
 PREFIXES = 8
-"""After so many prefixes of one text."""
+"""Number of prefixes of one text."""
 
 _TESTS = 3
-"""Tests that share the false alarms: of all tokens in order of probability, of the rare ones, and of each by itself."""
+"""Number of tests among which the false-alarm rate is split: of all tokens in order, of rare tokens, of single
+tokens."""
 
 _TAILS = 10
-"""The rare ones: tokens behind 1/2, 3/4, 7/8 and so on of the probability."""
+"""Number of tails of rare tokens: those beyond 1/2, 3/4, 7/8 and so on of the probability."""
 
 
 def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], seed: int) -> Float[Tensor, "n"]:
-    """For each sampled token a number that is uniform from 0 to 1 where samples follow the probabilities.
+    """A number for each sampled token that is uniform on [0, 1] if samples follow the probabilities.
 
-    It is the probability of all tokens that are more probable than the drawn one, and a random part of its own (the
-    probability integral transform of a discrete distribution). Draws after different prefixes can so be put together,
-    and a temperature or truncation moves all of them one way.
+    It is the probability of all tokens more probable than the sampled one, plus a random part of its own probability
+    (the probability integral transform of a discrete distribution). Samples after different prefixes can thus be
+    pooled, and a temperature or truncation shifts all of them in one direction.
     """
     p = log_probs.double().exp()
     order = p.argsort(descending=True)
@@ -54,14 +55,14 @@ def positions_in_order(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"], s
 
 
 def largest_step(uniform: Float[Tensor, "n"]) -> float:
-    """How far the distribution function of numbers is from that of a uniform one (Kolmogorov and Smirnov)."""
+    """Kolmogorov-Smirnov distance of numbers from the uniform distribution."""
     found = uniform.sort().values
     steps = torch.arange(len(found) + 1, dtype=torch.float64) / len(found)
     return float(torch.maximum(steps[1:] - found, found - steps[:-1]).max())
 
 
 def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
-    """Among the tails beyond 1 - 2^-j the j whose count is least explained, and the logarithm of that chance."""
+    """The tail beyond 1 - 2^-j whose count is least probable, as j, and the logarithm of that probability."""
     from scipy.stats import binom
 
     chances = []
@@ -74,7 +75,7 @@ def least_likely_tail(uniform: Float[Tensor, "n"]) -> tuple[int, float]:
 
 
 def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> float:
-    """Logarithm of the chance of the token whose count is least explained by its binomial distribution."""
+    """The token with the least probable count under a binomial distribution, and the logarithm of that probability."""
     from scipy.stats import binom
 
     counts, p = torch.bincount(drawn, minlength=len(log_probs)).numpy(), log_probs.double().exp().clamp_max(1).numpy()
@@ -83,27 +84,27 @@ def least_likely(log_probs: Float[Tensor, "V"], drawn: Int[Tensor, "n"]) -> floa
 
 
 _SEED = 0x5EED_0F_A0D17
-"""Not what a sampler under audit may be seeded with: its numbers and ours must be independent."""
+"""Our own random seed, which differs from a tested sampler's likely seeds, so that both are independent."""
 
 Draws = list[tuple[list[int], Tensor, Tensor]]
-"""Prefixes, each with what is said of the next token and what was drawn."""
+"""Prefixes, each with the stated log-probabilities and the samples of the next token."""
 
 
 def judged(draws: Draws) -> Iterator[Deviation]:
-    """All tests, as a share of what luck explains: they fail beyond 1, together with the chance allowed for luck."""
+    """Results of all tests relative to what chance explains; above 1 a test fails."""
     together = torch.cat([positions_in_order(told, drawn, seed) for seed, (_, told, drawn) in enumerate(draws)])
     gap, bound = largest_step(together), largest_gap(len(together), _TESTS)
-    at = f"{gap:.4g} of the probability is elsewhere in {len(together)} draws; luck explains {bound:.4g}"
+    at = f"{gap:.4g} of the probability is misplaced in {len(together)} samples; chance explains {bound:.4g}"
     yield Deviation("all tokens in order of probability", gap / bound, at)
     j, chance = least_likely_tail(together)
     share = float((together > 1 - 2.0**-j).double().mean())
-    at = f"the least probable tokens, together {2.0**-j:.4g}, are {share:.4g} of {len(together)} draws"
+    at = f"the least probable tokens, together {2.0**-j:.4g}, are {share:.4g} of {len(together)} samples"
     yield Deviation("rare tokens", chance / math.log(FALSE_ALARM_SAMPLED / _TESTS / (2 * _TAILS)), at)
     for prefix, told, drawn in draws:
         allowed = math.log(FALSE_ALARM_SAMPLED / _TESTS / len(draws) / (2 * len(told)))
         counts = torch.bincount(drawn, minlength=len(told)).double() / len(drawn)
         token = int((counts - told.double().exp()).abs().argmax())
-        shown = f"token {token} is {float(counts[token]):.4g} of {len(drawn)} draws"
+        shown = f"token {token} is {float(counts[token]):.4g} of {len(drawn)} samples"
         at = f"after {prefix} {shown} and should be {float(told[token].double().exp()):.4g}"
         yield Deviation("each token by itself", least_likely(told, drawn) / allowed, at)
 
@@ -150,8 +151,8 @@ def _generates_nothing(model: Any) -> str:
 SAMPLING = Property(
     name="sampling",
     fault="sampling",
-    meaning="sampled tokens are as frequent as their probabilities say, within luck",
-    look_at="Look at temperature, top-k, top-p, forbidden tokens, and the seed.",
+    meaning="sampled tokens are as frequent as their probabilities, up to chance",
+    look_at="Check temperature, top-k, top-p, forbidden tokens, and the seed.",
     measure=_sampling,
     limit=1.0,
     applies=lacks("sample"),
@@ -159,8 +160,8 @@ SAMPLING = Property(
 GENERATING = Property(
     name="sampling",
     fault="sampling",
-    meaning="what generate draws is as frequent as the probabilities say, within luck",
-    look_at="Look at generation_config.json: it may forbid, force or penalise tokens.",
+    meaning="tokens sampled by generate are as frequent as their probabilities, up to chance",
+    look_at="Check generation_config.json, which may forbid, force or penalise tokens.",
     measure=_of_a_model,
     limit=1.0,
     applies=_generates_nothing,
@@ -170,29 +171,29 @@ GENERATING = Property(
 # -- Sums of probabilities: how they are added up, how far from 1 rounding can bring them, where the excess lies.
 
 _SUMS = 10_000
-"""Sums that one audit makes at most."""
+"""Maximum number of sums in one audit."""
 
 _LARGEST_SCORE = 256.0
-"""Scores of this size are normalised without loss of more than their rounding; those of language models are smaller."""
+"""Assumed maximum size of logits, whose rounding limits the precision of sums; those of language models are smaller."""
 
 _MOSTLY = 1 / 3
-"""Where tokens seen before hold the excess and not much more, it is theirs."""
+"""If the probability of tokens seen before is at most this multiple of the excess, they are named as the cause."""
 
 _CALLS_AT_ONCE = 4096
-"""Continuations in one call."""
+"""Continuations per call."""
 
 MANY = 20_000
-"""Continuations that are asked for at once and for each text; a larger vocabulary takes a while."""
+"""Maximum vocabulary size for which all continuations are tested in a quick audit."""
 
 FEW_PREFIXES = 2
-"""Prefixes whose continuations are asked for where there are more."""
+"""Maximum number of prefixes whose continuations are tested."""
 
 
 def compensated_sum(values: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
-    """The sum over the last dimension in float64, as exact as its result can be written.
+    """Sum over the last dimension in float64, correct to rounding.
 
-    Pairs are added, then pairs of these sums, and what each addition rounds off is kept (Knuth's two-sum) and added in
-    the end: the error is that of one rounding, plus that of rounding the kept parts, however many values there are.
+    Values are added pairwise, and the rounding error of each addition is kept (Knuth's two-sum) and added at the end.
+    The error is that of one rounding plus the rounding of the kept parts, for any number of values.
 
     >>> compensated_sum(torch.tensor([1e16, 1.0, -1e16, 1.0]))
     tensor(2., dtype=torch.float64)
@@ -211,18 +212,18 @@ def compensated_sum(values: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows"]:
 
 
 def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) -> float:
-    r"""How far from 1 rounding can bring a sum of V probabilities that were normalised with care.
+    r"""Tolerance: how far rounding can move a sum of V correctly normalised probabilities from 1.
 
-    ``u_c (s + log V + lambda sqrt(V)) + u_a log V``: computing a logarithm rounds relative to scores of size s and to
+    ``u_c (s + log V + lambda sqrt(V)) + u_a log V``: a logarithm is rounded relative to logits of size s and to
     itself; the normaliser is a sum of V terms in any order, whose rounding errors add up to more than
-    ``lambda sqrt(V) u`` with chance ``2 exp(-lambda^2 / 2)`` (Higham and Mary 2019, theorem 2.4), which is set to the
-    false alarms allowed; and answers handed over in a coarser format are rounded once more, relative to themselves,
-    which moves the sum by no more than ``u_a`` times the entropy.
+    ``lambda sqrt(V) u`` with probability ``2 exp(-lambda^2 / 2)`` (Higham and Mary 2019, theorem 2.4), which is set to
+    the allowed false-alarm rate; answers in a lower precision are rounded once more, which moves the sum by at most
+    ``u_a`` times the entropy.
 
     Args:
-        answers: Format of the answers.
-        computed: Format in which they were normalised; half precision does not excuse a wrong sum.
-        vocabulary: V.
+        answers: Precision of the answers.
+        computed: Precision of the normalisation; half precision does not excuse a wrong sum.
+        vocabulary: Vocabulary size V.
     """
     sure = math.sqrt(2 * math.log(2 * _SUMS / FALSE_ALARM_EXACT))
     rounding = torch.finfo(computed).eps / 2
@@ -232,7 +233,7 @@ def sum_tolerance(answers: torch.dtype, computed: torch.dtype, vocabulary: int) 
 
 
 def _rounding(reader: Any, case: Case) -> float:
-    """How far from 1 it can bring the sums of this reader."""
+    """The tolerance of this reader's sums."""
     answer = reader.log_probs(case.batch)
     vocabulary = getattr(reader, "vocabulary", answer.shape[1])
     return sum_tolerance(answer.dtype, at_least_single(reader.precision), vocabulary)
@@ -257,8 +258,8 @@ def _excess(text: list[int], total: float, log_probs: Float[Tensor, "V"]) -> str
     seen = sorted(set(text))
     held = float(log_probs[seen].double().exp().sum())
     if held >= total - 1 > _MOSTLY * held:
-        return f"{said}; the excess is on tokens seen before, which hold {held:.4g}"
-    return f"{said}; tokens seen before hold {held:.4g} of it"
+        return f"{said}; the excess is on tokens seen before, whose total is {held:.4g}"
+    return f"{said}; the total of tokens seen before is {held:.4g}"
 
 
 def _sums_of_continuations(reader: Any, case: Case) -> Iterator[Deviation]:
@@ -273,7 +274,7 @@ def _sums_of_continuations(reader: Any, case: Case) -> Iterator[Deviation]:
         ]
         log_probs = torch.cat(found)
         total = float(compensated_sum(log_probs.double().exp()))
-        variant = f"all {vocabulary:,} continuations of {len(prefix)} tokens asked for"
+        variant = f"all {vocabulary:,} continuations of {len(prefix)} tokens"
         yield Deviation(variant, abs(total - 1), _excess(prefix, total, log_probs))
 
 
@@ -283,29 +284,29 @@ def _watched(parts: Sequence[Tensor]) -> Iterable[Tensor]:
     from rich.console import Console
     from rich.progress import track
 
-    return track(parts, "asking for every continuation", console=Console(stderr=True), transient=True)
+    return track(parts, "all continuations", console=Console(stderr=True), transient=True)
 
 
 def continuations(vocabulary: int, thorough: bool) -> Property:
-    """The question about all continuations; of a large vocabulary only a thorough audit asks it.
+    """The question about all continuations; for a large vocabulary only in a thorough audit.
 
-    Asking for some of them would prove no sum: what is missing may be on the others.
+    Testing only some of them would not prove a sum, because missing probability may be on the others.
     """
     if thorough or vocabulary <= MANY:
         return CONTINUATIONS
-    costly = f"{vocabulary:,} continuations of a prefix are asked for by a thorough check only"
+    costly = f"{vocabulary:,} continuations of a prefix are tested only in a thorough check"
     return replace(CONTINUATIONS, applies=lambda scorer: _none_observed(scorer) or costly)
 
 
 def _none_observed(scorer: Any) -> str:
-    return "" if OBSERVED in ways_of(scorer) else "every distribution is there whole"
+    return "" if OBSERVED in ways_of(scorer) else "complete distributions are available"
 
 
 SUMS = Property(
     name="sums to one",
     fault="sum",
     meaning="the probabilities of all tokens add up to 1 after every prefix",
-    look_at="Look at the normaliser: every share that is handed out must be in it, once.",
+    look_at="Check the normaliser: every term must be in it exactly once.",
     measure=_sums,
     single=True,
     exact=_rounding,
@@ -313,8 +314,8 @@ SUMS = Property(
 CONTINUATIONS = Property(
     name="continuations",
     fault="sum",
-    meaning="the probabilities of all continuations add up to 1, where only observed tokens are scored",
-    look_at="Look for what is learned from the scored token itself, and at the normaliser.",
+    meaning="the probabilities of all continuations add up to 1, for a scorer of observed tokens only",
+    look_at="Check whether something is learned from the scored token itself, and check the normaliser.",
     measure=_sums_of_continuations,
     applies=_none_observed,
     exact=_rounding,
@@ -324,17 +325,17 @@ CONTINUATIONS = Property(
 # -- How often an audit is wrong, and what it would have found.
 
 FALSE_ALARM_EXACT = 1e-6
-"""Chance that rounding alone makes any of an audit's exact checks fail."""
+"""Probability that any exact test of an audit fails because of rounding alone."""
 
 FALSE_ALARM_SAMPLED = 1e-3
-"""Chance that luck alone makes any of an audit's checks of sampled tokens fail."""
+"""Probability that any test of samples in an audit fails by chance alone."""
 
 MISSED = 1e-3
-"""Chance with which a fault of the stated size and share is missed."""
+"""Probability that a fault of the stated size and share is missed."""
 
 
 def share_found(asked: int) -> float:
-    """The share of positions that must show a fault, for none of so many asked ones to show it with chance 0.001.
+    """Share of faulty positions at which no tested position is faulty with probability 0.001.
 
     >>> round(share_found(1000), 4)
     0.0069
@@ -343,10 +344,10 @@ def share_found(asked: int) -> float:
 
 
 def largest_gap(draws: int, tests: int) -> float:
-    """How far the distribution function of uniform draws can be from that of a uniform number, but for false alarms.
+    """Bound on the Kolmogorov-Smirnov distance of uniform samples, exceeded with the false-alarm rate.
 
     The inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), which holds for any number of
-    draws; the allowed false alarms are split between the tests.
+    samples; the false-alarm rate is split among the tests.
 
     >>> round(largest_gap(10_000, 1), 4)
     0.0195

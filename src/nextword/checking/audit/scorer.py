@@ -1,4 +1,4 @@
-"""What a scorer is asked: the contract between the audit and anybody's next-word probabilities."""
+"""The interface of scorers, by which the audit tests any next-word probabilities."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from nextword.runtime.devices import best_device
 from nextword.settings.setting_names import named
 
 Texts: TypeAlias = Sequence[Sequence[int]]
-"""Token ids of several texts, which may differ in length; lists of numbers."""
+"""Token ids of several texts as lists of numbers; lengths may differ."""
 
 Array: TypeAlias = Any
-"""What ``torch.as_tensor`` takes: a tensor, an array of numpy, lists of numbers."""
+"""Any input of ``torch.as_tensor``: a tensor, a numpy array, lists of numbers."""
 
 
 class Scorer(Protocol):
-    """Anything that says how probable the next token is: a function, or an object with some of these methods.
+    """Anything that returns next-token probabilities: a function, or an object with some of these methods.
 
-    All numbers are natural logarithms. Token ids count from 0 to ``vocabulary`` - 1. A text has no start or end marks
-    but those in its ids, and the audit pads nothing: what a scorer needs, it adds by itself and keeps to itself.
+    All numbers are natural logarithms. Token ids count from 0 to ``vocabulary`` - 1. A text has only the start and end
+    tokens in its ids, and the audit does not pad. A scorer that needs such tokens must add them internally.
 
-    A scorer has ``__call__``, ``text_distributions`` or ``text_log_probs``. Each of these is audited by itself, and
-    where there are several they are held against each other. Every other method is optional and lets more be tested.
-    Leave out what you do not have; nothing is called that is not there.
+    A scorer has ``__call__``, ``text_distributions`` or ``text_log_probs``. Each of these is audited, and several are
+    compared with each other. All other methods are optional and allow more tests. Leave out methods that do not apply.
 
     Examples:
         >>> import torch, nextword as nw
@@ -43,51 +42,52 @@ class Scorer(Protocol):
     """
 
     precision: str
-    """Optional: "float64" where all sums were made in it. Without, no answer is held to more than float32 can hold."""
+    """Optional: "float64" if all sums are computed in float64. By default, answers are tested with float32
+    precision."""
 
     def __call__(self, prefixes: Texts, /) -> Array:
-        """Log-probabilities (B, V) of every token after each of B prefixes, which have one token or more."""
+        """Log-probabilities (B, V) of every token after each of B prefixes of at least one token."""
         ...
 
     def text_distributions(self, texts: Texts, /) -> Sequence[Array]:
-        """For each text of T tokens (T, V): row t says what token t is scored with, so it may depend on those before t.
+        """For each text of T tokens, log-probabilities (T, V): row t is about token t, given the tokens before it.
 
-        Row 0 is what is said before anything was read; NaN where a scorer says nothing then.
+        Row 0 is the distribution before any token; NaN if the scorer has none.
         """
         ...
 
     def text_log_probs(self, texts: Texts, /) -> Sequence[Array]:
-        """For each text of T tokens (T,): the log-probability of each given those before it, as it will be counted.
+        """For each text of T tokens, (T,): the log-probability of each token given the tokens before it.
 
-        This is what a compressor or a submission in bits per byte has. The first may be NaN, as above.
+        This is all that a compressor or a bits-per-byte benchmark needs. The first may be NaN, as above.
         """
         ...
 
     def text_totals(self, texts: Texts, /) -> Sequence[float]:
-        """For each text the log-probability that is counted: the sum over its tokens, those left out that have NaN."""
+        """For each text, its total log-probability: the sum over its tokens, without those with NaN."""
         ...
 
     def reset(self) -> None:
-        """Forgets every text. Called before each question where it is there; without it nothing may need it."""
+        """Optional: forget all texts. It is called before each question; a scorer without it must not keep state."""
         ...
 
     def in_steps(self, texts: Texts, sizes: Sequence[int], order: Sequence[int] | None, /) -> Sequence[Array]:
-        """As ``text_distributions``, read in steps with what the scorer keeps between them (a KV cache).
+        """Like ``text_distributions``, but read in steps with a cache (such as a KV cache).
 
         Args:
-            texts: Texts of one length.
-            sizes: Tokens in each step, over and over.
-            order: Where given, what is kept and the texts are put into this order after the first step, as beam search
-                does: row i continues as text ``order[i]``.
+            texts: Texts of equal length.
+            sizes: Numbers of tokens per step, repeated as needed.
+            order: If given, cache and texts are reordered after the first step, as in beam search: row i continues as
+                text ``order[i]``.
         """
         ...
 
     def sample(self, prefix: Sequence[int], count: int, /) -> Sequence[int]:
-        """So many tokens, each drawn by itself to come next after the prefix."""
+        """Sample ``count`` next tokens after the prefix, independently."""
         ...
 
     def bits_and_bytes(self, texts: Sequence[str], /) -> Sequence[tuple[float, int]]:
-        """For each text in characters the bits and the bytes of which "bits per byte" is made."""
+        """For each text (a string), the numbers of bits and bytes for "bits per byte"."""
         ...
 
 
@@ -95,22 +95,22 @@ class Scorer(Protocol):
 
 CALL, TEXTS, OBSERVED = "__call__", "text_distributions", "text_log_probs"
 WAYS = (CALL, TEXTS, OBSERVED)
-"""Methods by which a scorer can be asked, those first that are held to be right where two contradict each other."""
+"""Methods that return probabilities; if two disagree, the earlier one counts as correct."""
 
 
 _LONGEST_COPY = 2**26
-"""Bytes; a copy of a large model takes memory that the audit promises not to."""
+"""Maximum bytes of a copied scorer, because the audit must not use the memory of a second large model."""
 
 
 class WrongAnswerError(ValueError):
-    """A scorer's answer does not fit the question: too few rows, or not so many numbers."""
+    """A scorer's answer has the wrong shape."""
 
 
 class ScorerReader(Reader):
-    """Asks a scorer in one of its ways.
+    """Reads a scorer through one of its methods.
 
-    A text is passed with one more token behind it, so that the prediction after it is asked for too. Nothing is padded.
-    ``copied`` is the scorer as ``copy_of`` found it, before anything was asked.
+    A text is passed with one additional token, so that the prediction after it is returned too. Nothing is padded.
+    ``copied`` is a copy of the scorer made by ``copy_of`` before any question.
     """
 
     def __init__(self, scorer: Any, way: str, vocabulary: int, copied: bytes | None = None) -> None:
@@ -121,7 +121,7 @@ class ScorerReader(Reader):
         self.vocabulary = vocabulary
 
     def texts(self, batch: Batch) -> list[list[int]]:
-        """The texts of a batch, as a scorer is given them."""
+        """The texts of a batch, as passed to a scorer."""
         return [ids[mask].tolist() for ids, mask in zip(batch.ids.cpu(), batch.mask.cpu(), strict=True)]
 
     def longer_texts(self, batch: Batch) -> list[list[int]]:
@@ -129,14 +129,14 @@ class ScorerReader(Reader):
         return [[*text, text[0]] for text in self.texts(batch)]
 
     def told(self, batch: Batch) -> Float[Tensor, "N K"]:
-        """Log-probabilities after every token of a batch, asked for anew."""
+        """Log-probabilities after every token of a batch, computed anew."""
         return torch.cat([answer[1:] for answer in self.asked(self.longer_texts(batch))])
 
     def asked(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """For each text of T tokens (T, V), or (T, 1) where only observed tokens are scored: row t is about token t.
+        """For each text of T tokens, (T, V), or (T, 1) if only observed tokens are scored; row t is about token t.
 
         Raises:
-            WrongAnswerError: The answer has another shape.
+            WrongAnswerError: If the answer has another shape.
         """
         self._reset()
         if self.mode == CALL:
@@ -148,12 +148,12 @@ class ScorerReader(Reader):
         return [answer.reshape(len(answer), -1) for answer in found]
 
     def untouched(self) -> ScorerReader:
-        """The same scorer as it was before anything was asked."""
+        """A reader of the scorer's copy made before any question."""
         assert self._copied is not None
         return ScorerReader(pickle.loads(self._copied), self.mode, self.vocabulary)
 
     def side_by_side(self, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-        """As ``asked``, but with texts and prefixes of all lengths in one call."""
+        """Like ``asked``, but with texts and prefixes of all lengths in one call."""
         if self.mode != CALL:
             return self.asked(texts)
         self._reset()
@@ -165,19 +165,19 @@ class ScorerReader(Reader):
 
     @property
     def base(self) -> ScorerReader:
-        """The same scorer asked in the way that is held to be right; itself where it is that way."""
+        """The reader of the scorer's method that counts as correct; this reader if it is that one."""
         way = ways_of(self.model)[0]
         return self if way == self.mode else ScorerReader(self.model, way, self.vocabulary)
 
     @property
     def precision(self) -> torch.dtype:
-        """In which its sums were made, as far as one knows."""
+        """Precision of its sums, as far as known."""
         return torch.float64 if getattr(self.model, "precision", "") == "float64" else torch.float32
 
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
-        """Answers of any reader; texts are passed with one token more, as everywhere."""
+        """Answers of any reader, with one additional token per text."""
         self._reset()
         texts = self.longer_texts(batch)
         found = self.model.in_steps(texts, list(sizes), None if order is None else order.tolist())
@@ -210,17 +210,17 @@ class ScorerReader(Reader):
 
 
 def ways_of(scorer: Any) -> tuple[str, ...]:
-    """In which ways a scorer can be asked."""
+    """The methods by which a scorer returns probabilities."""
     return tuple(way for way in WAYS if callable(getattr(scorer, way, None)))
 
 
 def lacks(method: str) -> Callable[[Any], str]:
-    """For ``Property.applies``: why a scorer without this method is not asked, and nothing where it has it."""
+    """For ``Property.applies``: the reason why a scorer without this method is not tested, or an empty string."""
     return lambda scorer: "" if callable(getattr(scorer, method, None)) else f"the scorer has no {method}"
 
 
 def copy_of(scorer: Any) -> bytes | None:
-    """A copy to be read again with ``untouched``; None where none can be made, or none of less than 64 MiB."""
+    """A copy for ``untouched``; None if the scorer cannot be copied or the copy is larger than 64 MiB."""
     copied = _Short()
     try:
         pickle.dump(scorer, copied)
@@ -237,7 +237,7 @@ class _Short(io.BytesIO):
 
 
 def tensor(answer: Any) -> Tensor:
-    """A scorer's numbers as a tensor on the CPU without gradients."""
+    """Convert a scorer's numbers to a CPU tensor without gradients."""
     return torch.as_tensor(answer).detach().cpu()
 
 
@@ -245,22 +245,22 @@ def tensor(answer: Any) -> Tensor:
 
 
 class LmEvalScorer:
-    """Asks ``loglikelihood`` of lm-eval, with token ids in place of texts, so that no tokenizer stands between.
+    """Scorer that calls ``loglikelihood`` of lm-eval with token ids, so that no tokenizer is involved.
 
-    The requests of its model must be tokens (a ``TemplateLM``, as nearly all are).
+    The lm-eval model must accept tokens (a ``TemplateLM``, like nearly all).
     """
 
     def __init__(self, model: Any) -> None:
         self._model = model
 
     def text_log_probs(self, texts: Texts, /) -> list[Tensor]:
-        """One request for each token, with those before it as context; the first has none, and NaN."""
+        """One request per token, with the tokens before it as context; the first token has no context and gets NaN."""
         requests = [(list(text[:position]), [text[position]]) for text in texts for position in range(1, len(text))]
         told = iter(self._scored(requests))
         return [torch.tensor([torch.nan, *(next(told) for _ in text[1:])]) for text in texts]
 
     def text_totals(self, texts: Texts, /) -> list[float]:
-        """One request for each text: its first token is the context, the rest the continuation."""
+        """One request per text: its first token is the context, the rest the continuation."""
         whole = [(list(text[:1]), list(text[1:])) for text in texts if len(text) > 1]
         told = iter(self._scored(whole))
         return [next(told) if len(text) > 1 else 0.0 for text in texts]
@@ -273,13 +273,13 @@ class LmEvalScorer:
 
 
 def open_lm_eval(arguments: str) -> tuple[LmEvalScorer, int]:
-    """A scorer, and the size of its vocabulary.
+    """Open an lm-eval model as a scorer; also return its vocabulary size.
 
-    Arguments are as after ``--model_args``: ``pretrained=NAME,dtype=float32``. A model other than ``hf`` is named
-    before a colon: ``vllm:pretrained=NAME``.
+    Arguments are those of ``--model_args``: ``pretrained=NAME,dtype=float32``. For a model type other than ``hf``,
+    prefix it with a colon: ``vllm:pretrained=NAME``.
 
     Raises:
-        ValueError: lm-eval is not installed, or knows no such model.
+        ValueError: If lm-eval is not installed or does not know the model.
     """
     if extras.missing(["lm_eval"]):
         raise ValueError(f"{named('lm_eval')}: lm-eval is not installed here ({extras.install('tools')})")

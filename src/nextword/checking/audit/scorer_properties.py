@@ -1,4 +1,4 @@
-"""Properties of a scorer that can be asked in several ways: they tell one story, and every token has a probability."""
+"""Properties of scorers: their methods agree, every token has a probability, and questions do not affect each other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ def _totals(reader: Any, case: Case) -> Iterator[Deviation]:
         told = answer if reader.mode == OBSERVED else answer.gather(1, ids)
         steps = float(told[:, 0].double().nansum())
         off = abs(total - steps) / max(1.0, abs(steps))
-        yield Deviation("", off, f"text {number} of {len(text)} tokens counts {total:.6g}, its tokens {steps:.6g}")
+        yield Deviation(
+            "",
+            off,
+            f"text {number} of {len(text)} tokens has the total {total:.6g}, but its tokens add up to {steps:.6g}",
+        )
 
 
 def _unscored(reader: Any, case: Case) -> Iterator[Deviation]:
@@ -55,14 +59,14 @@ def _unscored(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _one_way(scorer: Any) -> str:
-    return "" if len(ways_of(scorer)) > 1 else "the scorer can be asked in one way only"
+    return "" if len(ways_of(scorer)) > 1 else "the scorer has only one method"
 
 
 STEPS = Property(
     name="score and steps",
     fault="score-is-not-its-steps",
-    meaning=f"whole texts are scored with what {CALL} says step by step",
-    look_at="Look at what is done to scores of whole texts only: temperature, smoothing, windows, a look ahead.",
+    meaning=f"whole texts get the probabilities that {CALL} returns step by step",
+    look_at="Check what is applied to whole texts only: temperature, smoothing, windows, look-ahead.",
     measure=_steps,
     applies=_one_way,
     reruns=True,
@@ -71,15 +75,15 @@ TOTALS = Property(
     name="totals",
     fault="total",
     meaning="the total of a text is the sum over its tokens, each counted once",
-    look_at="Look at windows that overlap, at padding, and at what the sum is divided by.",
+    look_at="Check overlapping windows, padding, and the divisor of the sum.",
     measure=_totals,
     applies=lacks("text_totals"),
 )
 UNSCORED = Property(
     name="all tokens",
     fault="unscored-token",
-    meaning="every token has some probability after every prefix",
-    look_at="Look for words without a count, truncation (top-k, top-p) left on, and a hard argmax.",
+    meaning="every token has a probability above 0 after every prefix",
+    look_at="Look for tokens without a count, active truncation (top-k, top-p), and a hard argmax.",
     measure=_unscored,
 )
 
@@ -119,7 +123,7 @@ def _lengths(reader: Any, case: Case) -> Iterator[Deviation]:
 
 
 def _cut(reader: Reader, case: Case) -> Iterator[Deviation]:
-    """What was said of a text's beginning before the rest was there."""
+    """Compare the answers about a text's beginning with and without the rest."""
     batch, length = case.batch, case.batch.ids.shape[1]
     for kept in sorted({1, (length + 1) // 2, length - 1} - {0, length}):
         short = replace(case.sample, rows=tuple(row[:kept] for row in case.sample.rows)).batch()
@@ -131,8 +135,8 @@ def _cut(reader: Reader, case: Case) -> Iterator[Deviation]:
 CUT = Property(
     name="future, cut off",
     fault="future",
-    meaning="how much comes after a position does not change its distribution",
-    look_at="Look for anything that is computed from the length of the text.",
+    meaning="the length of the text after a position does not change its distribution",
+    look_at="Look for a computation that depends on the length of the text.",
     measure=_cut,
     reruns=True,
 )
@@ -148,7 +152,7 @@ ORDER = Property(
     name="order",
     fault="order",
     meaning="the position of a text in its batch changes nothing",
-    look_at="Look for what is kept by position in the batch, or for the first or last text.",
+    look_at="Look for state that is kept by position in the batch, or for the first or last text.",
     measure=_order,
     reruns=True,
 )
@@ -156,7 +160,7 @@ LENGTHS = Property(
     name="lengths",
     fault="padding",
     meaning="the lengths of the other texts, and so any padding, change nothing",
-    look_at="Look at the mask: padding that is read, counted in a mean, or moves positions.",
+    look_at="Check the mask: padding may be read, counted in a mean, or shift positions.",
     measure=_lengths,
     reruns=True,
 )
@@ -165,7 +169,7 @@ LENGTHS = Property(
 # -- Bits per byte: every byte of a text is counted once, and every byte is paid for.
 
 _SAME_BITS = 1e-12
-"""Two texts of different lengths never cost the same to so many digits."""
+"""Relative tolerance at which the costs of two different texts count as equal."""
 
 PROBES = (
     "The cat sat on the mat.",
@@ -179,21 +183,22 @@ PROBES = (
     "<s> </s> <unk> <|endoftext|>",
     "\ufb01ne \u00bd \u2126 \x07",
 )
-"""Texts that tokenizers change: white space, accents in both forms, characters of several bytes, names of marks."""
+"""Texts that tokenizers may change: white space, accents in both forms, multi-byte characters, special tokens'
+names."""
 
 CHANGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("white space made one", lambda text: " ".join(text.split())),
     ("ends stripped", str.strip),
     ("no invisible characters", lambda text: "".join(one for one in text if one.isprintable())),
 )
-"""What a tokenizer may do to a text before it is scored, that changes the number of bytes."""
+"""Changes that a tokenizer may make to a text and that change its number of bytes."""
 
 
 def _bytes(reader: Any, case: Case) -> Iterator[Deviation]:
     scorer = reader.model
     for text, (bits, size) in zip(PROBES, scorer.bits_and_bytes(list(PROBES)), strict=True):
         right = len(text.encode())
-        yield Deviation("bytes", abs(size - right), f"{text!r} has {right} bytes of UTF-8, and {size} are counted")
+        yield Deviation("bytes", abs(size - right), f"{text!r} has {right} bytes of UTF-8, but {size} are counted")
         if not torch.isfinite(torch.tensor(bits)):
             yield Deviation("bits", torch.inf, f"{text!r} costs {bits} bits")
     for name, change in CHANGES:
@@ -202,7 +207,7 @@ def _bytes(reader: Any, case: Case) -> Iterator[Deviation]:
         second = scorer.bits_and_bytes([other for _, other in changed])
         for (text, other), (bits, _), (fewer, _) in zip(changed, first, second, strict=True):
             same = abs(bits - fewer) <= _SAME_BITS * abs(bits)
-            at = f"{text!r} costs {bits:.6g} bits, and so does {other!r}: what differs is not scored"
+            at = f"{text!r} costs {bits:.6g} bits, the same as {other!r}: their difference is not scored"
             yield Deviation(name, torch.inf if same else 0.0, at)
 
 
@@ -210,7 +215,7 @@ BYTES = Property(
     name="bytes",
     fault="bytes",
     meaning="every byte of a text is counted once, and none is free",
-    look_at="Look at what the tokenizer drops or adds, and at how bytes are counted: of UTF-8, before tokens are made.",
+    look_at="Check what the tokenizer drops or adds, and that bytes are UTF-8 bytes of the text before tokenization.",
     measure=_bytes,
     limit=0.5,
     applies=lacks("bits_and_bytes"),
@@ -220,24 +225,24 @@ BYTES = Property(
 # -- Properties of asking again: what was scored before, be it this text or another, changes nothing.
 
 _TEXTS = 4
-"""Texts that are asked about twice."""
+"""Number of texts that are scored twice."""
 
 _SURE = 4.0
-"""Standard errors that a mean gain must be above 0, to be no mere noise: by chance once in 30,000 audits."""
+"""Number of standard errors by which a mean gain must exceed 0; by chance this happens once in 30,000 audits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
-    """Texts that were not asked about before, each with two answers at once after each other."""
+    """New texts, each scored twice in a row."""
 
     gains: Float[Tensor, "K"]
-    """What each observed token gains in nats, where both numbers are finite."""
+    """Gain of each observed token in nats, if both numbers are finite."""
     found: tuple[Deviation, ...]
-    """For each text, how far the second answer is from the first."""
+    """Deviation of the second answer from the first, for each text."""
 
     @classmethod
     def of(cls, reader: Reader, samples: Sequence[ProbeSample]) -> Repetition:
-        """Asks twice about each text."""
+        """Score each text twice."""
         gains, found = [], []
         for sample in samples:  # answers, which may be large, are held for one text at a time
             batch = sample.batch()
@@ -249,7 +254,7 @@ class Repetition:
 
     @property
     def was_learned(self) -> bool:
-        """Whether tokens became more probable, rather than now more and now less."""
+        """Whether tokens became systematically more probable."""
         if len(self.gains) < 2 or not self.gains.any():
             return False
         error = float(self.gains.std()) / math.sqrt(len(self.gains))
@@ -308,7 +313,7 @@ def _fresh(case: Case) -> ProbeSample:
 
 
 def _gains(first: Tensor, second: Tensor, batch: Batch) -> Float[Tensor, "K"]:
-    """Differences for one text of the log-probabilities of observed tokens."""
+    """Differences of the log-probabilities of the observed tokens of one text."""
     ids, last = batch.ids[batch.mask], batch.row != batch.row.roll(-1)
     last[-1] = True
     if first.shape[1] == 1:
@@ -322,31 +327,31 @@ def _gains(first: Tensor, second: Tensor, batch: Batch) -> Float[Tensor, "K"]:
 UNTOUCHED = Property(
     name="untouched copy",
     fault="state-left-over",
-    meaning="a copy that was asked nothing before gives the same answers",
-    look_at="Look for answers that are kept under a key that two texts share, and for what is learned from texts.",
+    meaning="a fresh copy gives the same answers",
+    look_at="Look for a cache whose key two texts share, and for anything that is learned from texts.",
     measure=_untouched,
 )
 REPEATS = (
     Property(
         name="asked again",
         fault="not-repeatable",
-        meaning="the same question has the same answer at once after the first",
-        look_at="Look for dropout, sampling, or a time or counter that the answer depends on.",
+        meaning="the same question, repeated immediately, has the same answer",
+        look_at="Look for dropout, sampling, or a dependence on time or a counter.",
         measure=_again,
     ),
     Property(
         name="scored before",
         fault="scored-before",
-        meaning="a text is not more probable once it was scored",
-        look_at="Look for a store, a cache or weights that take in the text that is scored.",
+        meaning="a text is not more probable after it was scored",
+        look_at="Look for a datastore, a cache or weights that are updated with the scored text.",
         measure=_scored_before,
     ),
     Property(
         name="left over",
         fault="state-left-over",
         meaning="another text scored in between changes nothing",
-        look_at="Look for a cache or store that is not emptied between texts.",
+        look_at="Look for a cache or datastore that is not emptied between texts.",
         measure=_left_over,
     ),
 )
-"""All of them, in the order of the report."""
+"""All properties, in the order of the report."""

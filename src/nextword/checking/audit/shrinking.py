@@ -1,4 +1,4 @@
-"""The smallest input that shows a fault, found by leaving out what is not needed for it."""
+"""Search for the smallest input that shows a fault."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from nextword.checking.probe_texts import ProbeSample
 from nextword.checking.property import Property, Worst, worst_of
 
 _TRIES = 60
-"""Inputs that are tried."""
+"""Maximum number of inputs that are tried."""
 
 
 def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
-    """The fault on the smallest input that was found to show it: fewer texts, then shorter ones.
+    """Reduce the input that shows a fault: first fewer texts, then shorter ones.
 
     Returns:
-        What still is beyond ``allowed``; what was given where nothing can be left out, or it does not fail again.
+        The deviation on the smallest input above ``allowed``; the given one if nothing can be removed or it is not
+        reproducible.
     """
     samples = _smaller(worst.case.sample)
     for _ in range(_TRIES):
@@ -38,7 +39,7 @@ def _shown(one: Property, worst: Worst, sample: ProbeSample) -> Worst | None:
 
 
 def _smaller(sample: ProbeSample) -> Iterator[ProbeSample]:
-    """Samples with something left out, large parts first. The first token stays: it may be a start mark."""
+    """Yield samples with something removed, large parts first. The first token is kept, as it may be a start token."""
     sample = replace(sample, name="shortened")
     rows = sample.rows
     for row in range(len(rows)) if len(rows) > 1 else ():

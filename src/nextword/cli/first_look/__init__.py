@@ -1,1 +1,1 @@
-"""The quickstart: what there is to see before anything is read."""
+"""``nextword quickstart``: a first comparison for new users."""

@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 
 
 ASKED = """Two words may come next, and nothing else may: "She could not choose between Paris and Italy, so in the end
-she took a bus to". Which output layers put both on top? Words, prompts and a small GPT-2 are made here first.
+she took a bus to". Which output layers rank both words in the top 2? The words, the prompts and a small GPT-2 are "
+                 "generated now.
 """
-"""What the comparison is about."""
+"""Printed before the comparison: its question."""
 
 VOCABULARY, LISTED, WRITTEN = 1000, 20, 5
-"""Tokens that there are, tokens of the list, and tokens that each writes."""
+"""Vocabulary size, tokens in the list, and tokens that each model generates."""
 
 NEXT = """
 Next:
   nextword compare ambiguous --out runs/ambiguous                               seven methods, three seeds
   nextword train --data book.txt --model small --head cache --out runs/book     a model of a text of yours
   nextword list heads                                                           all heads"""
-"""What a reader may try after the quickstart."""
+"""Printed at the end: commands to try next."""
 
 
 @plain_errors
@@ -77,7 +78,7 @@ def quickstart(
     with cpu_threads(config.threads):
         page = write_prompt_page(config, results, out)
         if page is not None:
-            typer.echo(f"One prompt, word by word: {page.resolve()}")
+            typer.echo(f"One prompt, token by token: {page.resolve()}")
         if model is not None or FETCHED.is_dir():
             look_at(model or str(FETCHED), out)
         else:
@@ -86,7 +87,7 @@ def quickstart(
 
 
 def untrained_line() -> str:
-    """What a cache does for random weights where a text repeats itself; README's first example, in one sentence."""
+    """README's first example in one sentence: a cache lets a GPT-2 with random weights continue a repeated list."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -109,9 +110,11 @@ def untrained_line() -> str:
             )
             agree.append(int((written[0, 3 * LISTED :] == ids[0, :WRITTEN]).sum()))
     return (
-        f"A GPT-2 with random weights reads a list of {LISTED} random tokens three times. Alone: {losses[0]:.1f} nats "
-        f"per token, and it continues with {agree[0]} of {WRITTEN} tokens of the list. With a cache, nothing trained: "
-        f"{losses[1]:.1f}, and {agree[1]} of {WRITTEN}."
+        f"A GPT-2 with random weights reads a list of {LISTED} random tokens three times. Without a cache its loss "
+        f"is {losses[0]:.1f} nats "
+        f"per token, and it generates {agree[0]} of the next {WRITTEN} tokens of the list correctly. With a cache, "
+        f"without "
+        f"training: {losses[1]:.1f} nats and {agree[1]} of {WRITTEN}."
     )
 
 
@@ -119,10 +122,10 @@ def untrained_line() -> str:
 
 
 def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Path | None:
-    """Writes the page beside the report, and links it there.
+    """Write a page that inspects one prompt into the folder of the report, and link it from the report.
 
     Returns:
-        The page; None where there is no prompt, no second method or no saved model of one.
+        Path of the page; None if the results have no prompts, no second method or no saved model.
     """
     from nextword.experiments.comparison.folder import ComparisonFolder
     from nextword.inference.inspection.trace_example import trace
@@ -151,14 +154,14 @@ def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Pat
 
 # -- What the quickstart found: a row a method, and what it means in two sentences.
 
-COLUMNS = {"acc@2": "both words on top", "acc@1": "first choice right", "nll": "nats per word"}
-"""Headings of the measures that are shown."""
+COLUMNS = {"acc@2": "both words in the top 2", "acc@1": "first choice right", "nll": "nats per word"}
+"""Metrics of the short table, with their headings."""
 LEAD = "acc@2"
-"""The measure that the sentence is about."""
+"""The metric by which the sentence below the table compares the methods."""
 
 
 def short_table(results: Results) -> RenderableType:
-    """Three measures of every method, who is ahead, and what one seed is worth; of another task the usual table."""
+    """A table of three metrics, the best methods and a note on seeds; for another task the usual table."""
     if not results.runs or not all(COLUMNS.keys() <= run.evaluation.metrics.keys() for run in results.runs):
         return results_table(results)
     rows = [
@@ -169,7 +172,8 @@ def short_table(results: Results) -> RenderableType:
     worth = (
         f"Means of {len(results.seeds)} seeds, with the lowest and the highest."
         if len(results.seeds) > 1
-        else "One seed is an anecdote: another moves softmax and mos by ten points and more. For means: --seeds 3."
+        else "One seed is not enough: with another seed, softmax and mos change by ten points or more. For means: "
+        "--seeds 3."
     )
     return Group(table, Text(_sentence(results)), Text(worth))
 
@@ -191,8 +195,12 @@ def _sentence(results: Results) -> str:
     (first, share), best = next(iter(shares.items())), max(shares.values())
     ahead = [method for method, value in shares.items() if value == best]
     if first in ahead:
-        return f"Both words are on top for {100 * share:.0f} % of the prompts with {first}, for no more with any other."
+        return (
+            f"{first} ranks both words in the top 2 on {100 * share:.0f} % of the prompts; no other method does so "
+            f"more "
+            "often."
+        )
     return (
-        f"Both words are on top for {100 * best:.0f} % of the prompts with {listing(ahead)}, "
-        f"for {100 * share:.0f} % with {first}."
+        f"Both words are in the top 2 on {100 * best:.0f} % of the prompts with {listing(ahead)}, "
+        f"and on {100 * share:.0f} % with {first}."
     )

@@ -1,4 +1,4 @@
-"""The second part of the quickstart: a real model continues a text, alone and with a cache that was calibrated."""
+"""The second part of the quickstart: a pretrained model continues a text, without and with a calibrated cache."""
 
 from __future__ import annotations
 
@@ -24,42 +24,45 @@ from nextword.results.report import trace_page
 
 FETCHED = Path("models/smollm2-135m")
 """Where ``make real-model`` puts SmolLM2-135M-Instruct."""
-FETCH = f"With a real model: 'make real-model' fetches one (93 MB) into {FETCHED}; then the same command shows it."
-"""What to do where there is none."""
+FETCH = (
+    f"To try a pretrained model too: download one (93 MB) into {FETCHED} with 'make real-model', then run this command "
+    "again."
+)
+"""Printed if no pretrained model is found."""
 
 ALONE, WITH = "alone", "with a cache"
 DECODING = "greedy"
 TOKENS = 60
-"""Tokens that each writes."""
+"""Number of tokens that each model generates."""
 LITTLE = 0.02
-"""Nats per token that nobody would notice."""
+"""Difference in nats per token that is reported as negligible."""
 
 
 class RealModel(Record):
-    """What was seen of a model, kept so that the same command shows it again at once."""
+    """Results of trying one model, saved so that running the command again prints them at once."""
 
     model: str
-    """Its folder or name."""
+    """Folder or hub name of the model."""
     nextword: str
-    """Version that looked."""
+    """Version of nextword that computed the results."""
     calibration: CalibrationResults
-    """What was chosen on the first text."""
+    """Settings of the cache, chosen on the first text."""
     tokens: int = Field(ge=1)
-    """Tokens of the second text, which nothing was chosen on."""
+    """Number of tokens of the second text, which was not used for calibration."""
     nll: dict[str, float]
-    """Nats per token of it."""
+    """Nats per token of the second text, by model."""
     written: dict[str, str]
-    """What each writes in place of its last paragraph."""
+    """Text that each model generates in place of the last paragraph."""
 
 
 def look_at(model: str, out: Path) -> None:
-    """Calibrates a cache on one text, measures and writes with another, prints what came out and writes a page.
+    """Calibrate a cache on one text, score and continue another text, print the results and write a page.
 
-    A record of the same model in ``out`` is printed as it is.
+    If ``out`` has saved results of the same model, they are printed instead.
     """
     console, record, page = Console(), out / "real-model.json", out / "real-model.html"
     seen = _seen_before(record, model) if page.exists() else None
-    console.print(f"\n{model}, with a cache that is calibrated on one text and tried on another", highlight=False)
+    console.print(f"\n{model}, with a cache calibrated on one text and evaluated on another", highlight=False)
     if seen is None:
         with interruptible("the comparison is finished"), watching(console, "opening the model") as shown:
             seen, html = _look(model, shown.now)
@@ -79,7 +82,7 @@ def _seen_before(record: Path, model: str) -> RealModel | None:
 
 
 def _look(model: str, now: Callable[[str], None]) -> tuple[RealModel, str]:
-    """What there is to see, and the page of both models; ``now`` receives the progress."""
+    """The results of both models and the HTML page; ``now`` receives the progress."""
     plain = open_model(model, name=ALONE)
     model_with_cache: Any = attach(plain.model.backbone, "cache")
     cached = OpenedModel(WITH, model_with_cache.eval(), plain.tokenizer)
@@ -114,12 +117,13 @@ def _written(opened: OpenedModel, prompt: str) -> str:
 def _told(seen: RealModel) -> Iterator[str]:
     yield from calibration_lines(seen.calibration)
     alone, cached = seen.nll[ALONE], seen.nll[WITH]
-    yield f"The other text, {seen.tokens:,} tokens: {alone:.4f} nats per token {ALONE}, {cached:.4f} {WITH}."
+    yield f"The second text, {seen.tokens:,} tokens: {alone:.4f} nats per token {ALONE}, {cached:.4f} {WITH}."
     if abs(alone - cached) < LITTLE:
         yield (
-            "That is next to no difference: the model has read the whole text and looks back by itself. Where a cache "
-            "is worth more: docs/pretrained.md, docs/heads/cache.md."
+            "The difference is negligible: the model's attention already covers the whole text. When a cache helps "
+            "more: "
+            "docs/pretrained.md, docs/heads/cache.md."
         )
-    yield f"In place of its last paragraph they write ({DECODING}):"
+    yield f"Generated in place of its last paragraph ({DECODING}):"
     for name, text in seen.written.items():
         yield f"  {name}: {text}"

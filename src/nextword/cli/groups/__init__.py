@@ -1,1 +1,1 @@
-"""Verbs that have verbs of their own: ``nextword survey make``, ``nextword ngram build``."""
+"""Commands that have subcommands, such as ``nextword survey make`` and ``nextword ngram build``."""

@@ -1,4 +1,4 @@
-"""``nextword datastore``: stores of states that the head knn looks into."""
+"""``nextword datastore``: build and index the datastores from which the head knn retrieves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(
         int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.")
     ] = None,
 ) -> None:
-    """Store the hidden state that precedes every token of a corpus. After an interruption the same command resumes."""
+    """Store the hidden state before each token of a corpus. After an interruption, the same command resumes."""
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
@@ -75,7 +75,7 @@ def index(
         ),
     ] = False,
 ) -> None:
-    """Build a FAISS index of a datastore: search becomes faster and approximate."""
+    """Build a FAISS index of a datastore, which makes the search faster but approximate."""
     from nextword.retrieval import StoredKeys
     from nextword.retrieval.datastore.search import build_index
 

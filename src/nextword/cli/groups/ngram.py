@@ -1,4 +1,4 @@
-"""``nextword ngram``: an index of a corpus, which models ask for what came next: built, fitted, scored."""
+"""``nextword ngram``: build an n-gram index of a corpus, fit its weights, and score texts with it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Field = Annotated[str | None, typer.Option(help="Column of a table that contains
 
 
 class NgramScoreOptions(ScoreSettings):
-    """What can be set of a score on the command line."""
+    """Options of ``nextword ngram score``."""
 
     split: str = "test"
     """Split to read from a folder or from a data set on the hub."""
@@ -46,7 +46,7 @@ class NgramScoreOptions(ScoreSettings):
 
 
 class FitOptions(NgramScoreOptions):
-    """What can be set of fitting on the command line."""
+    """Options of ``nextword ngram fit``."""
 
     split: str = "valid"
     """Split to read from a folder or from a data set on the hub."""
@@ -97,7 +97,7 @@ def fit(
     settings: FitOptions,
     computing: ComputingOptions,
 ) -> None:
-    """Fit the weight of matches of each length on held-out text: neither in the index nor used for scoring.
+    """Fit the interpolation weight for each n-gram length on held-out text.
 
     nextword ngram fit runs/softmax memory valid.txt --out weights.json
     """
@@ -122,7 +122,7 @@ def fit(
     interval = "" if fitted.low is None else f" ({fitted.low:.4f} to {fitted.high:.4f})"
     helps = fitted.low is not None and fitted.low > 0
     typer.echo(
-        f"{'' if helps else 'Nothing helps, the head predicts alone: '}{fitted.gain:.4f} nats per token{interval}"
+        f"{'' if helps else 'No weight helps, so the head predicts alone: '}{fitted.gain:.4f} nats per token{interval}"
         f" gained, {fitted.tokens:,} tokens"
     )
     typer.echo("match        head  " + "  ".join(f"{least:>4}+" for least in fitted.evidence))

@@ -1,4 +1,4 @@
-"""``nextword states``: what a model's output layer reads, computed once, so that heads train without the model."""
+"""``nextword states``: store a model's hidden states once, so that heads can be trained without the model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build(
         int | None, typer.Option(help="Number of processes, each of which loads the model; by default one.", min=1)
     ] = None,
 ) -> None:
-    """Store a model's hidden states at every token of the data. After an interruption the same command resumes.
+    """Store a model's hidden states at every token of the data. After an interruption, the same command resumes.
 
     nextword states build MODEL book.txt task.block=512 --out states
 

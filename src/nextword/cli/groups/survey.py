@@ -1,4 +1,4 @@
-"""``nextword survey``: people judge texts, from samples files to a table."""
+"""``nextword survey``: human evaluation, from samples files to a table of results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app = typer.Typer(help="Human evaluation of texts: make a survey, and analyse it
 
 
 class RecipeOptions(Settings):
-    """What the survey is to be."""
+    """Options of ``nextword survey make``."""
 
     items: int | None = None
     """Number of prompts whose texts are judged."""
@@ -29,7 +29,7 @@ class RecipeOptions(Settings):
     """Setting that overrides the recipe, for instance checks=3."""
 
     def content(self) -> dict[str, object]:
-        """The recipe's fields, with those of the command line."""
+        """The fields of the recipe, overridden by those of the command line."""
         from nextword.settings.overrides import overridden, parsed
 
         content = {} if self.recipe is None else parsed(self.recipe.read_bytes(), str(self.recipe))

@@ -1,1 +1,1 @@
-"""What verbs share: options in groups, errors as one line, progress on a terminal. No verb is here."""
+"""Shared by the commands: groups of options, one-line errors, progress on a terminal."""

@@ -1,9 +1,9 @@
-"""What is registered, read from sources without importing them, so that a list waits for no torch.
+"""Registered classes, found by parsing source files instead of importing them, so that listing does not import torch.
 
-Our own packages and the plug-ins of other packages are read in the same way. Only what is written down as such is
-found: a class below ``@registry.register("name")``, where the module imports ``registry`` from a package, its
-    docstring, the names of
-its fields, and the ``ModifierEntry`` of a modifier. The tests hold it to what the registries say.
+Our own packages and the plug-ins of other packages are parsed in the same way. A class is found only if it is
+decorated with a literal ``@registry.register("name")`` and its module imports ``registry`` from a package. Read are
+its docstring, the names of its fields, and the ``ModifierEntry`` of a modifier. Tests compare the result with the
+real registries.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Module:
-    """A source file, of a plug-in or ours."""
+    """A parsed source file of this package or of a plug-in."""
 
     tree: ast.Module
     plugin: Plugin | None = None
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        """Classes by name."""
+        """Class definitions by name."""
         return {statement.name: statement for statement in self.tree.body if isinstance(statement, ast.ClassDef)}
 
     @cached_property
     def imported(self) -> dict[str, str]:
-        """What the names that it imports stand for, in full: ``registry`` for ``nextword.heads.head.registry``."""
+        """Full dotted name of each imported name: ``registry`` maps to ``nextword.heads.head.registry``."""
         names: dict[str, str] = {}
         for statement in ast.walk(self.tree):
             if isinstance(statement, ast.Import):
@@ -46,7 +46,7 @@ class Module:
         return names
 
     def full_name(self, expression: ast.expr) -> str:
-        """A dotted name with what is imported written out, ``""`` for any other expression."""
+        """The full dotted name of an expression; ``""`` if the expression is not a name."""
         match expression:
             case ast.Name(id=name):
                 return self.imported.get(name, name)
@@ -57,14 +57,14 @@ class Module:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A registered class, and the file that it stands in."""
+    """A registered class and its source file."""
 
     module: Module
     definition: ast.ClassDef
 
     @property
     def origin(self) -> str | None:
-        """Where it comes from; None: from this package."""
+        """Name of the plug-in that defines the class; None for this package."""
         return None if self.module.plugin is None else self.module.plugin.origin
 
     @property
@@ -74,7 +74,7 @@ class CatalogueEntry:
 
     @property
     def field(self) -> str:
-        """The field that a modifier fills."""
+        """Name of the config field that the modifier sets."""
         for statement in self.definition.body:
             match statement:
                 case (
@@ -86,7 +86,7 @@ class CatalogueEntry:
 
     @property
     def modifier_entries(self) -> list[tuple[str, ...]]:
-        """What each ``ModifierEntry`` of a modifier was given: name, meaning, example, page."""
+        """Name, meaning, example and page of each ``ModifierEntry`` of a modifier."""
         return [
             tuple(str(ast.literal_eval(argument)) for argument in call.args)
             for call in ast.walk(self.definition)
@@ -95,11 +95,11 @@ class CatalogueEntry:
 
 
 class Catalogue:
-    """The parts of one kind.
+    """Registered classes of one kind, such as all heads.
 
     Args:
-        room: The package of their registry, such as ``nextword.heads``.
-        also: Further packages of ours that register there.
+        room: Package of the registry, such as ``nextword.heads``.
+        also: Further packages of ours that add to the registry.
 
     Examples:
         >>> heads = Catalogue("nextword.heads")
@@ -115,7 +115,7 @@ class Catalogue:
         self._modules = [*own, *(Module(tree, plugin) for plugin in plugins() for tree in _trees_of(plugin))]
 
     def registered(self, registry: str) -> dict[str, CatalogueEntry]:
-        """Entry by name, for the classes below ``@{registry}.register("name")``; ours where two have one name."""
+        """Entries by name, of classes decorated with ``@{registry}.register("name")``; for equal names, ours."""
         found: dict[str, CatalogueEntry] = {}
         for module in self._modules:
             for definition in module.classes.values():
@@ -165,8 +165,15 @@ def _trees_of(plugin: Plugin) -> list[ast.Module]:
     try:
         trees = _trees(plugin.module)
     except (OSError, ValueError, SyntaxError) as fault:
-        logger.warning("%s: its parts are not listed, '%s' cannot be read (%s)", plugin.origin, plugin.module, fault)
+        logger.warning(
+            "%s: its classes are not listed, because the source '%s' cannot be read (%s)",
+            plugin.origin,
+            plugin.module,
+            fault,
+        )
         return []
     if not trees:
-        logger.warning("%s: its parts are not listed, '%s' has no sources here", plugin.origin, plugin.module)
+        logger.warning(
+            "%s: its classes are not listed, because the module '%s' has no source files", plugin.origin, plugin.module
+        )
     return trees

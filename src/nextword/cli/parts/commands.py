@@ -1,10 +1,11 @@
-"""The commands by name: what one of them needs is imported when that one is called."""
+"""The commands by name. The module of a command is imported when the command is called."""
 
 from __future__ import annotations
 
 import os
 import sys
 from importlib import import_module
+from inspect import cleandoc
 from typing import Annotated, Any
 
 import typer
@@ -38,18 +39,18 @@ VERBS = {
     "ngram": ("nextword.cli.groups.ngram:app", "Index the n-grams of a corpus for the head ngram"),
     "list": ("nextword.cli.list:app", "List heads, objectives, conditioners, metrics, tasks, recipes"),
 }
-"""Every command, in the order of the list of all: where it is, a ``module:member``, and its line there. The line
-stands here because its own help is in a module that the list does not import."""
+"""Every command, in the order of ``nextword --help``: its ``module:member``, and its line in that list. The line is
+written here because the command's own help is in a module that the list does not import."""
 
 OLD_NAMES = {"text-memory": "ngram"}
-"""Commands by the names that they had."""
+"""Today's name of each renamed command."""
 
 OLD_OPTIONS = {"--places": "--positions"}
-"""Options by the names that they had."""
+"""Today's name of each renamed option."""
 
 
 class Verb(TyperCommand):
-    """A command that is imported when it is called, completed or asked for its help."""
+    """A command whose module is imported only when it is called, completed, or its help is shown."""
 
     def __init__(self, name: str, place: str, line: str) -> None:
         super().__init__(name, help=line)
@@ -63,10 +64,15 @@ class Verb(TyperCommand):
             holder.add_typer(found, name=self.name)
         else:
             holder.command(self.name)(found)
-        return get_group(holder).commands[str(self.name)]
+        command = get_group(holder).commands[str(self.name)]
+        for one in (command, *getattr(command, "commands", {}).values()):
+            # typer joins the lines of the first paragraph alone; the others would be broken twice
+            paragraphs = cleandoc(one.help or "").split("\n\n")
+            one.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        return command
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """What is called, completed or asked for its help is the command itself."""
+        """Make the context of the imported command."""
         return self.loaded().make_context(info_name, [_of_today(arg) for arg in args], parent, **extra)
 
 
@@ -78,7 +84,7 @@ def _of_today(arg: str) -> str:
 
 
 class Commands(TyperGroup):
-    """All commands. Where ``--import`` is given after one, the error says that it stands before it."""
+    """All commands. If ``--import`` is given after a command, the error explains that it must come first."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -86,20 +92,20 @@ class Commands(TyperGroup):
             self.add_command(Verb(name, place, line))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by its name, or by the one that it had; then a line says its name."""
+        """Return a command by its name. For an old name, print today's name."""
         if (name := OLD_NAMES.get(cmd_name)) is not None:
             typer.echo(f"'{cmd_name}' is called '{name}' now", err=True)
             cmd_name = name
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command that was given."""
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except Exception as fault:  # typer brings its own copy of click's class, under a private name
             if getattr(fault, "option_name", None) == "--import":
                 told: Any = fault
-                told.message += ". It stands before the command: nextword --import MODULE COMMAND ..."
+                told.message += ". Put it before the command: nextword --import MODULE COMMAND ..."
             raise
 
 
@@ -118,7 +124,7 @@ Modules = Annotated[
 
 @plain_errors
 def request(modules: list[str]) -> None:
-    """Makes modules plug-ins; those in the current folder are found too, as with ``python -m``."""
+    """Register modules as plug-ins; modules in the current folder are found too, as with ``python -m``."""
     if modules and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for module in modules:

@@ -1,6 +1,6 @@
-"""What the shell completes: names of parts, recipes and tables, read as ``nextword list`` reads them, without torch.
+"""Shell completion of heads, metrics, recipes and tables; their names are read without importing torch.
 
-``nextword --install-completion`` teaches it to bash, zsh, fish or PowerShell.
+``nextword --install-completion`` installs it for bash, zsh, fish or PowerShell.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ complete_task = _completing("nextword.experiments.tasks")
 
 
 def complete_method(incomplete: str) -> list[str]:
-    """``HEAD/OBJECTIVE/CONDITIONER``: what stands behind the last slash."""
+    """Complete the text after the last slash of ``HEAD/OBJECTIVE/CONDITIONER``."""
     before, slash, last = incomplete.rpartition("/")
     rooms = ("nextword.heads", "nextword.objectives", "nextword.conditioning")
     depth = incomplete.count("/")
@@ -40,7 +40,7 @@ def complete_method(incomplete: str) -> list[str]:
 
 
 def complete_metric(incomplete: str) -> list[str]:
-    """Metrics; behind a comma the next one."""
+    """Complete a metric, or the next one after a comma."""
     before, comma, last = incomplete.rpartition(",")
     return _beginning(
         ["all", *_names("nextword.evaluation.metrics", "nextword.evaluation.judges")], last, before + comma

@@ -1,4 +1,4 @@
-"""What a person sees when something is wrong: one line that says what to do, no traceback."""
+"""Errors of the command line: one line that says what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Returned = TypeVar("Returned")
 
 USER_ERROR = 2
 RUNS_FAILED = 3
-"""A comparison is finished but for runs that failed."""
+"""Exit code of a comparison in which some runs failed."""
 INTERRUPTED = 130
 """128 + SIGINT, as shells expect."""
 
 
 def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """Decorates a verb: a ``ValueError``, ``OSError`` or full disk becomes ``error: ...`` on stderr and exit code 2.
+    """Decorate a command: ValueError, OSError and a full disk become ``error: ...`` on stderr and exit code 2.
 
-    Any other exception is a bug of ours and keeps its traceback; with ``NEXTWORD_DEBUG=1`` all do.
+    Any other exception is a bug of ours and keeps its traceback. With ``NEXTWORD_DEBUG=1`` every exception keeps it.
     """
 
     @functools.wraps(command)
@@ -59,7 +59,7 @@ def _said(problem: Exception) -> str | None:
 
 @functools.cache
 def options_of(command: Callable[..., object]) -> dict[str, str]:
-    """The options of a verb by the names of its parameters."""
+    """The options of a command by the names of its parameters."""
     hints = get_type_hints(command, include_extras=True)
     options = [(name, one) for name, hint in hints.items() for one in get_args(hint)[1:] if isinstance(one, OptionInfo)]
     return {
@@ -69,7 +69,7 @@ def options_of(command: Callable[..., object]) -> dict[str, str]:
 
 
 def complain(message: str, kind: str = "error") -> None:
-    """Prints ``kind: message`` in red to stderr."""
+    """Print ``kind: message`` in red to stderr."""
     from rich.console import Console
     from rich.text import Text
 

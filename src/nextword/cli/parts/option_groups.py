@@ -1,4 +1,4 @@
-"""Options of a verb in groups: settings for what belongs together, an option for each of their fields."""
+"""Groups of command-line options: each field of a settings class becomes one option."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorates a verb whose parameters may be settings: typer sees their fields in place of them.
+    """Decorate a command: typer sees the fields of each parameter that is a settings class.
 
-    The text below a field is the option's help. What else is said of an option stands in the field's annotation, as in
-    a verb's: ``Annotated[str, typer.Option(metavar="FILE")]``.
+    The text below a field is the option's help. Other properties of the option are in the field's annotation, as in a
+    command's: ``Annotated[str, typer.Option(metavar="FILE")]``.
     """
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Settings)}
@@ -64,7 +64,7 @@ def _options_of(group: type[Settings]) -> list[inspect.Parameter]:
 
 
 class ComputingOptions(Settings):
-    """Where and in which precision a saved model computes."""
+    """Device and precision of a saved model."""
 
     device: str = "auto"
     """Device: cpu, cuda, mps, ...; auto: an accelerator if there is one."""
@@ -73,7 +73,7 @@ class ComputingOptions(Settings):
 
 
 class EngineOptions(Settings):
-    """What carries out the runs, and what each of them takes."""
+    """How the runs are scheduled, and the CPU cores and GPUs of each run."""
 
     engine: str = "sequential"
     """How to schedule the runs. sequential: one after another. ray: in parallel, as Ray tasks on this machine or a
@@ -84,7 +84,7 @@ class EngineOptions(Settings):
     """GPUs per run with --engine ray, for example 0.5; by default 1 if the machine has any."""
 
     def asked_for(self) -> Engine:
-        """The engine; ValueError where there is none of this name."""
+        """The engine; ValueError if its name is unknown."""
         from nextword.experiments.comparison.engines.engine import Resources, registry
 
         return registry.get(self.engine)(Resources(self.cpus, self.gpus))
@@ -94,10 +94,10 @@ class EngineOptions(Settings):
 
 
 def systems_of(files: list[str]) -> dict[str, list[str]]:
-    """By name, the files of a system; a file without a name has its own.
+    """The files of each system by the system's name; a file without a name is a system named after the file.
 
     Raises:
-        ValueError: Two files without a name would be called the same.
+        ValueError: If two files without a name would have the same name.
     """
     systems: dict[str, list[str]] = {}
     nameless: dict[str, str] = {}
@@ -107,7 +107,8 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
             name = Path(given).stem
             if name in nameless:
                 raise ValueError(
-                    f"{nameless[name]} and {given} would both be called '{name}'; name them: one={nameless[name]} "
+                    f"{nameless[name]} and {given}: must have different names (both are '{name}'); name them: "
+                    f"one={nameless[name]} "
                     f"other={given} (or {name}= before both, if they are seeds of one system)"
                 )
             nameless[name] = given
@@ -116,11 +117,11 @@ def systems_of(files: list[str]) -> dict[str, list[str]]:
 
 
 def fields_of(given: list[str] | None, example: str) -> dict[str, str]:
-    """What files call a field, of all ``--field FIELD=KEY``; ValueError where a side is missing."""
+    """Name of each field in the files, from all ``--field FIELD=KEY``; ValueError if FIELD or KEY is missing."""
     fields: dict[str, str] = {}
     for one in given or []:
         field, _, key = one.partition("=")
         if not (field and key):
-            raise ValueError(f"--field {one}: write it like --field {example}")
+            raise ValueError(f"--field {one}: must be FIELD=NAME; write it like --field {example}")
         fields[field] = key
     return fields

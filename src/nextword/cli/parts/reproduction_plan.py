@@ -1,4 +1,4 @@
-"""``--dry-run`` of ``nextword reproduce`` and ``compare``: the plan as a table, and what is wrong."""
+"""``--dry-run`` of ``nextword reproduce`` and ``compare``: print the plan as a table, and all problems."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ if TYPE_CHECKING:
     from nextword.experiments.reproduction.planning.experiment_plan import ExperimentPlan, Plan
 
 GPU = "H100 80GB"
-"""The GPU whose hours scale paper shows, unless another is named."""
+"""Default GPU for the estimated hours at scale paper."""
 
 UNKNOWN = "?"
 FEW = 4
-"""Most tables that are named; of more only the number is shown."""
+"""Maximum number of tables that are listed by name; above it, only their number is shown."""
 
 
 def plan_reproduction(request: Request, gpu: str | None) -> None:
-    """Prints the plan of a request.
+    """Print the plan of a request.
 
-    ``gpu`` is that of which hours are estimated, "NAME" or "NAME:SHARE" with the share of its peak that trainings
-    reach; None: each kind of training is tried here, but at scale paper it is ``GPU``.
+    ``gpu`` is the GPU whose hours are estimated: "NAME", or "NAME:SHARE" with the fraction of its peak speed that
+    training reaches. None: each kind of training is timed here, but at scale paper ``GPU`` is assumed.
 
     Raises:
-        ValueError: An unknown GPU, or a change that fits nothing.
-        typer.Exit: With code 2 where something is wrong, with code 130 after Ctrl-C, when what was measured is printed.
+        ValueError: If the GPU is unknown or an override applies to no experiment.
+        typer.Exit: With code 2 if there are problems; with code 130 after Ctrl-C, when the measurements so far are
+            printed.
     """
     from rich.console import Console
 
@@ -63,11 +64,11 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
 
 
 def plan_comparison(config: CompareConfig) -> None:
-    """Prints what a comparison takes, each kind of training tried for a few steps.
+    """Print the expected time and memory of a comparison, after running a few steps of each kind of training.
 
     Raises:
-        ValueError: What the comparison would refuse.
-        typer.Exit: With code 130 after Ctrl-C, when what was measured is printed.
+        ValueError: If the comparison's settings are not valid.
+        typer.Exit: With code 130 after Ctrl-C, when the measurements so far are printed.
     """
     from rich.console import Console
 
@@ -80,7 +81,7 @@ def plan_comparison(config: CompareConfig) -> None:
     for table in (_trainings([planned]), _amounts([planned], "")):
         console.print(table)
         console.print()
-    print_line(console, f"time, memory: of training, on {here.told}")
+    print_line(console, f"time and memory are those of training on {here.told}")
     if here.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -105,7 +106,7 @@ def _show(planned: Plan, console: Console, measured: bool) -> None:
 
 
 def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
-    """A row for each experiment; ``estimated`` is put before estimates."""
+    """One row per experiment; ``estimated`` is the sign before estimated values."""
     titles = ("runs", "steps", "tokens", "numbers", "memory", "disk", "time")
     amounts = plain_table(("experiment",), titles, lined=False, no_wrap=True)
     for one in experiments:
@@ -136,12 +137,12 @@ def _legend(planned: Plan, measured: bool) -> list[str]:
     seconds = [one.seconds for one in planned.experiments]
     known = [one for one in seconds if one is not None]
     unknown = len(seconds) - len(known)
-    alone = "of training, on" if measured else "estimates, of training alone, by its operations and"
+    alone = "measured on" if measured else "estimated from the operations and the speed of"
     without = ", ".join(planned.without) if len(planned.without) <= FEW else f"{len(planned.without)} tables"
     return [
         f"{len(seconds)} experiments: {_time(sum(known))}{f' and {unknown} of unknown length' if unknown else ''}",
-        "runs: methods × seeds; numbers: parameters of the largest method; memory: of the largest training",
-        f"time, memory: {alone} {planned.speed}",
+        "runs: methods × seeds; numbers: parameters of the largest method; memory: peak of the largest training",
+        f"time and memory of training (without evaluation) are {alone} {planned.speed}",
         f"disk: {planned.disk / 1e9:.2f} GB to be written, {planned.free / 1e9:.0f} GB free",
         *([f"nothing to run at this scale: {without}"] if without else []),
     ]
@@ -163,7 +164,7 @@ def _amounts_of(one: ExperimentPlan, estimated: str) -> list[str]:
 
 
 def _short(number: int) -> str:
-    """With a letter for thousands, millions and billions.
+    """Format a number with K, M or B.
 
     >>> _short(124_439_808), _short(950)
     ('124.4M', '950')
@@ -175,7 +176,7 @@ def _short(number: int) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Seconds below two minutes, then minutes, or hours from two on.
+    """Format a time: in seconds below two minutes, in hours from two hours, else in minutes.
 
     >>> _time(50), _time(150), _time(9000)
     ('50 s', '2 min', '2.5 h')

@@ -1,4 +1,4 @@
-"""What verbs share: a comparison that is run and shown, Ctrl-C, lines on the terminal."""
+"""Shared by the commands: running and showing a comparison, Ctrl-C, printing lines."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def run_comparison(
     engine: Engine | None = None,
     shown: Callable[[Results], RenderableType] | None = None,
 ) -> Results:
-    """Compares, prints what ``shown`` makes of it, by default the main table, and where the report is.
+    """Run a comparison; print the output of ``shown`` (by default the main table) and the path of the report.
 
     Raises:
-        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that continues are printed; with
-            code 3 where runs failed.
+        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that resumes are printed; with
+            code 3 if runs failed.
     """
     from nextword.cli.parts.watch import failure_line, watching
     from nextword.experiments.comparison.all_methods import compare_methods
@@ -43,7 +43,7 @@ def run_comparison(
     quiet_libraries()
     console = Console()
     command = this_command()
-    with interruptible("nothing was begun yet"), watching(console, "start", console) as progress:
+    with interruptible("no run has started yet"), watching(console, "start", console) as progress:
         results = compare_methods(config, out, progress, command, engine)
     if not processes.is_main():
         return results
@@ -58,7 +58,7 @@ def run_comparison(
 
 
 def plain_table(left: Sequence[str], right: Sequence[str] = (), *, lined: bool = True, **columns: Any) -> Table:
-    """A table without a frame, with a line below its head or none; numbers stand on the right."""
+    """A table without a frame; ``right`` columns are right-aligned, and ``lined`` adds a line below the headings."""
     from rich import box
     from rich.table import Table
 
@@ -71,26 +71,26 @@ def plain_table(left: Sequence[str], right: Sequence[str] = (), *, lined: bool =
 
 
 WRITING_SECONDS = 60.0
-"""How long another command may take to write its results into the same folder."""
+"""Seconds to wait for another command that writes results into the same folder."""
 
 
 def print_line(console: Console, text: str) -> None:
-    """Prints a line as it is: with brackets and numbers of any kind, broken by the terminal alone."""
+    """Print a line unchanged: no markup, no highlighting, no line breaks."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
 def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[None]:
-    """Ctrl-C ends the verb with code 130 and says what is kept.
+    """Turn Ctrl-C into exit code 130 and a message on what is kept.
 
     Args:
-        kept: What is, where the interruption does not say it itself; None: nothing.
-        goes_on: Whether the same command resumes from there; it is printed then.
+        kept: What is kept, used if the interruption has no message of its own; None: nothing is kept.
+        goes_on: Whether the same command resumes; if so, it is printed.
     """
     try:
         yield
     except KeyboardInterrupt as interruption:
-        nothing = "nothing was written; the same command begins again"
+        nothing = "nothing was written; the same command starts from the beginning"
         complain(str(interruption) or kept or nothing, kind="interrupted")
         if goes_on and kept is not None:
             print_line(Console(stderr=True), f"To resume: {this_command()}")
@@ -98,12 +98,12 @@ def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[Non
 
 
 def this_command() -> str:
-    """The command line as it can be typed again."""
+    """The command line, quoted for the shell."""
     return shlex.join(["nextword", *sys.argv[1:]])
 
 
 def quiet_libraries() -> None:
-    """Turns off the libraries' own progress bars, which would run through ours."""
+    """Turn off the progress bars of datasets and transformers, which would disturb ours."""
     import datasets
     from transformers.utils import logging
 

@@ -1,4 +1,4 @@
-"""Shows progress: bars on a terminal, elsewhere lines, for log files."""
+"""Progress: bars on a terminal, lines in log files."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def watching(console: Console, first: str, elsewhere: Console | None = None) -> Iterator[Watcher]:
-    """What to pass to some work so that ``console`` shows it, if it is a terminal: bars, gone afterwards.
+    """Yield a watcher that shows progress: bars if ``console`` is a terminal (removed at the end), else lines.
 
     Args:
-        console: Where.
-        first: What is done until the work says something.
-        elsewhere: Where lines are written in place of that, for log files; None: nowhere.
+        console: The console for the bars.
+        first: Label of the bar until the work reports its first stage.
+        elsewhere: Console for the lines if ``console`` is not a terminal; None: print nothing.
     """
     if not console.is_terminal:
         yield Watcher() if elsewhere is None else _Lines(elsewhere)
@@ -48,7 +48,7 @@ class _TimeLeft(rich_progress.TimeRemainingColumn):
 
 
 class _Bars(Watcher):
-    """A bar for each piece of work, with its stage and its last losses, below one for all of it."""
+    """One bar for the whole work, and one per task with its stage and last losses."""
 
     def __init__(self, bars: rich_progress.Progress, first: str) -> None:
         self._bars = bars
@@ -127,17 +127,17 @@ class _Bars(Watcher):
 
 
 QUIET_SECONDS = 5.0
-"""What is done now is said in a line where it begins after so long a silence."""
+"""A new stage gets a line if nothing was printed for this many seconds."""
 SECONDS_BETWEEN_LINES = 10.0
-"""Losses of fewer seconds after the last line are left out, but for validation losses and the last step's."""
+"""Minimum time between two lines of training losses, except validation losses and the last step."""
 SHORT = 1.0
-"""Seconds that a piece of work without stages must take to get a line of its own."""
+"""Minimum seconds of a task without stages that gets a line of its own."""
 WARNING = "warning"
-"""How a warning begins."""
+"""First word of a warning line."""
 
 
 class _Lines(Watcher):
-    """Plain lines."""
+    """Progress as plain lines."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock
@@ -193,9 +193,9 @@ def _label(name: str, stage: str) -> str:
 
 
 def headline(record: RunRecord) -> str:
-    """One line about a finished run: its first three numbers, and the first of each other group of measures.
+    """One line about a finished run: its first three metrics, and the first metric of each other group.
 
-    Parts of the cases are left to the report, and so is a group of which no value is better than another (the rank).
+    Metrics of subsets, and metrics without a best direction (such as the rank), appear only in the report.
     """
     from nextword.results.records import known_measure
     from nextword.results.report.formats import number
@@ -228,7 +228,7 @@ def losses_text(losses: dict[str, float]) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Seconds as a person says them.
+    """Format seconds as seconds, minutes or hours.
 
     >>> time_text(8.2), time_text(150), time_text(9000)
     ('8 s', '2 min 30 s', '2 h 30 min')

@@ -1,4 +1,4 @@
-"""Judges: metrics that ask a trained model, given by local path or hub name; its features are kept beside the samples.
+"""Model-based metrics: each runs a model, given by local path or hub name, and stores its outputs with the samples.
 
 Importing this package registers all of them in ``nextword.evaluation.metrics.registry``; it loads no model and no model
 library.

@@ -1,4 +1,4 @@
-"""Trained models that metrics ask: found by local path or hub name, told apart by what their files hold."""
+"""Find and load the models of model-based metrics, by local path or hub name."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _PAPERS = frozenset({".md", ".png", ".jpg", ".lock"})
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model that was found, not loaded yet."""
+    """A model that was located but not loaded."""
 
     name: str
-    """The folder or hub name that was asked for."""
+    """Folder or hub name that the user gave."""
     revision: str | None = None
     """The commit on the hub; None for a folder."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the model does: the commit of a model of the hub, else a hash over the files of the folder.
+        """Identifier that changes with the model: the commit of a hub model, or a hash over the files of a folder.
 
-        Small files (configs, vocabularies) count with their content, weights with name, size and time of last change:
-        to read gigabytes before every evaluation would cost more than the short ones. A copy that keeps its times
-        keeps its fingerprint, wherever it lies.
+        Small files (configs, vocabularies) are hashed by content, and weights by name, size and modification time,
+        because reading gigabytes takes longer than a short evaluation. A copy with the same times has the same
+        fingerprint.
         """
         if self.revision is not None:
             return f"{self.name}@{self.revision}"
@@ -53,18 +53,20 @@ class Checkpoint:
 
 
 def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpoint:
-    """The model of a folder or of a name on the hub, which may download it.
+    """Locate a model by folder or hub name; a hub model may be downloaded.
 
     Args:
-        name: What the user gave; None where nothing was given and there is no default.
-        setting: The setting that names it, for example ``factcc.model``.
-        advice: What to use where nothing was given.
+        name: Folder or hub name; None if the user gave none and there is no default.
+        setting: Name of the setting for error messages, for example ``factcc.model``.
+        advice: Advice for the error message if ``name`` is None.
 
     Raises:
-        ValueError: Nothing was given, or there is no such model; the message says what to do.
+        ValueError: If no name is given or the model does not exist.
     """
     if name is None:
-        raise ValueError(f"{setting}: missing; it names a model by folder or hub name.{' ' if advice else ''}{advice}")
+        raise ValueError(
+            f"{setting}: must be the folder or hub name of a model (none given).{' ' if advice else ''}{advice}"
+        )
     if Path(name).is_dir():
         return Checkpoint(name)
     import huggingface_hub
@@ -76,23 +78,25 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
         if not isinstance(config, str):
             config = huggingface_hub.hf_hub_download(name, "config.json")
     except huggingface_hub.errors.HFValidationError:
-        raise ValueError(f"{setting}: no folder '{name}', and the hub has no model of that name") from None
+        raise ValueError(
+            f"{setting}: must be a folder or the name of a model on the hub ('{name}' is neither)"
+        ) from None
     except huggingface_hub.errors.RepositoryNotFoundError:
         raise ValueError(
-            f"{setting}: '{name}' is neither a folder nor a model that the hub knows or shows you"
+            f"{setting}: '{name}' must be a folder or a model on the hub (it does not exist, or is private)"
         ) from None
     except (OSError, huggingface_hub.errors.EntryNotFoundError) as fault:
         reason = str(fault).strip().splitlines()[0]
         raise ValueError(
             f"{setting}: '{name}' is not a folder and not downloaded yet, and the hub cannot be reached ({reason}). "
-            f"Download it where there is a connection (hf download {name}), then copy the folder and name that."
+            f"Download it on a machine with a connection (hf download {name}), copy the folder, and give its path."
         ) from None
     # .../snapshots/<commit>/config.json: what is loaded afterwards is the very commit that the fingerprint names.
     return Checkpoint(name, revision=Path(config).parent.name)
 
 
 def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **arguments: Any) -> T:
-    """``load(name, revision=..., **arguments)`` of a model or tokenizer, with an error that names the setting.
+    """Call ``load(name, revision=..., **arguments)`` for a model or tokenizer; errors name the setting.
 
     Raises:
         ValueError: It cannot be loaded.
@@ -120,7 +124,7 @@ def _no_progress_bars() -> Iterator[None]:
 
 
 def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
-    """Tokens, special ones included, that the model reads: ``asked``, or fewer where it cannot read so many."""
+    """Maximum number of tokens, including special ones: ``asked``, or the model's own limit if that is lower."""
     limits = [asked, int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions is not None:
@@ -137,11 +141,11 @@ def token_limit(model: Any, tokenizer: Any, asked: int) -> int:
 # -- Batches of token sequences of different lengths, padded on the right.
 
 Encoded = Mapping[str, Sequence[Any]]
-"""What a tokenizer gives for one text: ``input_ids`` and what else the model reads, one entry a token."""
+"""Tokenizer output for one text: ``input_ids`` and other model inputs, each with one entry per token."""
 
 
 def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
-    """Positions in batches of similar lengths, the longest first, so that a batch too large for memory fails at once.
+    """Group indices into batches of similar lengths, longest first, so that a batch too large for memory fails at once.
 
     >>> list(by_length({0: 3, 1: 9, 2: 4, 3: 8}, 2))
     [[1, 3], [2, 0]]
@@ -154,7 +158,7 @@ def by_length(lengths: Mapping[int, int], size: int) -> Iterator[list[int]]:
 def padded_batches(
     texts: Mapping[int, Encoded], tokenizer: Any, size: int, device: str
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-    """Texts in batches of similar lengths: their positions, and a tensor a field, masks and types padded with 0."""
+    """Yield batches of similar lengths: the texts' indices, and each input padded (masks and types with 0)."""
     import torch
 
     # Padding is masked, so that any id does where the tokenizer has none for it.
@@ -172,12 +176,12 @@ def padded_batches(
 
 
 def is_blank(text: str) -> bool:
-    """Whether there is nothing but white space."""
+    """Whether the text is empty or only white space."""
     return not text.strip()
 
 
 def note_on_empty(empty: Sequence[bool], rule: str = "count as wrong") -> str | None:
-    """How many texts are empty and what becomes of them; None where none is.
+    """A note on the number of empty texts and how they are counted; None if there are none.
 
     >>> note_on_empty([False, True, False])
     'empty texts, which count as wrong: 1 of 3'

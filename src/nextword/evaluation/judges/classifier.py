@@ -1,4 +1,4 @@
-"""A sequence classifier, asked about evidence and claim; every metric that asks one is built on this."""
+"""A sequence classifier that judges pairs of evidence and claim; used by several metrics."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from nextword.settings.setting_names import either
 
 Evidence = str | Table
 Question = tuple[Evidence, str]
-"""What is known, and what is claimed."""
+"""A pair of evidence and claim."""
 
 
 class ClassifierConfig(MetricConfig):
-    """Settings of a metric that asks a classifier."""
+    """Settings of a metric that runs a classifier."""
 
     model: str | None = None
     """Folder or hub name of the classifier."""
     label: str | int | None = None
-    """The output that means "consistent", by name or number; None to find it by its name."""
+    """Name or number of the classifier's output that means "consistent"; None: find it by its usual names."""
     max_length: int = Field(default=512, ge=8)
-    """Tokens of a question, evidence and claim together; fewer where the model has a lower limit."""
+    """Maximum number of tokens of evidence and claim together, or the model's own limit if that is lower."""
 
 
 class InputForm:
-    """How a question is written down for a model: evidence first, claim second.
+    """How evidence and claim are encoded as one input: evidence first, claim second.
 
-    What is too long is cut from the end of the evidence; a claim that leaves no room for any is cut as well.
+    If the input is too long, the end of the evidence is cut off, and then the end of the claim.
     """
 
     name = "pair"
-    """For the cache: other forms have other answers."""
+    """Name of the form, part of the key of cached results."""
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """The tokenizer that the checkpoint names."""
+        """Load the tokenizer of the checkpoint."""
         import transformers
 
         return transformers.AutoTokenizer.from_pretrained(name, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """At most ``limit`` tokens in the model's own form, for example [CLS] evidence [SEP] claim [SEP].
+        """Encode a pair as at most ``limit`` tokens, for example [CLS] evidence [SEP] claim [SEP].
 
         Raises:
-            ValueError: The question cannot be cut to this length.
+            ValueError: If the pair cannot be shortened to this length.
         """
         evidence, claim = question
         # What looks like a special token in a text is text: a stray </s> would end the sequence for BART.
@@ -64,19 +64,19 @@ class InputForm:
 
 @dataclass(frozen=True)
 class ClassifierAnswers:
-    """What a classifier says to questions."""
+    """Outputs of a classifier for N pairs."""
 
     probabilities: Float[np.ndarray, "N"]
     """Name of the output that means "consistent"."""
     chosen: Bool[np.ndarray, "N"]
-    """Whether that output is the most probable one."""
+    """Whether "consistent" is the most probable output, per pair."""
 
 
 class Classifier:
-    """A sequence classifier by folder or hub name, with a cache.
+    """A sequence classifier, loaded by folder or hub name, with cached results.
 
     Raises:
-        ValueError: There is no such model, or it is not a classifier, or the output cannot be told.
+        ValueError: If the model does not exist, is not a classifier, or its output "consistent" cannot be identified.
     """
 
     def __init__(
@@ -95,18 +95,21 @@ class Classifier:
         # Only id2label is read: label2id of published checkpoints does not always agree with it.
         names: Mapping[int, str] = {int(number): str(name) for number, name in self._config.id2label.items()}
         if len(names) < 2:
-            raise ValueError(f"{setting}: '{config.model}' has one output and chooses no label; it is not a classifier")
+            raise ValueError(
+                f"{setting}: '{config.model}' must be a classifier with several labels (it has one output); name "
+                f"another model"
+            )
         self._consistent = consistent_label(names, config.label, default_label, f"{config.metric}.label")
         self.label = names[self._consistent]
         """Name of the output that means "consistent"."""
 
     @property
     def name(self) -> str:
-        """The model in short."""
+        """Short name of the model."""
         return Path(self._found.name).name
 
     def ask(self, questions: Sequence[Question]) -> ClassifierAnswers:
-        """The answers, in order; equal questions are asked once."""
+        """Classify pairs, in order; equal pairs are computed once."""
         settings = {
             "model": self._found.fingerprint,
             "max_length": self._max_length,
@@ -140,7 +143,7 @@ class Classifier:
         try:
             return self._form.encode(question, tokenizer, limit, self._config)
         except ValueError as fault:
-            raise ValueError(f"{self._metric}: cannot be asked about {question[1][:80]!r}: {fault}") from None
+            raise ValueError(f"{self._metric}: cannot encode the text {question[1][:80]!r}: {fault}") from None
 
     def _load(self) -> tuple[Any, Any]:
         import torch
@@ -157,8 +160,8 @@ class Classifier:
         )
         if info["missing_keys"]:
             raise ValueError(
-                f"{setting}: '{self._found.name}' lacks weights that {type(model).__name__} needs "
-                f"({', '.join(sorted(info['missing_keys'])[:4])}); it was not trained as a classifier"
+                f"{setting}: '{self._found.name}' must be a trained classifier (it lacks weights of "
+                f"{type(model).__name__}: {', '.join(sorted(info['missing_keys'])[:3])}); name another model"
             )
         return tokenizer, model.to(self._setup.device).eval()
 
@@ -172,20 +175,20 @@ CONSISTENT = frozenset(
         *("supported", "supports", "support", "verified"),
     }
 )
-"""Names that checkpoints give to the output for "what is claimed follows from the evidence", in lower case."""
+"""Names that checkpoints use for the output "the claim follows from the evidence", in lower case."""
 
 
 def consistent_label(names: Mapping[int, str], asked: str | int | None, default: int | None, setting: str) -> int:
-    """The number of the output that means "consistent" or "entailed".
+    """Return the number of the output that means "consistent" or "entailed".
 
     Args:
-        names: Names of the outputs, as the checkpoint's ``id2label`` has them.
-        asked: The user's choice by name, in any case, or number; None to go by ``CONSISTENT``.
-        default: The number where the outputs have no names (LABEL_0, LABEL_1, ...); None if that is an error.
-        setting: The setting to name the output with, for messages.
+        names: Names of the outputs, from the checkpoint's ``id2label``.
+        asked: The user's choice, by number or by name in any case; None: the names in ``CONSISTENT``.
+        default: The number if the outputs have no names (LABEL_0, LABEL_1, ...); None: raise an error.
+        setting: Name of the setting for error messages.
 
     Raises:
-        ValueError: No output, or more than one, fits.
+        ValueError: If no output or several outputs match.
 
     >>> consistent_label({0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"}, None, None, "nli.label")
     2
@@ -206,6 +209,6 @@ def consistent_label(names: Mapping[int, str], asked: str | int | None, default:
         return default
     found = "several outputs" if fitting else "no output"
     raise ValueError(
-        f"{setting}: {found} of the model can be told by name to mean that a text is consistent. Its outputs are "
-        f"{shown}; name one of them."
+        f"{setting}: {found} of the model can be identified by name as 'consistent'. Its outputs are {shown}; name "
+        f"one of them."
     )

@@ -1,4 +1,4 @@
-"""Coherence: how close a continuation is to its prompt in meaning."""
+"""Coherence: similarity of the sentence embeddings of prompt and continuation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nextword.runtime.pretrained import packaged_encoder
 
 
 def row_cosines(left: Float[np.ndarray, "N D"], right: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"]:
-    """The cosine of each row with the row beside it; NaN where one of them is the zero vector.
+    """Cosine of each row of one matrix with the same row of the other, shape (N,); NaN if a row is zero.
 
-    Linear in N. Scripts that build the N x N matrix of all pairs and take its diagonal get the same numbers.
+    Linear in N, and equal to the diagonal of the N x N matrix of all pairs, which published scripts compute.
 
     >>> row_cosines(np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([[2.0, 0.0], [4.0, -3.0]])).tolist()
     [1.0, 0.0]
@@ -33,10 +33,10 @@ class CoherenceConfig(MetricConfig):
     encoder: str | None = None
     """Folder or hub name of a sentence encoder; None for the packaged all-MiniLM-L6-v2."""
     pooling: Pooling | None = None
-    """How the states of a text's tokens become one vector: "cls", "mean", "pooler", or None for what the checkpoint
-    says."""
+    """Pooling of token states into one vector: "cls", "mean", "pooler", or None for the pooling that the checkpoint
+    specifies."""
     max_length: int = Field(default=512, ge=3)
-    """Tokens of a text that are read; fewer where the encoder has a lower limit."""
+    """Maximum number of tokens per text, or the encoder's own limit if that is lower."""
 
 
 @registry.register("coherence")
@@ -57,13 +57,13 @@ class Coherence(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """It asks a sentence encoder, and needs to be named where the packaged one is not installed."""
+        """Reason to leave the metric out of "all": the packaged sentence encoder is not installed."""
         if packaged_encoder() is not None:
             return None
-        return "asks a sentence encoder (coherence.encoder): name it to have it measured"
+        return "runs a sentence encoder; to compute it, name one as coherence.encoder"
 
     def add(self, sample: Sample) -> None:
-        """Reads prompt and text."""
+        """Read the prompt and the text."""
         self._pairs.append((sample.need("prompt", "coherence"), sample.need("text", "coherence")))
 
     def result(self) -> dict[str, Score]:
@@ -75,8 +75,9 @@ class Coherence(Metric):
             reading = self._encoder.reading(texts)
             if reading is not None and reading.fault is not None:
                 raise UndefinedError(
-                    f"coherence: {self._encoder.name} cannot read these texts ({reading.fault}); name an encoder of "
-                    "their language, or a multilingual one, as coherence.encoder"
+                    f"coherence: {self._encoder.name} must be able to read these texts ({reading.fault}); set "
+                    f"coherence.encoder to an encoder of their language or "
+                    f"a multilingual one"
                 )
             rows = self._encoder.embed(texts)
             cosines[positions] = row_cosines(rows[::2], rows[1::2])

@@ -1,4 +1,4 @@
-"""DAE: is every grammatical relation of a summary supported by the document."""
+"""DAE: the share of grammatical relations of a summary that the document supports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nextword.evaluation.judges.entailment import Entailment
 from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, registry
 
 IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})
-"""Relations that are not asked about, in lower case: those that the published code leaves out."""
+"""Relations that are ignored, in lower case, as in the published code."""
 
 
 class DaeConfig(ClassifierConfig):
@@ -22,7 +22,7 @@ class DaeConfig(ClassifierConfig):
 
 
 def arcs_of(document: Any) -> Iterator[str]:
-    """``"head child relation"`` for every arc of a parsed text that is asked about, in reading order of the child."""
+    """``"head child relation"`` for each arc of a parsed text that counts, in the order of the children."""
     for token in document:
         if token.head is not token and token.dep_.lower() not in IGNORED and not token.is_space:
             yield f"{token.head.text} {token.text} {token.dep_}"
@@ -48,7 +48,7 @@ class Dae(Entailment):
         return str(sample.need("source", "dae"))
 
     def claims(self, text: str) -> list[str]:
-        """Each arc."""
+        """The arcs of the text."""
         return list(arcs_of(self._parse(text)))
 
     def result(self) -> dict[str, Score]:
@@ -76,7 +76,7 @@ class Dae(Entailment):
         return found
 
     def described(self) -> str:
-        """Model, output, length and parser."""
+        """Description for the report: model, output, length and parser."""
         return f"{super().described()}, arcs by {Path(self.config.pipeline).name}"
 
 
@@ -87,8 +87,8 @@ def _load_parser(pipeline: str) -> Any:
         loaded = spacy.load(pipeline, exclude=["ner", "lemmatizer"])
     except (OSError, ValueError, ImportError) as fault:
         raise ValueError(
-            f"dae.pipeline: '{pipeline}' is not a spaCy pipeline that can be loaded ({fault}). Install one "
-            "(python -m spacy download en_core_web_lg), or name the folder of one that has a parser."
+            f"dae.pipeline: '{pipeline}' must be a spaCy pipeline that can be loaded ({fault}). Install one (python "
+            "-m spacy download en_core_web_lg), or give the folder of one that has a parser."
         ) from None
     if not loaded.has_pipe("parser"):
         raise ValueError(

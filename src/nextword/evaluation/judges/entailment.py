@@ -1,4 +1,4 @@
-"""Metrics that count how many texts a classifier takes to follow from what they were written about."""
+"""Metrics that count the texts that, according to a classifier, follow from their source or table."""
 
 from __future__ import annotations
 
@@ -34,28 +34,27 @@ from nextword.results.records import Goal, Measure
 
 
 class TableConfig(ClassifierConfig):
-    """Settings of a metric that asks a classifier about tables."""
+    """Settings of a metric that runs a classifier on tables."""
 
     cells: Cells = "text"
-    """How cells are read: "text", as they stand in the sample, or "pandas", as the scripts of LogicNLG and PLOG do."""
+    """How cells are read: "text", unchanged, or "pandas", as the scripts of LogicNLG and PLOG read them."""
 
 
 class Entailment(Metric):
-    """Asks a classifier about every text, in one claim or several.
+    """Base class: classify every text as one or several claims.
 
-    A text is consistent if every claim of it is. An empty text is wrong, since a system that writes nothing would be
-    the best one otherwise. A text has no value where there is no evidence, or where it claims nothing that is asked
-    about.
+    A text is consistent if all its claims are. An empty text counts as wrong, because otherwise a system that generates
+    nothing would be the best. A text without evidence or without claims has no value.
     """
 
     title: ClassVar[str]
-    """Heading."""
+    """Heading in the report."""
     asks: ClassVar[str]
-    """What is asked, for the reader of a report: "the classifier {asks}"."""
+    """The question in words, for the report: "the classifier {asks}"."""
     group, decimals = metric.FAITHFULNESS, 2
     goal: ClassVar[Goal | None] = "higher"
     nameless_label: ClassVar[int | None] = None
-    """The output that means "consistent" in checkpoints whose outputs have no names."""
+    """Number of the output that means "consistent" if the checkpoint does not name its outputs."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -65,27 +64,27 @@ class Entailment(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """It asks a classifier that must be named."""
-        return "asks a classifier (its setting model): name it to have it measured"
+        """Reason to leave the metric out of "all": the user must name a classifier."""
+        return "runs a classifier; to compute it, name one with the setting model"
 
     @abstractmethod
     def evidence(self, sample: Sample) -> Evidence:
-        """What the text was written about.
+        """The source or table of the text.
 
         Raises:
-            MissingFieldError: The sample lacks a field.
+            MissingFieldError: If the sample lacks the field.
         """
 
     def claims(self, text: str) -> list[str]:
-        """What is asked about, of a text that is not empty."""
+        """The claims of a text that is not empty."""
         return [text]
 
     def form(self) -> InputForm:
-        """How a question is written down for the model."""
+        """The encoding of evidence and claim."""
         return InputForm()
 
     def add(self, sample: Sample) -> None:
-        """Reads evidence and text."""
+        """Read the evidence and the text."""
         evidence, text = self.evidence(sample), sample.need("text", self.config.metric)
         given = not (is_empty(evidence) if isinstance(evidence, Table) else is_blank(evidence))
         self._empty.append(given and is_blank(text))
@@ -93,12 +92,12 @@ class Entailment(Metric):
         self._questions.append([(evidence, claim) for claim in asked])
 
     def result(self) -> dict[str, Score]:
-        """The share of consistent texts, and the mean probability (of the least probable claim of each text)."""
+        """The share of consistent texts, and the mean over texts of the probability of the least probable claim."""
         name, answers = self.config.metric, self.answers()
         share = self.measure(
             self.title,
             "fraction of texts",
-            f"{self.title}: share of texts of which the classifier ({self.described()}) {self.asks}; an empty text "
+            f"{self.title}: share of texts for which the classifier ({self.described()}) {self.asks}; an empty text "
             "counts as wrong.",
         )
         probability = self.measure(
@@ -115,7 +114,7 @@ class Entailment(Metric):
         }
 
     def answers(self) -> list[ClassifierAnswers | None]:
-        """For each sample the answers to its questions; None where nothing was asked."""
+        """The classifier's outputs for the claims of each sample; None for a sample without claims."""
         flat = [question for questions in self._questions for question in questions]
         if not flat:
             return [None for _ in self._questions]
@@ -128,19 +127,19 @@ class Entailment(Metric):
         ]
 
     def score(self, measure: Measure, values: Sequence[float | None], empty: float = 0.0) -> Score:
-        """The mean of a value a sample; None does not count, and an empty text has the value ``empty``."""
+        """The mean of one value per sample, without None; an empty text has the value ``empty``."""
         known: Float[np.ndarray, "N"] = np.array([np.nan if one is None else one for one in values], dtype=np.float64)
         blank: Bool[np.ndarray, "N"] = np.array(self._empty, dtype=bool)
         known[blank] = empty
         return Score.mean(measure, known, note_on_empty(self._empty))
 
     def described(self) -> str:
-        """Model, output and length, for a report."""
+        """Description for the report: model, output and length."""
         return f"{self._classifier.name}, output '{self._classifier.label}', at most {self.config.max_length} tokens"
 
 
 class TableEntailment(Entailment):
-    """Asks whether a text follows from its table."""
+    """Base class: classify whether a text follows from its table."""
 
     needs = ("table", "text")
     asks = "says that they follow from the table"
@@ -150,28 +149,28 @@ class TableEntailment(Entailment):
         return READERS[self.config.cells](sample.need("table", self.config.metric))
 
     def described(self) -> str:
-        """Model, output, length, and how cells are read where not as they stand."""
+        """Description for the report: model, output, length, and how cells are read if not unchanged."""
         return f"{super().described()}{note_on_cells(self.config.cells)}"
 
 
 # -- NLI accuracy: does a text follow from its table or document, asked of an entailment model.
 
 FORMS: dict[str, Callable[[Table], str]] = {"sentences": sentence_form, "rows": row_form, "tapex": tapex_form}
-"""How a table is written down."""
+"""Encodings of a table."""
 
 
 class NliConfig(TableConfig):
     """Settings of NLI accuracy."""
 
     evidence: Literal["table", "source"] | None = None
-    """The field that the text should follow from; None: the table of a sample that has one, else its source."""
+    """Field with the evidence; None: the sample's table if it has one, else its source."""
     table_form: Literal["sentences", "rows", "tapex"] = "sentences"
-    """How a table is written down: as LogicNLG describes it, as its NLI model reads it, or as TAPEX reads it."""
+    """Encoding of a table: as in LogicNLG's data loader, as in LogicNLG's NLI model, or as in TAPEX."""
 
 
 @registry.register("nli")
 class Nli(Entailment):
-    """NLI-Acc: share of texts that an entailment model takes to follow from table or source. Example: ``nli``."""
+    """NLI-Acc: share of texts that follow from the table or source by an entailment model. Example: ``nli``."""
 
     Config = NliConfig
     needs = ("text",)
@@ -179,7 +178,7 @@ class Nli(Entailment):
     asks = "says that they follow from the evidence"
 
     def evidence(self, sample: Sample) -> Evidence:
-        """The premise: table or document as text."""
+        """The table or document as text."""
         field = self.config.evidence or ("table" if sample.table is not None else "source")
         evidence = sample.need(field, "nli")
         if not isinstance(evidence, Table):
@@ -187,7 +186,7 @@ class Nli(Entailment):
         return "" if is_empty(evidence) else FORMS[self.config.table_form](READERS[self.config.cells](evidence))
 
     def described(self) -> str:
-        """Model, output, length and form of tables."""
+        """Description for the report: model, output, length and encoding of tables."""
         return f"{super().described()}, tables in the form '{self.config.table_form}'{note_on_cells(self.config.cells)}"
 
 
@@ -198,14 +197,14 @@ class FactccConfig(ClassifierConfig):
     """Settings of FactCC."""
 
     model: str | None = "manueldeprada/FactCC"
-    """Folder or hub name of the classifier; the default is the authors' checkpoint in the form of transformers."""
+    """Folder or hub name of the classifier; by default the authors' checkpoint, converted to transformers."""
     sentences: bool = False
-    """Whether each sentence of a summary is a claim of its own; the summary is consistent if all of them are."""
+    """Whether each sentence is a claim of its own; a summary is then consistent if all its sentences are."""
 
 
 @registry.register("factcc")
 class Factcc(Entailment):
-    """FactCC: share of summaries that a classifier takes to agree with the document. Example: ``factcc``."""
+    """FactCC: share of summaries that agree with the document by a classifier. Example: ``factcc``."""
 
     Config = FactccConfig
     needs = ("source", "text")
@@ -222,7 +221,7 @@ class Factcc(Entailment):
         return sentences_of(text) if self.config.sentences else [text]
 
     def described(self) -> str:
-        """Model, output and length, and what a claim is."""
+        """Description for the report: model, output, length, and the unit of a claim."""
         return f"{super().described()}, {'each sentence' if self.config.sentences else 'the whole text'} as the claim"
 
 
@@ -230,22 +229,21 @@ class Factcc(Entailment):
 
 
 class TableAndQuestion(InputForm):
-    """Text first, then the cells with their columns, rows and ranks.
+    """TAPAS encoding: the text, then the cells with their columns, rows and ranks.
 
-    Of too many tokens every cell keeps its first ones; if that is not enough, rows are dropped from the end, as TAPAS
-    does.
+    If the input is too long, each cell is cut at the end, and then rows are dropped from the end, as TAPAS does.
     """
 
     name = "tapas"
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """The tokenizer of tables."""
+        """Load the table tokenizer."""
         import transformers
 
         return transformers.TapasTokenizer.from_pretrained(name, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """Tokens, and seven types for each."""
+        """Encode as tokens with seven token types each."""
         import pandas  # type: ignore[import-untyped]
 
         table, text = question
@@ -254,7 +252,7 @@ class TableAndQuestion(InputForm):
         # and the tokenizer does not know that.
         columns, rows = config.type_vocab_sizes[1] - 1, config.type_vocab_sizes[2] - 1
         if len(table.header) > columns:
-            raise ValueError(f"the table has {len(table.header)} columns, the model takes {columns}")
+            raise ValueError(f"the table has {len(table.header)} columns, but the model takes at most {columns}")
         # Plain objects: the tokenizer puts objects of its own into the cells, which columns of text refuse.
         cells = pandas.DataFrame([list(row) for row in table.rows[:rows]], columns=list(table.header), dtype=object)
         return dict(tokenizer(table=cells, queries=text, truncation=True, max_length=limit))
@@ -269,14 +267,14 @@ class TapasConfig(TableConfig):
 
 @registry.register("tapas")
 class Tapas(TableEntailment):
-    """TAPAS-Acc: share of texts that TAPAS takes to follow from the table. Example: ``tapas``."""
+    """TAPAS-Acc: share of texts that follow from the table by TAPAS. Example: ``tapas``."""
 
     Config = TapasConfig
     title = "TAPAS-Acc"
     nameless_label = 1  # in the checkpoints of TabFact 1 is entailed, 0 refuted
 
     def form(self) -> InputForm:
-        """The table as a table."""
+        """The encoding for TAPAS."""
         return TableAndQuestion()
 
 
@@ -284,11 +282,11 @@ class Tapas(TableEntailment):
 
 
 class TapexSequence(InputForm):
-    """Text and table as one sequence in small letters; too many tokens: cut at the end.
+    """TAPEX encoding: text and table as one lower-case sequence, cut at the end if too long.
 
-    transformers has no TapexTokenizer any more. It was the tokenizer of BART on this string. A space goes before what
-    is tokenized, the sequence as well as a single cell, as PLOG's script has it (``add_prefix_space=True``; the
-    configuration of the checkpoint says false). A cell that is cut keeps that space; a whole cell has none.
+    transformers no longer has TapexTokenizer, which was BART's tokenizer applied to this string. A space is put before
+    the sequence and before a cell that is tokenized alone, as in PLOG's script (``add_prefix_space=True``; the
+    checkpoint's configuration says false). A cell that is cut keeps this space; a whole cell has none.
     """
 
     def __init__(self, cell_tokens: int) -> None:
@@ -296,13 +294,13 @@ class TapexSequence(InputForm):
         self._cell_tokens = cell_tokens
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
-        """BART's, whichever class the checkpoint names."""
+        """Load BART's tokenizer, whatever class the checkpoint names."""
         import transformers
 
         return transformers.BartTokenizer.from_pretrained(name, add_prefix_space=True, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
-        """The tokens of ``<s> text col : a | b row 1 : x | y ... </s>``."""
+        """Encode ``<s> text col : a | b row 1 : x | y ... </s>``."""
         table, text = question
         assert isinstance(table, Table)
         rows = [[self._cut(cell, tokenizer) for cell in row] for row in table.rows]
@@ -321,20 +319,20 @@ class TapexConfig(TableConfig):
     """Settings of TAPEX-Acc."""
 
     model: str | None = "microsoft/tapex-large-finetuned-tabfact"
-    """Folder or hub name of a BartForSequenceClassification that was trained on tables in the form of TAPEX."""
+    """Folder or hub name of a BartForSequenceClassification trained on tables in TAPEX's format."""
     max_length: int = Field(default=1024, ge=8)
-    """Tokens of text and table together; fewer where the model has a lower limit."""
+    """Maximum number of tokens of text and table together, or the model's own limit if that is lower."""
     cell_tokens: int = Field(default=15, ge=1)
-    """Tokens that are kept of a cell."""
+    """Maximum number of tokens per cell."""
 
 
 @registry.register("tapex")
 class Tapex(TableEntailment):
-    """TAPEX-Acc: share of texts that TAPEX takes to follow from the table. Example: ``tapex``."""
+    """TAPEX-Acc: share of texts that follow from the table by TAPEX. Example: ``tapex``."""
 
     Config = TapexConfig
     title = "TAPEX-Acc"
 
     def form(self) -> InputForm:
-        """Text and table as one sequence."""
+        """The encoding for TAPEX."""
         return TapexSequence(self.config.cell_tokens)

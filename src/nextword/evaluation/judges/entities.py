@@ -1,4 +1,4 @@
-"""Entity precision: how many of the named entities of a summary its document has."""
+"""Entity precision: share of a summary's named entities that occur in its document."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^\W_](?:[\w.'’-]*[^\W_])?")
 
 
 class CapitalisedNames:
-    """Runs of capitalised words that are not stop words. A single word that begins a sentence counts as none.
+    """Runs of capitalised words that are not stop words, except a single word at the start of a sentence.
 
     Examples:
         >>> texts = ["Rain fell. The Bank of England, in London, saw Mr. Smith's dog. Ann Lee did not."]
@@ -37,13 +37,13 @@ class CapitalisedNames:
 
     @property
     def stop_words(self) -> Collection[str]:
-        """English ones, as spaCy has them."""
+        """English stop words, from spaCy."""
         from spacy.lang.en.stop_words import STOP_WORDS
 
         return STOP_WORDS
 
     def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
-        """The names of each text, as often as they are mentioned."""
+        """The names in each text, one entry per mention."""
         stop_words = self.stop_words
         for text in texts:
             yield [name for sentence in _SENTENCE_END.split(text) for name in _names(sentence, stop_words)]
@@ -75,12 +75,12 @@ _NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "t
 
 
 def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
-    """Whether an entity is in a document, upper and lower case alike.
+    """Whether an entity occurs in a document, ignoring case.
 
-    It is if two or more neighbouring words of it occur there, or else one word that is not a stop word. What occurs
-    may be part of a longer word. "US" in capitals is not a stop word.
+    It does if two or more neighbouring words of the entity occur in the document, or one word that is not a stop word.
+    The match may be part of a longer word. "US" in capitals is not a stop word.
 
-    Source: Nan et al. (2021), as their code has it. They look for the longest such words first, which finds the same.
+    Source: the code of Nan et al. (2021). It tries the longest run of words first, with the same result.
 
     >>> stop_words = {"the", "of", "us"}
     >>> [found_in(name, "Mr Obama of Chicago met US envoys", stop_words) for name in ("Barack Obama", "The Who", "US")]
@@ -95,9 +95,9 @@ def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
 def entity_precision(
     entities: Sequence[Sequence[str]], documents: Sequence[str], stop_words: Collection[str]
 ) -> Float[np.ndarray, "N 2"]:
-    """For each summary, how many of its entities its document has, and how many it has itself.
+    """For each of N summaries, the number of its entities that occur in the document, and of all its entities: (N, 2).
 
-    P_ent = (1 / #summaries with entities) · Σ found / all; pooled, it is Σ found / Σ all.
+    P_ent = (1 / #summaries with entities) · Σ found / all; the pooled form is Σ found / Σ all.
 
     >>> entity_precision([["Ann Lee", "Rome"], []], ["Ann left Paris", "Rain"], {"the"}).tolist()
     [[1.0, 2.0], [0.0, 0.0]]
@@ -113,7 +113,7 @@ class Recogniser:
     """A spaCy pipeline that finds named entities.
 
     Raises:
-        ValueError: There is none of that name, or it finds no entities.
+        ValueError: If the pipeline is not installed or has no component that finds entities.
     """
 
     def __init__(self, pipeline: str, types: Collection[str] = TYPES) -> None:
@@ -123,8 +123,8 @@ class Recogniser:
             self._nlp: Any = spacy.load(pipeline)
         except OSError:
             raise ValueError(
-                f"entities.pipeline: there is no spaCy pipeline '{pipeline}' here. Install it (python -m spacy "
-                f"download en_core_web_lg) or give the folder of one (entities.pipeline=PATH)."
+                f"entities.pipeline: must be an installed spaCy pipeline ('{pipeline}' given). Install it (python -m "
+                "spacy download en_core_web_lg) or give the folder of one (entities.pipeline=PATH)."
             ) from None
         made_by = {name: self._nlp.get_pipe_meta(name).factory for name in self._nlp.pipe_names}
         if set(made_by.values()) <= _NO_ENTITIES:
@@ -138,7 +138,7 @@ class Recogniser:
 
     @property
     def found_by(self) -> str:
-        """Language, name and version, as the pipeline states them, and what counts."""
+        """Language, name and version of the pipeline, and the labels that count."""
         return f"spaCy {'{lang}_{name} {version}'.format_map(self._nlp.meta)}; {', '.join(self._types)}"
 
     @property
@@ -148,13 +148,13 @@ class Recogniser:
         return words
 
     def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
-        """The entities of each text, as often as they are mentioned."""
+        """The entities in each text, one entry per mention."""
         for found in self._nlp.pipe(texts, batch_size=batch_size):
             yield [entity.text for entity in found.ents if entity.label_ in self._types]
 
 
 BUILT_IN = {"capitals": CapitalisedNames}
-"""What needs no pipeline, by what ``entities.pipeline`` calls it."""
+"""Methods that need no pipeline, by their name in ``entities.pipeline``."""
 
 
 @lru_cache(maxsize=1)
@@ -167,14 +167,14 @@ class EntitiesConfig(MetricConfig):
     """Settings of entity precision."""
 
     pipeline: str = "en_core_web_lg"
-    """Name of an installed spaCy pipeline, or path of one; "capitals": runs of capitalised words, without a model."""
+    """Name or path of a spaCy pipeline; "capitals": runs of capitalised words, without a model."""
     types: tuple[str, ...] = TYPES
     """Labels of the entities that count."""
 
 
 @registry.register("entities")
 class EntityPrecision(Metric):
-    """The share of a summary's named entities that its document has, by a spaCy pipeline. Example: ``entities``."""
+    """Share of a summary's named entities that occur in its document, by a spaCy pipeline. Example: ``entities``."""
 
     Config = EntitiesConfig
     needs = ("text",)
@@ -192,11 +192,11 @@ class EntityPrecision(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """It asks a pipeline that is not installed with the library."""
-        return "asks a spaCy pipeline (entities.pipeline) about texts that summarise a source; name it to measure it"
+        """Reason to leave the metric out of "all": it needs a spaCy pipeline."""
+        return "runs a spaCy pipeline, on summaries only; to compute it, name one as entities.pipeline"
 
     def add(self, sample: Sample) -> None:
-        """Reads the text, and what it summarises: ``source``, or ``prompt`` where there is none."""
+        """Read the text and its document: ``source``, or ``prompt`` if there is no source."""
         self._texts.append(sample.need("text", "entities"))
         document = sample.prompt if sample.source is None else sample.source
         self._documents.append(sample.need("source", "entities") if document is None else document)
@@ -225,5 +225,5 @@ class EntityPrecision(Metric):
         return self.measure(
             f"Entity precision{form}",
             f"fraction of entities ({self._recogniser.found_by})",
-            f"Share of the named entities of a text that its document has, in full or in part, {how}.",
+            f"Share of the named entities of a text that occur, in full or in part, in its document, {how}.",
         )

@@ -1,4 +1,4 @@
-"""Features of a trained model, kept beside the samples, so that no text is read twice."""
+"""A disk cache of model outputs ("features"), so that no text is computed twice."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from nextword.runtime.files import replacing
 from nextword.settings.setting_names import named
 
 Compute = Callable[[list[int]], Iterable[tuple[list[int], Float[np.ndarray, "B D"]]]]
-"""Given positions, gives batches in any order: some of those positions, with a row of features for each."""
+"""Function that takes indices and yields batches in any order: some of the indices, and one feature row for each."""
 
 SAVE_EVERY = 8
-"""Batches between two saves; what a killed run loses at most."""
+"""Number of batches between two saves."""
 
 
 def key_of(*parts: str) -> str:
-    """The key of a text, or of a pair of texts: equal only where all parts are.
+    """The key of a text or a pair of texts; two keys are equal only if all texts are.
 
     >>> key_of("ab", "c") == key_of("a", "bc")
     False
@@ -40,17 +40,17 @@ def key_of(*parts: str) -> str:
 
 
 class FeatureCache:
-    """Rows of features by key, in memory and, with a folder, in files that later runs read again.
+    """Rows of features by key, in memory and, if a folder is given, in files that later runs load.
 
-    The files lie in a folder of their own, named after the model and all settings that change a feature, so that
-    features of another model are never taken for these. Every save is a new file that appears as a whole; a file that
-    is broken or half-copied is set aside with a warning, and its texts are computed again. Two runs may share a folder.
+    The files are in a subfolder named after the model and all settings that change a feature, so that features of
+    different models are never mixed up. Every save writes a new file atomically. A broken file is ignored with a
+    warning, and its texts are computed again. Two runs may share a folder.
 
     Args:
-        folder: Where; None keeps nothing.
-        name: Name of the metric, for the folder, for example "mauve".
-        settings: All that the features depend on besides the text, the fingerprint of the model among it.
-        progress: Told the name, how many rows are done, of how many, after every batch.
+        folder: Folder for the files; None: keep features in memory only.
+        name: Name of the metric, used in the subfolder's name, for example "mauve".
+        settings: Everything that the features depend on besides the text, such as the model's fingerprint.
+        progress: Function called after every batch with the name, the number of finished rows and their total.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class FeatureCache:
         self._folder = folder and folder / f"{name}-{key_of(self._about)[:16]}"
 
     def rows(self, keys: Sequence[str], compute: Compute) -> Float[np.ndarray, "N D"]:
-        """The features of every key, in order; those that are known are not computed, equal keys once.
+        """The features of all keys, in order. Only unknown keys are computed, equal keys once.
 
-        ``compute`` is called at most once, with the positions of what is missing.
+        ``compute`` is called at most once, with the indices of the missing rows.
 
         Raises:
-            ValueError: A feature is not a finite number, or the folder cannot be written.
+            ValueError: If a feature is NaN or infinite, or the folder cannot be written.
         """
         wanted = set(keys)
         known = {key: row for key, row in self._load() if key in wanted}
@@ -94,9 +94,9 @@ class FeatureCache:
                 broken = ~np.isfinite(rows).all(axis=1)
                 if broken.any():
                     raise ValueError(
-                        f"{self._name}: the model gives NaN or infinity for {int(broken.sum())} of {len(positions)} "
-                        f"texts of a batch, the first one is number {positions[int(broken.argmax())] + 1}. Weights in "
-                        "half precision overflow, and broken checkpoints do this; try another checkpoint of the model."
+                        f"{self._name}: the model returns NaN or infinity for {int(broken.sum())} of {len(positions)} "
+                        f"texts of a batch (the first is number {positions[int(broken.argmax())] + 1}). Overflow in "
+                        "half precision or a broken checkpoint can cause this; try another checkpoint."
                     )
                 found |= {keys[position]: row for position, row in zip(positions, rows, strict=True)}
                 unsaved += [keys[position] for position in positions]
@@ -121,7 +121,7 @@ class FeatureCache:
             raise
         except OSError as fault:
             raise ValueError(
-                f"{self._name}: features cannot be kept in {self._folder}: {fault}. Name another folder: "
+                f"{self._name}: features cannot be written to {self._folder}: {fault}. Give another folder: "
                 f"{named('features', 'FOLDER')}"
             ) from fault
 
@@ -133,7 +133,7 @@ class FeatureCache:
             try:
                 keys, rows = _read(path, width)
             except Exception as fault:  # zipfile, zlib and numpy raise a dozen kinds for a damaged file
-                warnings.warn(f"{path} is broken and is computed again: {fault}", stacklevel=2)
+                warnings.warn(f"{path} is broken, so its features are computed again: {fault}", stacklevel=2)
                 with contextlib.suppress(OSError):  # read-only, or another run was first
                     path.rename(path.with_suffix(".broken"))
                 continue

@@ -1,4 +1,4 @@
-"""MAUVE: how close the distribution of generated texts is to that of human texts."""
+"""MAUVE: similarity of the distributions of generated and human texts."""
 
 from __future__ import annotations
 
@@ -27,41 +27,42 @@ from nextword.results.records import Measure
 from nextword.settings.config import Seed
 
 FEW = 1000
-"""With fewer texts on a side the title says so; the authors advise 5,000."""
+"""Below this number of texts the title says "few texts"; the authors advise 5,000."""
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     "contrastive-decoding": {"model": "gpt2", "max_length": 256, "exact_length": 128},
 }
-"""Settings of papers: contrastive decoding (Li et al., 2023), ``eval_script.py``."""
+"""Settings used in papers: contrastive decoding (Li et al., 2023), ``eval_script.py``."""
 
 
 class MauveConfig(MetricConfig):
     """Settings of MAUVE; the defaults are those of mauve-text."""
 
     model: str = "gpt2-large"
-    """Folder or hub name of the language model whose states are compared; in a comparison "start" is its start."""
+    """Folder or hub name of the language model whose hidden states are compared; in a comparison, "start" is the
+    initial checkpoint."""
     max_length: int = Field(default=1024, ge=1)
-    """Tokens of a text that are read, from its beginning; fewer where the model has a lower limit."""
+    """Maximum number of tokens per text, from its start, or the model's own limit if that is lower."""
     include_prompt: bool = False
-    """Whether the prompt stands before both texts."""
+    """Whether the prompt is prepended to both texts."""
     buckets: Literal["auto"] | int = "auto"
-    """Clusters that the states are sorted into; "auto": a tenth of the number of texts, at least 2."""
+    """Number of clusters of hidden states; "auto": a tenth of the number of texts, at least 2."""
     scaling: float = Field(default=5.0, gt=0)
     """The constant c of the divergence curve."""
     explained_variance: float = Field(default=0.9, gt=0, lt=1)
-    """Share of the variance that the principal components keep before clustering."""
+    """Share of the variance that the PCA before clustering keeps."""
     restarts: int = Field(default=5, ge=1, le=1000)
-    """Runs of k-means, of which the best counts."""
+    """Number of k-means runs; the best one is used."""
     iterations: int = Field(default=500, ge=1, le=100_000)
-    """Steps of k-means at most."""
+    """Maximum number of k-means iterations."""
     curve_points: int = Field(default=25, ge=2, le=100_000)
-    """Points of the divergence curve."""
+    """Number of points of the divergence curve."""
     seed: Seed = 25
     """Seed of the clustering."""
     exact_length: int | None = Field(default=None, ge=1)
-    """Tokens to which both texts of a sample are cut; a sample of which either is shorter is left out. None: any
-    length."""
+    """Number of tokens to which both texts of a sample are truncated; a sample with a shorter text is left out. None:
+    any length."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -73,7 +74,7 @@ class MauveConfig(MetricConfig):
         return dict(PRESETS[arguments[0]]) if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The paper whose settings these are."""
+        """Name of the paper whose settings these are, if any."""
         given = self.model_dump(exclude={"metric"}, exclude_defaults=True)
         return [name for name, settings in PRESETS.items() if settings == given]
 
@@ -81,20 +82,20 @@ class MauveConfig(MetricConfig):
 def mauve_of(
     human: Float[np.ndarray, "N D"], generated: Float[np.ndarray, "M D"], config: MauveConfig | None = None
 ) -> float:
-    """MAUVE of two sets of features, one row per text; 1 where both are the same.
+    """MAUVE of two sets of features, one row per text; 1 if the distributions are equal.
 
     The area under the curve of exp(-c KL(Q|R)) over exp(-c KL(P|R)) for all mixtures R of P and Q, where P and Q are
     the histograms of human and generated texts over clusters of their features. Computed by mauve-text.
 
     Raises:
-        UndefinedError: There are fewer than two texts on one side.
+        UndefinedError: If one side has fewer than two texts.
 
     Source: Pillutla et al. (2021).
     """
     config = config or MauveConfig(metric="mauve")
     if min(len(human), len(generated)) < 2:
         raise UndefinedError(
-            f"MAUVE: {len(generated)} generated and {len(human)} human texts; clusters need two of each at least"
+            f"MAUVE: {len(generated)} generated and {len(human)} human texts; clustering needs at least two of each"
         )
     if human.shape == generated.shape and np.array_equal(human, generated):
         return 1.0  # both histograms are the same, however the clusters fall: the whole square is under the curve
@@ -147,11 +148,11 @@ class Mauve(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """It asks a large language model."""
-        return "asks a language model (mauve.model, gpt2-large by default): name it to have it measured"
+        """Reason to leave the metric out of "all": it runs a large language model."""
+        return "runs a large language model (mauve.model, gpt2-large by default); to compute it, name the metric"
 
     def add(self, sample: Sample) -> None:
-        """Reads the text and the first reference, and the prompt if it counts."""
+        """Read the text and the first reference, and the prompt if it is included."""
         prompt = sample.need("prompt", "mauve with include_prompt") if self.config.include_prompt else ""
         generated, human = sample.need("text", "mauve"), sample.need("references", "mauve")[0]
         self._empty.append(is_blank(generated))
@@ -172,7 +173,7 @@ class Mauve(Metric):
         rows = self._features.of([*self._human, *self._generated])
         human, generated = rows[: len(self._human)], rows[len(self._human) :]
         value = mauve_of(human, generated, self.config)
-        short = f"samples of too few tokens, left out: {sum(self._short)}" if any(self._short) else None
+        short = f"samples with too few tokens, which are left out: {sum(self._short)}" if any(self._short) else None
         note = short or note_on_empty(self._empty, "are left out")
         return {"mauve": Score(self._measure(min(len(human), len(generated))), value, len(generated), note=note)}
 
@@ -180,7 +181,11 @@ class Mauve(Metric):
         config: MauveConfig = self.config
         buckets = "a tenth of the texts in clusters" if config.buckets == "auto" else f"{config.buckets} clusters"
         prompt = "prompt included" if config.include_prompt else "without prompt"
-        exact = f"cut to {config.exact_length} tokens and none shorter, " if config.exact_length is not None else ""
+        exact = (
+            f"truncated to {config.exact_length} tokens, shorter ones left out, "
+            if config.exact_length is not None
+            else ""
+        )
         return self.measure(
             "MAUVE (few texts)" if texts < FEW else "MAUVE",
             "area, 0 to 1",
@@ -194,14 +199,14 @@ class Mauve(Metric):
 
 
 class LastTokenFeatures:
-    """Turns texts into the state of their last token, with a cache.
+    """Computes the last token's hidden state of each text, with a cache.
 
     Args:
-        name: Folder or hub name of a causal language model; of an encoder-decoder its encoder reads the texts.
-        max_length: Tokens of a text that are read, from its beginning; the model's own limit where that is lower.
+        name: Folder or hub name of a language model; of an encoder-decoder model, the encoder is used.
+        max_length: Maximum number of tokens per text, from its start, or the model's own limit if that is lower.
 
     Raises:
-        ValueError: There is no such model.
+        ValueError: If the model does not exist.
     """
 
     def __init__(self, name: str, max_length: int, setup: Setup, setting: str = "model") -> None:
@@ -209,17 +214,17 @@ class LastTokenFeatures:
         self._max_length, self._setup, self._setting = max_length, setup, setting
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """A row for every text; equal texts are read once.
+        """One row per text; equal texts are computed once.
 
         Raises:
-            ValueError: A text has no token.
+            ValueError: If a text has no tokens.
         """
         settings = {"model": self._found.fingerprint, "max_length": self._max_length}
         cache = FeatureCache(self._setup.cache, "last-token", settings, self._setup.progress)
         return cache.rows([key_of(text) for text in texts], partial(self._read, texts))
 
     def cut(self, texts: Sequence[str], length: int) -> list[str] | None:
-        """The first ``length`` tokens of each text, as text; None if one of them has fewer."""
+        """The first ``length`` tokens of each text, decoded; None if one of the texts is shorter."""
         rows = [self._tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in texts]
         return [str(self._tokenizer.decode(ids)) for ids in rows] if min(map(len, rows)) == length else None
 
@@ -242,7 +247,10 @@ class LastTokenFeatures:
             ids = self._tokenizer(texts[position], truncation=True, max_length=limit)["input_ids"]
             if not ids:
                 shown = repr(texts[position][:60])
-                raise ValueError(f"{self._setting}: text number {position + 1} has no token in this model: {shown}")
+                raise ValueError(
+                    f"{self._setting}: text number {position + 1} must have at least one token of this model "
+                    f"({shown} given)"
+                )
             encoded[position] = {"input_ids": ids, "attention_mask": [1] * len(ids)}
         for positions, fields in padded_batches(encoded, self._tokenizer, self._setup.batch_size, self._setup.device):
             with torch.inference_mode():

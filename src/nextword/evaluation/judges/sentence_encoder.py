@@ -1,4 +1,4 @@
-"""Sentence embeddings: one vector for a text, from a model that was trained to compare texts."""
+"""Sentence embeddings: one vector per text, from a sentence encoder."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ Batch = tuple[list[int], Float[np.ndarray, "B D"]]
 
 @dataclass(frozen=True)
 class EncoderReading:
-    """How an encoder's tokenizer cuts texts."""
+    """Statistics of an encoder's tokenization, to detect texts that it cannot read."""
 
     tokens: int
     unknown: int
-    """Tokens that stand for something the vocabulary does not have."""
+    """Number of unknown tokens."""
     characters: int
-    """Characters of the texts, composed, without white space."""
+    """Number of characters (NFC), without white space."""
 
     @property
     def fault(self) -> str | None:
-        """Why the encoder cannot have read these texts, or None.
+        """Reason why the encoder cannot read these texts, or None.
 
-        Texts of no more tokens than characters may still be in a language that it was not trained on.
+        None does not prove that the encoder was trained on the language of the texts.
         """
         if 2 * self.unknown > self.tokens:
             return f"{self.unknown / self.tokens:.0%} of the tokens are unknown"
         if self.tokens > self.characters:
-            return f"characters are taken apart, {self.tokens / self.characters:.1f} tokens for each"
+            return f"characters are split into bytes: {self.tokens / self.characters:.1f} tokens per character"
         return None
 
 
 class SentenceEncoder:
-    """Turns texts into vectors, with a cache.
+    """Computes one vector per text, with a cache.
 
     Args:
         name: Folder or hub name; None or "minilm" for the packaged encoder.
-        pooling: None for what the checkpoint says, as sentence-transformers reads it (a plain checkpoint: the mean over
-            tokens). Else how the last layer becomes one vector: "cls" its first token, "mean" the mean over tokens,
-            "pooler" the first token through the checkpoint's own pooling layer.
-        max_length: Tokens that are read at most, special ones included; the model's own limit where that is lower.
+        pooling: Pooling of the last layer into one vector: "cls" (first token), "mean" (mean over tokens), "pooler"
+            (first token through the checkpoint's pooling layer); None: the pooling that the checkpoint specifies for
+            sentence-transformers, or the mean.
+        max_length: Maximum number of tokens, including special ones, or the model's own limit if that is lower.
 
     Raises:
-        ValueError: There is no such encoder.
+        ValueError: If the encoder does not exist.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class SentenceEncoder:
 
     @property
     def name(self) -> str:
-        """What was asked for, in short."""
+        """Short name of the encoder."""
         return "all-MiniLM-L6-v2" if self._found.name == packaged_encoder() else Path(self._found.name).name
 
     def reading(self, texts: Sequence[str]) -> EncoderReading | None:
-        """How its tokenizer cuts these texts; None where it has none of its own, as with encoders over whole words."""
+        """Statistics of the tokenization of these texts; None for encoders over whole words."""
         from transformers import AutoTokenizer
 
         try:
@@ -92,7 +92,7 @@ class SentenceEncoder:
         )
 
     def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
-        """A vector for every text; equal texts are read once."""
+        """One vector per text; equal texts are computed once."""
         settings = {"model": self._found.fingerprint, "pooling": self._pooling, "max_length": self._max_length}
         cache = FeatureCache(self._setup.cache, "sentence-embeddings", settings, self._setup.progress)
         return cache.rows([key_of(text) for text in texts], partial(self._read, texts))
@@ -130,8 +130,8 @@ class SentenceEncoder:
         untrained = any("pooler" in name for name in info["missing_keys"])
         if pooling == "pooler" and (untrained or getattr(model, "pooler", None) is None):
             raise ValueError(
-                f"{self._setting}: '{self._found.name}' has no pooling layer, which pooling 'pooler' reads; use 'cls' "
-                "or 'mean'"
+                f"{self._setting}: '{self._found.name}' must have a pooling layer for pooling 'pooler' (it has "
+                f"none); use 'cls' or 'mean'"
             )
         model.to(self._setup.device).eval()
         limit = token_limit(model, tokenizer, self._max_length)

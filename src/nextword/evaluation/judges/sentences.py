@@ -1,4 +1,4 @@
-"""Sentences of a text, by its marks and a list of English abbreviations."""
+"""Split a text into sentences by punctuation and a list of English abbreviations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _BEFORE_NUMBERS = frozenset(_COUNTED.split())
 
 
 def sentences_of(text: str) -> list[str]:
-    """Cut after . ! ? … before white space and anything but a small Latin letter, after 。！？, and at line breaks.
+    """Split after . ! ? … if white space and no lower-case Latin letter follow, after 。！？, and at line breaks.
 
-    A full stop ends no sentence after a title or the like ("Mr.", "Inc."), after an initial ("John F. Kennedy"), after
-    letters with stops between them ("U.S."), nor before a number after what is counted ("No. 5", "Jan. 3"). A sentence
-    that does end so is joined to the next one, which does a claim less harm than a fragment.
+    A full stop does not end a sentence after an abbreviation ("Mr.", "Inc."), an initial ("John F. Kennedy") or letters
+    with stops between them ("U.S."), or in a numbering ("No. 5", "Jan. 3"). A sentence that does end so is joined to
+    the next one, which is less harmful to a claim than a fragment.
 
     >>> sentences_of("Mr. Smith rained. She left at 3.5 p.m. or so! 정말 좋았다. 또 보고 싶다.")
     ['Mr. Smith rained.', 'She left at 3.5 p.m. or so!', '정말 좋았다.', '또 보고 싶다.']

@@ -1,4 +1,4 @@
-"""SP-Acc: does the program that a parser makes of a text hold on its table."""
+"""SP-Acc: share of texts whose program, from a semantic parser, is true on the table."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from nextword.evaluation.judges.tables import is_empty
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric, registry
 
 Program = tuple[float, bool]
-"""How well a program fits the text, the larger the better, and whether it is true on the table."""
+"""A program's score (higher is better) and whether it is true on the table."""
 
 Parser = Callable[[Table, str], bool | Sequence[Program] | None]
-"""Given table and text: its verdict, None where it finds no program; or its programs, for ``verdict``."""
+"""Function of table and text that returns whether the text is true (None: no program found), or all its programs."""
 
 PROGRAMS = 36
-"""Programs of a text that count, the first ones that were found."""
+"""Maximum number of programs per text; the first ones are used."""
 MANY = 8
 """If there are more programs than these, any of the best ``BEST`` decides."""
 BEST = 3
 
 
 def verdict(programs: Sequence[Program]) -> bool | None:
-    """Whether a text is right by its programs, in the order in which they were found; None where there are none.
+    """Whether a text is true according to its programs, given in the order of discovery; None if there are none.
 
-    The first ``PROGRAMS`` count. Of more than ``MANY``, the text is right if any of the best ``BEST`` is true; of
-    fewer, if the best one is.
+    Only the first ``PROGRAMS`` are used. If they are more than ``MANY``, the text is true if any of the ``BEST``
+    programs with the highest scores is true; else if the program with the highest score is.
 
     Source: LogicNLG (Chen et al., 2020), ``parse_programs.py --compute_score``.
 
@@ -54,16 +54,16 @@ def find_parser(path: str | None) -> Parser:
     """The function that ``module:function`` names.
 
     Raises:
-        ValueError: There is none; the message says how to name one.
+        ValueError: If the function cannot be imported.
 
     >>> find_parser("builtins:len") is len
     True
     """
     if path is None:
         raise ValueError(
-            "sp.parser: missing; SP-Acc needs a semantic parser, which does not come with the library. Name one as "
-            "module:function; it is called with a table (header, rows, title) and a text, and returns whether the "
-            "program it finds is true, or None where it finds none, or all programs as pairs (score, whether true)."
+            "sp.parser: must be a semantic parser as module:function (none given); the library has none. The "
+            "function is called with a table (header, rows, title) and a text, and returns True, False, None (no "
+            "program), or all programs as pairs (score, whether true)."
         )
     module, colon, function = path.partition(":")
     if not (module and colon and function):
@@ -94,11 +94,11 @@ class Sp(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """It asks a parser that must be named."""
-        return "asks an external parser (sp.parser): name it to have it measured"
+        """Reason to leave the metric out of "all": the user must name a parser."""
+        return "runs an external parser; to compute it, name one as sp.parser"
 
     def add(self, sample: Sample) -> None:
-        """Has the text parsed and its program executed; ValueError where the parser fails or gives something else."""
+        """Run the parser on the text; ValueError if the parser fails or returns something unexpected."""
         table, text = sample.need("table", "sp"), sample.need("text", "sp")
         given = not is_empty(table)
         self._empty.append(given and is_blank(text))

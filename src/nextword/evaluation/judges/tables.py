@@ -1,4 +1,4 @@
-"""Tables as text, in the forms that models of tables were trained with, and cells as published scripts read them."""
+"""Tables as text, in the formats of the models' training data, with cells read as in published scripts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 from nextword.evaluation.metrics import Table
 
 Cells = Literal["text", "pandas"]
-"""How the cells of a table are read: "text", as they stand in the sample, or "pandas", as ``pandas.read_csv`` does."""
+"""How the cells of a table are read: "text", unchanged, or "pandas", as ``pandas.read_csv`` reads them."""
 
 
 def read_by_pandas(table: Table) -> Table:
-    """The table as ``pandas.read_csv(...).astype(str)`` has it: numbers written anew, missing cells as "nan".
+    """The table after ``pandas.read_csv(...).astype(str)``: numbers reformatted, missing cells as "nan".
 
-    A column of whole numbers with a missing cell becomes one of fractions: 589 is read as "589.0".
+    A column of whole numbers with a missing cell becomes floating point: 589 is read as "589.0".
 
     >>> read_by_pandas(Table(header=["year", "seats"], rows=[["1896", "589"], ["2012", ""]])).rows
     [['1896', '589.0'], ['2012', 'nan']]
@@ -34,16 +34,16 @@ def read_by_pandas(table: Table) -> Table:
 
 
 READERS: dict[Cells, Callable[[Table], Table]] = {"text": lambda table: table, "pandas": read_by_pandas}
-"""What each way of reading cells makes of a table."""
+"""The function for each way of reading cells."""
 
 
 def note_on_cells(cells: Cells) -> str:
-    """How cells are read, for the description of a measure; nothing where they are what the sample has."""
+    """A note on how cells are read, for the report; empty if they are unchanged."""
     return "" if cells == "text" else f", cells as {cells} reads them"
 
 
 def tapex_form(table: Table) -> str:
-    """Columns and numbered rows, as TAPEX reads them; no white space at the end, where the last cell is empty.
+    """Columns and numbered rows in TAPEX's format, without white space at the end.
 
     Source: TAPEX (Liu et al., 2022), section 2.3 and its tokenizer.
 
@@ -55,10 +55,10 @@ def tapex_form(table: Table) -> str:
 
 
 def sentence_form(table: Table) -> str:
-    """A sentence for the title and one for every row, as LogicNLG describes tables to GPT-2.
+    """One sentence for the title and one per row, as LogicNLG describes tables to GPT-2.
 
-    Source: LogicNLG (Chen et al., 2020), its data loader. Differs: cells stay as they are, where it writes each word of
-    a cell with a capital letter.
+    Source: LogicNLG (Chen et al., 2020), its data loader. Differs: cells are unchanged, while LogicNLG capitalises
+        each word of a cell.
 
     >>> sentence_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
     'Given the table title of "games" . In row 1 , the year is 1896 , the city is athens .'
@@ -71,7 +71,7 @@ def sentence_form(table: Table) -> str:
 
 
 def row_form(table: Table) -> str:
-    """Title and rows in brief, as the entailment model of LogicNLG (NLI-Acc) reads them.
+    """Title and rows in the short format of LogicNLG's entailment model (NLI-Acc).
 
     Source: LogicNLG (Chen et al., 2020), ``NLI.py``, which reads the first 40 rows and the linked columns only.
 
@@ -86,5 +86,5 @@ def row_form(table: Table) -> str:
 
 
 def is_empty(table: Table) -> bool:
-    """Whether there is no cell to compare a text with."""
+    """Whether the table has no cells."""
     return not table.header or not table.rows

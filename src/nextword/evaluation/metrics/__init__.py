@@ -1,7 +1,7 @@
-"""Metrics: pure functions over texts and arrays, and a class each that reads samples. They know no model.
+"""Metrics: pure functions over texts and arrays, and for each metric a class that reads samples; none loads a model.
 
-Importing this package registers all. ``registry`` finds those of ``nextword.evaluation.judges`` too, which ask a
-trained model: it imports them when it does not know a name, or lists all.
+Importing this package registers them. ``registry`` also finds the model-based metrics of
+``nextword.evaluation.judges``, which it imports when a name is unknown or all metrics are listed.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The next token: Acc@k with two right tokens, accuracy and hits@k, and the rank of a matrix of log-probabilities."""
+"""Acc@k with two correct tokens, next-token accuracy and hits@k, and the rank of a matrix of log-probabilities."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from nextword.evaluation.metrics.tokens import as_ids
 
 
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
-    """Whether **both** wanted words are among the first ``k`` predictions; for k = 1, whether the first is one of them.
+    """Whether **both** correct tokens are among the top ``k`` predictions; for k = 1, whether the top one is correct.
 
-    Two words cannot both be first, so Acc@1 asks the weaker question: is the most probable token a right word?
+    Two tokens cannot both be first, so Acc@1 only tests whether the most probable token is one of the two.
 
-    ``ranked`` has token ids, most probable first, and -1 for "no prediction" (a distribution with fewer than K words).
+    ``ranked`` (N, K) has token ids, most probable first, and -1 for "no prediction"; ``wanted`` (N, 2) the correct ids.
 
     Source: HistAlign (Wan et al., 2023), section 5.3, for k >= 2.
 
@@ -40,14 +40,14 @@ def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k:
     if k < 1:
         raise ValueError(f"acc@k: k must be at least 1 ({k} given)")
     if wanted.shape != (len(ranked), 2):
-        raise ValueError(f"acc@k: wanted must be ({len(ranked)}, 2), two a row (shape {wanted.shape} given)")
+        raise ValueError(f"acc@k: wanted must be of shape ({len(ranked)}, 2) (shape {wanted.shape} given)")
     found = (ranked[:, None, :k] == wanted[:, :, None]).any(axis=-1)
     hits: Bool[np.ndarray, "N"] = found.any(axis=1) if k == 1 else found.all(axis=1)
     return hits
 
 
 def acc_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> float:
-    """Share of rows that are a hit, see ``hits_at_k``.
+    """Share of rows for which ``hits_at_k`` is true.
 
     >>> acc_at_k(np.array([[7, 3, 5], [7, 5, 3]]), np.array([[3, 7], [3, 7]]), 2)
     0.5
@@ -66,12 +66,13 @@ class AccConfig(NumbersConfig):
     numbers = meaning = "k"
 
     k: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(default=None, min_length=1)
-    """Number of first predictions that count; none: those of 1, 2, 5, 10 and 25 that the first sample has."""
+    """Numbers k of top predictions; none: those of 1, 2, 5, 10 and 25 for which the first sample has enough
+    predictions."""
 
 
 @registry.register("acc")
 class Acc(Metric):
-    """Acc@k: prompts whose two right next tokens are both among the first k predictions. Example: ``acc:1,2,5``."""
+    """Acc@k: prompts whose two correct next tokens are both among the top k predictions. Example: ``acc:1,2,5``."""
 
     Config = AccConfig
     needs = ("ranked_token_ids", "right_token_ids")
@@ -84,15 +85,15 @@ class Acc(Metric):
         self._right: list[Sequence[int]] = []
 
     def add(self, sample: Sample) -> None:
-        """Reads the predictions of one prompt."""
+        """Read the predictions of one prompt."""
         ranked, right = sample.need("ranked_token_ids", "acc"), sample.need("right_token_ids", "acc")
         if self._k is None:
             self._k = tuple(k for k in USUAL if k <= len(ranked)) or USUAL[:1]
         most = max(self._k)
         if len(ranked) < most:
             raise ValueError(
-                f"{sample.place}: ranked_token_ids has {len(ranked)} entries, Acc@{most} looks at {most}; ask for "
-                "smaller k, or fill up with -1 where there are no more predictions"
+                f"{sample.place}: ranked_token_ids must have at least {most} entries for Acc@{most} ({len(ranked)} "
+                "given); use a smaller k, or pad with -1"
             )
         if len(set(right)) != 2 or len(right) != 2:
             raise ValueError(f"{sample.place}: right_token_ids must be two different tokens ({right} given)")
@@ -106,8 +107,8 @@ class Acc(Metric):
         ranked, right = np.array(self._ranked, dtype=np.int64), np.array(self._right, dtype=np.int64)
         found = {}
         for k in self._k:
-            both = f"both right next tokens are among the {k} most probable"
-            meaning = f"Acc@{k}: prompts of which {both if k > 1 else 'the most probable token is right'}."
+            both = f"both correct next tokens are among the {k} most probable"
+            meaning = f"Acc@{k}: prompts of which {both if k > 1 else 'the most probable token is correct'}."
             hits = hits_at_k(ranked, right, k).astype(np.float64)
             found[f"acc@{k}"] = Score.mean(self.measure(f"Acc@{k}", "fraction of prompts", meaning), hits)
         return found
@@ -117,7 +118,7 @@ class Acc(Metric):
 
 
 def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.ndarray, "T"]:
-    """Whether fewer than ``k`` tokens are more probable than each target, so that ties count as right.
+    """Whether fewer than ``k`` tokens are more probable than each target, so ties count as correct.
 
     Source: acc and hits@10 of the code of Neural text generation with unlikelihood training (Welleck et al., 2020).
 
@@ -136,12 +137,12 @@ class AccuracyConfig(MetricConfig):
     """Settings of accuracy."""
 
     k: int = Field(default=10, ge=1)
-    """Number of most probable tokens that hits@k looks at."""
+    """Number k of most probable tokens for hits@k."""
 
 
 @registry.register("accuracy")
 class Accuracy(Metric):
-    """Accuracy: held-out tokens that are predicted first; hits@k: among the first k. Example: ``accuracy``."""
+    """Accuracy: share of held-out tokens predicted first; hits@k: among the top k. Example: ``accuracy``."""
 
     Config = AccuracyConfig
     needs = ("target_token_ids", "predictions")
@@ -156,11 +157,11 @@ class Accuracy(Metric):
         self._ranks_given = AllOrNone("target_ranks")
 
     def add(self, sample: Sample) -> None:
-        """Reads the ranks of the targets; where there are none, the most probable tokens."""
+        """Read the ranks of the targets or, if the sample has none, the most probable tokens."""
         if self._ranks_given.has(sample, sample.target_ranks is not None):
             ranks = as_ids(sample.need("target_ranks", "accuracy"))
             if len(ranks) and ranks.min() < 0:
-                raise ValueError(f"{sample.place}: target_ranks has {ranks.min()}; ranks count tokens, from 0")
+                raise ValueError(f"{sample.place}: target_ranks must be 0 or more ({ranks.min()} given)")
             self._hits.append(int(among_first(ranks, self.config.k).sum()))
             right = among_first(ranks, 1)
         else:
@@ -170,14 +171,16 @@ class Accuracy(Metric):
         self._tokens.append(len(right))
 
     def result(self) -> dict[str, Score]:
-        """``accuracy`` and, from ranks, ``hits@k``."""
+        """``accuracy`` and, if samples have ranks, ``hits@k``."""
         k = self.config.k
-        ties = "ties count as right" if self._hits else "of tied tokens the one that was predicted counts"
+        ties = "ties count as correct" if self._hits else "among tied tokens, the predicted one counts"
         found = {
-            "accuracy": self._score("accuracy", f"Accuracy: held-out tokens predicted first; {ties}.", self._right)
+            "accuracy": self._score(
+                "accuracy", f"Accuracy: share of held-out tokens predicted first; {ties}.", self._right
+            )
         }
         if self._hits:
-            meaning = f"hits@{k}: held-out tokens with fewer than {k} more probable ones."
+            meaning = f"hits@{k}: share of held-out tokens with fewer than {k} more probable tokens."
             found[f"hits@{k}"] = self._score(f"hits@{k}", meaning, self._hits)
         return found
 
@@ -191,23 +194,23 @@ class Accuracy(Metric):
 # 2018, say D; the row constants add one). A distribution that breaks this bound can express more contexts.
 
 GRAM_ABOVE = 50_000_000
-"""Entries from which the smaller Gram matrix is used: an SVD of a 4,750 x 50,257 matrix takes minutes."""
+"""Number of entries above which the Gram matrix is used, because an SVD of a 4,750 x 50,257 matrix takes minutes."""
 
 
 def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
-    """Singular values, largest first, in float64.
+    """Singular values of an (N, M) matrix, largest first, in float64.
 
-    Above ``GRAM_ABOVE`` entries they come from the Gram matrix: exact to about 1e-8 of the largest, far below any
-    tolerance used here (the smallest is 1e-7 of it, times the side of the matrix).
+    Above ``GRAM_ABOVE`` entries they are computed from the Gram matrix, with an error of about 1e-8 of the largest
+    value. The smallest tolerance used here is larger: 1e-7 of it, times the matrix's side.
 
     Raises:
-        ValueError: An entry is not finite, e.g. the logarithm of a probability of 0.
+        ValueError: If an entry is not finite, e.g. the logarithm of a probability of 0.
     """
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"rank: must be of a matrix with rows and columns (shape {matrix.shape} given)")
     if not np.isfinite(matrix).all():
         bad = int((~np.isfinite(matrix)).any(axis=1).sum())
-        raise ValueError(f"rank: {bad} of {len(matrix)} rows are not finite; log-probabilities of 0 have no rank")
+        raise ValueError(f"rank: {bad} of {len(matrix)} rows are not finite; leave out rows with a probability of 0")
     exact = matrix.astype(np.float64)
     if exact.size <= GRAM_ABOVE:
         values: Float[np.ndarray, "K"] = np.linalg.svd(exact, compute_uv=False)
@@ -219,7 +222,7 @@ def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
 
 
 def float32_tolerance(rows: int, columns: int) -> float:
-    """Relative tolerance that numpy and torch use for the rank of a float32 matrix: max(rows, columns) * eps.
+    """Relative tolerance of numpy and torch for the rank of a float32 matrix: max(rows, columns) * eps.
 
     >>> round(float32_tolerance(4750, 50257), 4)
     0.006
@@ -228,7 +231,7 @@ def float32_tolerance(rows: int, columns: int) -> float:
 
 
 def numerical_rank(values: Float[np.ndarray, "K"], relative_tolerance: float) -> int:
-    """How many singular values are above ``relative_tolerance`` times the largest one.
+    """Number of singular values above ``relative_tolerance`` times the largest one.
 
     >>> numerical_rank(np.array([10.0, 1.0, 0.001]), 1e-3)
     2
@@ -243,5 +246,7 @@ def relative_spectrum(values: Float[np.ndarray, "K"], length: int) -> list[float
     [1.0, 0.1]
     """
     if values[0] == 0:
-        raise ValueError("spectrum: the matrix is all zero, so no value can be taken relative to the largest")
+        raise ValueError(
+            "spectrum: the matrix must not be all zero, because values are relative to the largest singular value"
+        )
     return [float(value) for value in values[:length] / values[0]]

@@ -1,4 +1,4 @@
-"""BLEU over a corpus, from sacrebleu's counts, and as the evaluation script of LogicNLG computes it."""
+"""Corpus BLEU from sacrebleu's counts, and BLEU as in the evaluation script of LogicNLG."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ Tokenize = Literal["13a", "intl", "char", "zh", "none"]
 def bleu(
     texts: Iterable[str], references: Iterable[Sequence[str]], n: int = 4, scorer: Any = None
 ) -> tuple[float, Float[np.ndarray, "N K"]]:
-    """Corpus BLEU-n, and the counts of each text that it is made of.
+    """Corpus BLEU-n, and the counts of each text: tokens, reference tokens, matches and m-grams per length.
 
-    With c the tokens of all texts, r those of the closest references, and p_m the share of m-grams that a reference
-    has, each counted at most as often as the reference that has it most,
+    With c the number of tokens of all texts, r that of the references closest in length, and p_m the share of m-grams
+    that occur in a reference, each counted at most as often as in the reference with its largest count,
 
         BLEU-n = min(1, exp(1 - r / c)) · (p_1 · ... · p_n)^(1/n)
 
-    Where no m-gram is found, p_m is 1 / (2^k · m-grams) for the k-th such m ("exp" smoothing). The value lies between 0
-    and 1. Source: Papineni et al. (2002), in the reading of sacrebleu (Post, 2018), which it equals.
+    If no m-gram matches, p_m is 1 / (2^k · m-grams) for the k-th such m ("exp" smoothing). The value is between 0 and
+    1.
+    Source: Papineni et al. (2002); equal to sacrebleu (Post, 2018).
 
-    ``scorer`` is a ``sacrebleu.metrics.BLEU`` that cuts and counts; None: sacrebleu's defaults.
+    ``scorer`` is a ``sacrebleu.metrics.BLEU`` that tokenizes and counts; None: sacrebleu's defaults.
 
     >>> value, counts = bleu(["the cat sat on the mat"], [["the cat sat on a mat"]], n=2)
     >>> round(value, 4), counts.tolist()
@@ -57,7 +58,7 @@ def bleu(
 
 
 def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False) -> Any:
-    """BLEU of sacrebleu up to n-grams, set to count for single sentences."""
+    """A ``sacrebleu.metrics.BLEU`` up to n-grams that counts single sentences."""
     from sacrebleu.metrics.bleu import BLEU
 
     # "effective order" changes no counts; without it sacrebleu warns at every sentence.
@@ -65,13 +66,13 @@ def bleu_scorer(n: int = 4, tokenize: Tokenize = "13a", lowercase: bool = False)
 
 
 def sentence_counts(scorer: Any, text: str, references: list[str]) -> list[float]:
-    """Tokens, tokens of the closest reference, right m-grams for each m, all m-grams for each m."""
+    """Tokens, tokens of the reference closest in length, matching m-grams for each m, all m-grams for each m."""
     found = scorer.sentence_score(text, references)
     return [found.sys_len, found.ref_len, *found.counts, *found.totals]
 
 
 def bleu_of_sums(sums: Float[np.ndarray, "... K"], n: int) -> Float[np.ndarray, "..."]:
-    """Corpus BLEU-n from summed counts, which may go beyond n.
+    """Corpus BLEU-n from summed counts, which may include lengths above n.
 
     >>> bleu_of_sums(np.array([[6, 6, 5, 3, 6, 5], [3, 6, 3, 0, 3, 2]], dtype=np.float64), 2).round(4)
     array([0.7071, 0.1839])
@@ -93,11 +94,11 @@ class BleuConfig(OrdersConfig):
     """Settings of BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3, 4), min_length=1)
-    """The lengths n of the longest n-grams."""
+    """Lengths n of the longest n-grams."""
     tokenize: Tokenize = "13a"
-    """Tokenisation by sacrebleu: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (at spaces)."""
+    """Tokenisation of sacrebleu: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (split at spaces)."""
     lowercase: bool = False
-    """Whether upper and lower case are the same."""
+    """Whether to ignore case."""
 
 
 @registry.register("bleu")
@@ -117,7 +118,7 @@ class Bleu(Metric):
         self._any_word = False
 
     def add(self, sample: Sample) -> None:
-        """Reads text and references."""
+        """Read the text and the references."""
         config: BleuConfig = self.config
         self._scorer = self._scorer or bleu_scorer(max(config.n), config.tokenize, config.lowercase)
         text, references = sample.need("text", "bleu"), sample.need("references", "bleu")
@@ -127,15 +128,15 @@ class Bleu(Metric):
     def result(self) -> dict[str, Score]:
         """``bleu-n`` for every n."""
         if not self._any_word:
-            raise UndefinedError("bleu: no reference has a word")
+            raise UndefinedError("bleu: at least one reference must have a word (none has)")
         counts = np.array(self._counts, dtype=np.float64)
         signature, found = self._signature(), {}
         for n in self.config.n:
             measure = self.measure(
                 f"BLEU-{n}",
                 f"fraction (sacrebleu {signature})",
-                f"BLEU-{n} over all texts: geometric mean of the shares of n-grams up to {n} that a reference has, "
-                "lowered where the texts are shorter than the references.",
+                f"BLEU-{n} over all texts: geometric mean of the shares of n-grams up to {n} that occur in a "
+                "reference, lowered if the texts are shorter than the references.",
             )
             found[f"bleu-{n}"] = Score.of(measure, Statistic(counts, partial(bleu_of_sums, n=n)), len(counts))
         return found
@@ -152,7 +153,7 @@ class Bleu(Metric):
 # -- BLEU as the evaluation script of LogicNLG computes it.
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
-"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. The last adds up to 0.99; so does the script."""
+"""Weights of the logarithms of p_1, p_2, p_3, for BLEU-1, -2 and -3. As in the script, the last add up to 0.99."""
 
 Level = Literal["sentence", "corpus"]
 
@@ -162,18 +163,20 @@ def bleu_logicnlg(
 ) -> tuple[float, float, float]:
     """BLEU-1, -2 and -3 of LogicNLG, between 0 and 1.
 
-    For every text, with c its tokens, r those of the reference closest in length (the shorter on ties), and p_m the
-    share of its m-grams that a reference has, each at most as often as the reference that has it most,
+    For every text, with c its number of tokens, r that of the reference closest in length (the shorter on ties), and
+    p_m the share of its m-grams that occur in a reference, each counted at most as often as in the reference with its
+    largest count,
 
         BLEU-n = min(1, exp(1 - r / c)) · p_1^w_1 · p_2^w_2 · p_3^w_3
 
-    and the mean over texts ("sentence"); or the same with sums of all counts over texts ("corpus"). A p_m of 0 with a
-    positive weight makes it 0: nothing is smoothed. Tokens are what spaces separate in lower case. References are all
+    and the mean over texts ("sentence"); or one BLEU-n from counts summed over texts ("corpus"). Without smoothing, a
+    p_m of 0 with a positive weight makes BLEU 0. Texts are lower-cased and split at spaces. The references are all
     statements of the table.
 
-    Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which asks nltk's ``sentence_bleu``; scripts of later
-    papers on the same data also ask ``corpus_bleu``, which gives other numbers. Equal to nltk in both forms.
-    Differs from it: where nltk puts the smallest positive number for a p_m of 0, this puts 0 (below 1e-100 apart).
+    Source: ``evaluate.py`` of LogicNLG (Chen et al., 2020), which calls nltk's ``sentence_bleu``; scripts of later
+        papers on the same data also call ``corpus_bleu``, whose
+    values differ. Equal to nltk in both forms.
+    Differs: nltk replaces a p_m of 0 by the smallest positive number (a difference below 1e-100).
 
     >>> [round(value, 4) for value in bleu_logicnlg(["a b c d"], [["a b c e", "x"]])]
     [0.75, 0.7071, 0.6329]
@@ -189,7 +192,7 @@ def bleu_logicnlg(
 
 
 def counts(text: str, references: Sequence[str]) -> list[int]:
-    """Tokens, tokens of the closest reference, right m-grams and m-grams (at least 1, as in nltk) for m = 1, 2, 3."""
+    """Tokens, tokens of the closest reference, matching m-grams and m-grams (at least 1) for m = 1, 2, 3."""
     tokens = text.lower().split()
     # At single spaces: two in a row leave an empty token, which the script counts in the length.
     others = [reference.lower().split(" ") for reference in references]
@@ -209,7 +212,7 @@ def _grams(tokens: Sequence[str], m: int) -> Counter[tuple[str, ...]]:
 
 
 def bleu_of_counts(sums: Float[np.ndarray, "... 8"], n: int) -> Float[np.ndarray, "..."]:
-    """BLEU-n of counts, of one text or summed over texts.
+    """BLEU-n from the counts of one text, or from counts summed over texts.
 
     >>> bleu_of_counts(np.array([4, 8, 4, 2, 1, 4, 3, 2], dtype=np.float64), 1).round(6)
     np.float64(0.367879)
@@ -227,12 +230,12 @@ class BleuLogicNLGConfig(MetricConfig):
     """Settings of LogicNLG's BLEU."""
 
     level: Level = "sentence"
-    """ "sentence": mean of the BLEU of each text, as LogicNLG's script; "corpus": one BLEU of all counts."""
+    """ "sentence": mean of each text's BLEU, as in LogicNLG's script; "corpus": one BLEU from summed counts."""
 
 
 @registry.register("bleu-logicnlg")
 class BleuLogicNLG(Metric):
-    """BLEU-1, -2 and -3 of the LogicNLG script: lower case, not smoothed, mean of texts. Example: ``bleu-logicnlg``."""
+    """BLEU-1, -2 and -3 of LogicNLG's script: lower case, unsmoothed, mean over texts. Example: ``bleu-logicnlg``."""
 
     Config = BleuLogicNLGConfig
     needs = ("text", "references")
@@ -241,15 +244,15 @@ class BleuLogicNLG(Metric):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """It repeats one script, for one kind of text."""
-        return "BLEU as the script of LogicNLG has it, for texts about tables: name it to have it measured"
+        """Reason to leave the metric out of "all": it reproduces one script, for texts about tables."""
+        return "reproduces the BLEU of LogicNLG's script, for texts about tables; to compute it, name it"
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
         self._counts: list[list[int]] = []
 
     def add(self, sample: Sample) -> None:
-        """Reads text and references."""
+        """Read the text and the references."""
         self._counts.append(counts(sample.need("text", "bleu-logicnlg"), sample.need("references", "bleu-logicnlg")))
 
     def result(self) -> dict[str, Score]:
@@ -266,7 +269,7 @@ class BleuLogicNLG(Metric):
             measure = self.measure(
                 f"BLEU-{n} (LogicNLG)",
                 f"fraction (lower case, split at spaces, no smoothing, {how})",
-                f"BLEU-{n} as in the evaluation script of LogicNLG, against all references; {how}.",
+                f"BLEU-{n} as in LogicNLG's evaluation script, against all references; {how}.",
             )
             found[f"bleu-logicnlg-{n}"] = Score.of(measure, statistic, len(table))
         return found

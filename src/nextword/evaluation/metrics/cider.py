@@ -1,4 +1,4 @@
-"""CIDEr-D: n-grams in common with the references, those that few references have counting more."""
+"""CIDEr-D: n-grams in common with the references; an n-gram that occurs in few references counts more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CUTS: dict[Cut, Callable[[str], list[str]]] = {
     "words": lambda text: find(_WORD, text.lower()),
     "spaces": str.split,
 }
-_CUT_NAMES: dict[Cut, str] = {"words": "words in lower case without punctuation marks", "spaces": "tokens as given"}
+_CUT_NAMES: dict[Cut, str] = {"words": "lower-case words without punctuation", "spaces": "tokens as given"}
 
 
 def cider_d(
@@ -34,32 +34,34 @@ def cider_d(
     sigma: float = 6.0,
     cut: Cut = "words",
 ) -> Float[np.ndarray, "N"]:
-    """CIDEr-D of each text, from 0 to 10.
+    """CIDEr-D of each of N texts, (N,), from 0 to 10.
 
-    An n-gram g that occurs c_g times in a text weighs w_g = c_g · log(N / max(1, d_g)), where d_g of the N samples
-    have it in a reference. For a text x and a reference y, with ‖·‖ the norm of all weights of length m,
+    An n-gram g that occurs c_g times in a text has weight w_g = c_g · log(N / max(1, d_g)), where d_g is the number of
+    samples with g in a reference. For a text x and a reference y, with ‖·‖ the norm of the weights of all m-grams,
 
         sim_m(x, y) = exp(-(b_x - b_y)² / 2σ²) · Σ_g min(w_g(x), w_g(y)) · w_g(y) / (‖w(x)‖ · ‖w(y)‖)
 
     where b counts 2-grams, and CIDEr-D(x) = 10 · mean over m = 1..n and over the references of sim_m(x, y).
 
-    Source: Vedantam, Zitnick and Parikh (2015), in the form of the COCO caption evaluation, which it equals; the length
-    there is the number of 2-grams, which is the number of tokens less one. Linear in the number of tokens.
+    Source: Vedantam, Zitnick and Parikh (2015); equal to the COCO caption evaluation, where the length is the number of
+    2-grams (tokens minus one). Linear in the number of tokens.
 
-    Each text has a reference or more, given as the texts are. ``cut`` says what the tokens of texts are: "words" (lower
-    case, without punctuation marks) or "spaces" (what spaces separate).
+    Each text needs at least one reference, of the same type as the text. ``cut`` sets the tokenization of texts:
+    "words" (lower case, without punctuation) or "spaces" (split at spaces).
 
     Raises:
-        ValueError: No texts, texts beside token ids, or a text without a list of references.
+        ValueError: If there are no texts, texts are mixed with token ids, or a text has no list of references.
 
     >>> cider_d([[1, 2, 3], [4, 5, 6], [7]], [[[1, 2, 3]], [[4, 5, 7]], [[6], [7]]], n=2).round(3)
     array([10.  ,  6.45,  2.5 ])
     """
     expect_references(references, "cider")
     if len(texts) != len(references):
-        raise ValueError(f"cider: {len(texts)} texts, but references for {len(references)}")
+        raise ValueError(
+            f"cider: must have references for each text ({len(texts)} texts, references for {len(references)} given)"
+        )
     if not all(references):
-        raise ValueError("cider: a text has no reference")
+        raise ValueError("cider: each text must have a reference (a text without one given)")
     sizes = np.array([len(found) for found in references], dtype=np.int64)
     number = len(texts)
     sample_of = np.concatenate([np.arange(number), np.repeat(np.arange(number), sizes)])
@@ -76,7 +78,7 @@ def cider_d(
 
 
 def _similarities(grams: NGrams, number: int, sample_of: Int[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
-    """Clipped cosine of every reference with its text, over n-grams."""
+    """Clipped cosine over n-grams between every reference and its text."""
     owner, gram, count = grams.counts()
     size = max(grams.distinct, 1)
     place = sample_of[owner] * size + gram  # the same for a text and its references
@@ -99,16 +101,16 @@ class CiderConfig(MetricConfig):
     """Settings of CIDEr-D."""
 
     n: Order = 4
-    """Length of the longest n-grams."""
+    """Length n of the longest n-grams."""
     sigma: float = Field(default=6.0, gt=0)
-    """Width of the penalty on lengths that differ, in tokens."""
+    """Standard deviation σ of the penalty on length differences, in tokens."""
     cut: Cut = "words"
-    """Tokens: "words" (lower case, without punctuation marks) or "spaces" (what spaces separate, as it stands)."""
+    """Tokenization: "words" (lower case, without punctuation) or "spaces" (split at spaces, unchanged)."""
 
 
 @registry.register("cider")
 class Cider(Metric):
-    """CIDEr-D: rare n-grams in common with the references, from 0 to 10, averaged over texts. Example: ``cider``."""
+    """CIDEr-D: n-grams shared with the references, rare ones counting more, from 0 to 10. Example: ``cider``."""
 
     Config = CiderConfig
     needs = ("text", "references")
@@ -121,14 +123,16 @@ class Cider(Metric):
         self._references: list[list[Int[np.ndarray, "T"]]] = []
 
     def add(self, sample: Sample) -> None:
-        """Reads text and references; all are kept, since every weight needs all references."""
+        """Read the text and the references. All are kept, because the weights depend on all references."""
         self._texts.append(self._words.ids(sample.need("text", "cider")))
         self._references.append([self._words.ids(reference) for reference in sample.need("references", "cider")])
 
     def result(self) -> dict[str, Score]:
         """``cider-d``."""
         if len(self._texts) < 2:
-            raise UndefinedError("cider: needs at least two samples, for n-grams that not every sample has")
+            raise UndefinedError(
+                "cider: must have at least two samples, because n-grams are weighted by the number of samples with them"
+            )
         values = cider_d(self._texts, self._references, self.config.n, self.config.sigma)
         # A sample without any word in its references is nothing to agree with.
         values[[not any(map(len, found)) for found in self._references]] = np.nan
@@ -136,6 +140,6 @@ class Cider(Metric):
             "CIDEr-D",
             f"0 to 10 ({_CUT_NAMES[self.config.cut]}, n to {self.config.n}, sigma {self.config.sigma:g}, "
             "document frequencies of these references)",
-            "CIDEr-D: n-grams in common with the references, counting more the fewer samples have them.",
+            "CIDEr-D: n-grams in common with the references; an n-gram in fewer samples counts more.",
         )
         return {"cider-d": Score.mean(measure, values)}

@@ -1,11 +1,11 @@
-"""How much of what should be copied from a source is copied, and how much of what is copied should be.
+"""Copy recall and copy precision: which source words a model copies, compared with the reference.
 
 With S, R and O the sets of words of a source, its reference and a model's output, over all examples i:
 
     copy recall    = sum_i |S_i & R_i & O_i| / sum_i |S_i & R_i|
     copy precision = sum_i |S_i & R_i & O_i| / sum_i |S_i & O_i|
 
-Both count distinct words, so that saying a word twice earns nothing, and divide sums, so that no mean of means arises.
+Both count distinct words, so repeating a word has no effect. Sums over examples are divided once, at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nextword.runtime.corpora.words import words
 
 
 def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
-    """The ``count`` most frequent words of the texts; of equally frequent ones the first of the alphabet.
+    """The ``count`` most frequent words of the texts; ties are broken alphabetically.
 
     >>> sorted(frequent_words(["b a b", "c a b"], 2))
     ['a', 'b']
@@ -35,7 +35,7 @@ def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
 
 @dataclass
 class CopyingSum:
-    """Counts over examples; words in ``leave_out`` do not count anywhere.
+    """Sums of copied words over examples; words in ``leave_out`` are ignored.
 
     >>> total = CopyingSum()
     >>> total.add(source="Ann met Bob in Rome", reference="Bob met Ann", output="Bob went to Rome")
@@ -49,7 +49,7 @@ class CopyingSum:
     _copied: list[int] = field(default_factory=list)
 
     def add(self, source: str, reference: str, output: str) -> None:
-        """Adds one example."""
+        """Add one example."""
         given = set(words(source)) - self.leave_out
         wanted, copied = given & set(words(reference)), given & set(words(output))
         self._right.append(len(wanted & copied))
@@ -58,28 +58,28 @@ class CopyingSum:
 
     @property
     def wanted(self) -> int:
-        """Words of the sources that the references contain too."""
+        """Number of source words that the reference contains."""
         return sum(self._wanted)
 
     @property
     def copied(self) -> int:
-        """Words of the sources that the outputs contain too."""
+        """Number of source words that the output contains."""
         return sum(self._copied)
 
     def recall(self) -> float | None:
-        """Share of the wanted words that are copied; None where none is wanted."""
+        """Share of the source words in the reference that the output contains; None if there are none."""
         return sum(self._right) / self.wanted if self.wanted else None
 
     def precision(self) -> float | None:
-        """Share of the copied words that are wanted; None where none is copied."""
+        """Share of the copied source words that the reference contains; None if none is copied."""
         return sum(self._right) / self.copied if self.copied else None
 
     def recall_statistic(self) -> Statistic:
-        """What each example adds to the recall; nothing where nothing is wanted, but it is drawn like any other."""
+        """Each example's contribution to the recall; it may be zero, but the example is still resampled."""
         return Statistic.ratio(self._right, self._wanted)
 
     def precision_statistic(self) -> Statistic:
-        """What each example adds to the precision."""
+        """Each example's contribution to the precision."""
         return Statistic.ratio(self._right, self._copied)
 
     def recall_interval(self) -> Interval:
@@ -95,20 +95,22 @@ class CopyingConfig(MetricConfig):
     """Settings of copy recall and precision."""
 
     leave_out: tuple[str, ...] = ()
-    """Words that do not count anywhere, in lower case, for example the frequent ones."""
+    """Words to ignore, in lower case, for example the most frequent ones."""
 
     @field_validator("leave_out")
     @classmethod
     def _are_words(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         wrong = [word for word in given if words(word) != [word]]
         if wrong:
-            raise ValueError(f"'{wrong[0]}' is not a word; words are runs of letters and digits in lower case")
+            raise ValueError(
+                f"must contain words, which are runs of lower-case letters and digits ('{wrong[0]}' given)"
+            )
         return given
 
 
 @registry.register("copying")
 class Copying(Metric):
-    """Copy recall and precision: words of the source that are copied, and rightly copied. Example: ``copying``."""
+    """Copy recall and precision of source words, compared with the reference. Example: ``copying``."""
 
     Config = CopyingConfig
     needs = ("source", "references", "text")
@@ -119,15 +121,15 @@ class Copying(Metric):
         self._total = CopyingSum(frozenset(self.config.leave_out))
 
     def add(self, sample: Sample) -> None:
-        """Reads source, first reference and text."""
+        """Read the source, the first reference and the text."""
         source, references, text = (sample.need(field, "copying") for field in self.needs)
         self._total.add(source, references[0], text)
 
     def result(self) -> dict[str, Score]:
-        """``copy_recall`` and ``copy_precision``, each where it has something to be a share of."""
+        """``copy_recall`` and ``copy_precision``, each only if its denominator is not 0."""
         total, found = self._total, {}
         left_out = f" ({len(set(self.config.leave_out))} words left out)" if self.config.leave_out else ""
-        meaning = "Copy {}: of the source's words that the {} contains, the share that the {} contains too."
+        meaning = "Copy {}: of the source words that the {} contains, the share that the {} contains too."
         if total.wanted:
             unit = f"fraction of distinct source words in the reference{left_out}"
             recall = self.measure("copy recall", unit, meaning.format("recall", "reference", "output"))
@@ -137,5 +139,5 @@ class Copying(Metric):
             precision = self.measure("copy precision", unit, meaning.format("precision", "output", "reference"))
             found["copy_precision"] = Score.of(precision, total.precision_statistic(), total.copied)
         if not found:
-            raise UndefinedError("copying: no word of a source is in its reference or text")
+            raise UndefinedError("copying: no source word occurs in its reference or text")
         return found

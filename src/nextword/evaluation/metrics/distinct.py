@@ -1,4 +1,4 @@
-"""Distinct-n: how varied the words of a text are; uniq: how many different tokens a system uses at all."""
+"""Distinct-n: lexical diversity within a text; uniq and uniq-seq: number of different tokens that a system uses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from nextword.results.records import Measure
 
 
 def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """Distinct n-grams over n-grams **within each text**; NaN for a text without n-grams.
+    """Distinct n-grams divided by n-grams **within each text**, (N,); NaN for a text without n-grams.
 
     Source: the intra-text form of F2-Softmax (Choi et al., 2020, section 4.1). Li et al. (2016) count over the whole
-    corpus and divide by tokens, which is another number.
+        corpus and divide by tokens, which gives other values.
 
     Raises:
-        ValueError: No list of texts, or a length below 1.
+        ValueError: If ``texts`` is not a list of texts, or a length is below 1.
 
     >>> distinct(["to be to be", "so"], 2)
     array([0.66666667,        nan])
@@ -46,7 +46,7 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
 
 
 def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """How many different n-grams each text has, and how many in all.
+    """Number of different n-grams and of all n-grams of each text, (2, N).
 
     >>> [counts.tolist() for counts in distinct_and_all(TokenTexts.of([[1, 2, 1, 2], [3]]).ngrams(2))]
     [[2, 0], [3, 0]]
@@ -56,14 +56,14 @@ def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarra
 
 
 def share_of(found: Num[np.ndarray, "... K"], total: Num[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
-    """The one over the other; NaN where there is nothing in all."""
+    """``distinct`` divided by ``total``; NaN if the total is 0."""
     with np.errstate(invalid="ignore"):
         shares: Float[np.ndarray, "... K"] = found / total
     return shares
 
 
 def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
-    """``distinct`` for every length in ``n`` that some text has n-grams of; each n-gram is numbered once for all."""
+    """``distinct`` for every length in ``n`` for which some text is long enough."""
     by_length = list(texts.ngrams_up_to(max(n)))
     shares = {one: share_of(*distinct_and_all(by_length[one - 1])) for one in n}
     return {one: values for one, values in shares.items() if not np.isnan(values).all()}
@@ -78,20 +78,20 @@ class DistinctConfig(OrdersConfig):
 
 @registry.register("distinct")
 class Distinct(OfAllTexts):
-    """Distinct-n: the share of a text's n-grams that are different, averaged over texts. Example: ``distinct:1,2``."""
+    """Distinct-n: share of distinct n-grams within each text, averaged over texts. Example: ``distinct:1,2``."""
 
     Config = DistinctConfig
     votes = ("distinct-3",)
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``distinct-n`` for every n that some text is long enough for."""
+        """``distinct-n`` for every n for which some text is long enough."""
         known = distinct_by_length(self.texts(), self.config.n)
         if not known:
             raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
         found = {}
         for n, shares in known.items():
-            meaning = f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts."
+            meaning = f"Distinct-{n}: distinct {n}-grams divided by {n}-grams within each text, averaged over texts."
             measure = self.measure(f"Distinct-{n}", f"fraction of {n}-grams of a text", meaning)
             found[f"distinct-{n}"] = Score.mean(measure, shares)
         return found
@@ -101,7 +101,7 @@ class Distinct(OfAllTexts):
 
 
 class DistinctTokens:
-    """Counts different tokens and all tokens; holds each different one once.
+    """Counts distinct tokens and all tokens; each distinct token is stored once.
 
     Source: uniq and uniq-seq of Neural text generation with unlikelihood training (Welleck et al., 2020);
     Uniq of F2-Softmax (Choi et al., 2020).
@@ -114,35 +114,35 @@ class DistinctTokens:
     def __init__(self) -> None:
         self._seen: set[int] = set()
         self.tokens = 0
-        """Tokens read."""
+        """Number of tokens read."""
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]]) -> DistinctTokens:
-        """Counts of several texts together."""
+        """The counts over several texts together."""
         found = cls()
         for text in texts:
             found.add(text)
         return found
 
     def add(self, text: Sequence[int]) -> None:
-        """Reads one text."""
+        """Add one text."""
         self._seen.update(text)
         self.tokens += len(text)
 
     @property
     def distinct(self) -> int:
-        """Different tokens read."""
+        """Number of distinct tokens read."""
         return len(self._seen)
 
     def score(self, measure: Measure) -> Score:
-        """Their number, with the number of tokens that it grows with."""
+        """The number of distinct tokens, with the number of all tokens as ``n``."""
         if not self.tokens:
             raise UndefinedError(f"{measure.title}: no sample has a token")
         return Score(measure, float(self.distinct), self.tokens)
 
 
 class _Different(Metric):
-    """Different tokens of all samples together."""
+    """Counts distinct tokens over all samples."""
 
     Config = MetricConfig
     title: ClassVar[str]
@@ -155,31 +155,31 @@ class _Different(Metric):
         self._seen = DistinctTokens()
 
     def result(self) -> dict[str, Score]:
-        measure = self.measure(self.title, f"tokens (different, of all {self.of})", f"{self.title}: {self.meaning}.")
+        measure = self.measure(self.title, f"distinct tokens of all {self.of}", f"{self.title}: {self.meaning}.")
         return {self.title: self._seen.score(measure)}
 
 
 @registry.register("uniq-seq")
 class UniqSeq(_Different):
-    """uniq-seq: different tokens of all written texts together (Uniq of F2-Softmax). Example: ``uniq-seq``."""
+    """uniq-seq: distinct tokens of all generated texts together (Uniq in F2-Softmax). Example: ``uniq-seq``."""
 
     needs = ("tokens",)
     title, of = "uniq-seq", "texts"
-    meaning = "different tokens of all texts together; more text has more, so compare equal numbers"
+    meaning = "distinct tokens of all texts together; compare only equal amounts of text"
 
     def add(self, sample: Sample) -> None:
-        """Reads the written text."""
+        """Read the generated text."""
         self._seen.add(sample.tokens.tolist())
 
 
 @registry.register("uniq")
 class Uniq(_Different):
-    """uniq: different tokens among the most probable ones at held-out places; of texts: uniq-seq. Example: ``uniq``."""
+    """uniq: distinct tokens among a model's top predictions at held-out positions. Example: ``uniq``."""
 
     needs = ("predicted_token_ids",)
     title, of = "uniq", "predictions"
-    meaning = "different tokens among the most probable ones at each held-out token; grows with their number"
+    meaning = "distinct tokens among the top predictions at held-out positions; compare only equal numbers of positions"
 
     def add(self, sample: Sample) -> None:
-        """Reads the predictions of one block."""
-        self._seen.add(sample.need("predicted_token_ids", "uniq (uniq-seq counts the tokens of texts)"))
+        """Read the predictions of one block."""
+        self._seen.add(sample.need("predicted_token_ids", "uniq (for generated texts, use uniq-seq)"))

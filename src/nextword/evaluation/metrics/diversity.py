@@ -1,4 +1,4 @@
-"""n-gram diversity within a text, as a mean and as a product; Self-BLEU: how much texts resemble each other."""
+"""n-gram diversity within texts, as a mean and as a product; Self-BLEU: similarity between texts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PRODUCT = (2, 3, 4)
 
 
 def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """(1/K) sum_n distinct n-grams / n-grams of each text, over the K lengths in ``n``.
+    """Mean over the K lengths in ``n`` of distinct n-grams / n-grams, for each text, (N,).
 
-    NaN for a text without n-grams of one of them.
+    NaN for a text that is shorter than one of the lengths.
 
-    Source: Locally typical sampling (Meister et al., 2022), n = 1..4, as HistAlign (Wan et al., 2023) cites it.
+    Source: Locally typical sampling (Meister et al., 2022), n = 1..4, as cited by HistAlign (Wan et al., 2023).
 
     Raises:
-        ValueError: No list of texts, or no length, or one below 1.
+        ValueError: If ``texts`` is not a list of texts, or there is no length, or a length is below 1.
 
     >>> diversity_mean([[1, 2, 1, 2], [3]], n=[1, 2])
     array([0.58333333,        nan])
@@ -48,14 +48,14 @@ def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "
 def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokenize = "words") -> float:
     """prod_n (1 - rep_n), rep_n = 1 - (sum_i distinct n-grams of text i) / (sum_i n-grams of text i).
 
-    An n-gram that occurs in two texts counts as distinct in both. NaN where no text has n-grams of one of the lengths.
+    An n-gram that occurs in two texts counts as distinct in both. NaN if no text has n-grams of one of the lengths.
 
     Source: A contrastive framework for neural text generation (Su et al., 2022), n = 2..4; also Li et al. (2023).
     Differs from the code of Su et al., which leaves out the last n-gram of every text and rounds each rep_n to four
     digits.
 
     Raises:
-        ValueError: No list of texts, or no length, or one below 1.
+        ValueError: If ``texts`` is not a list of texts, or there is no length, or a length is below 1.
 
     >>> round(diversity_product([[1, 2, 1, 2], [1, 2, 3]], n=[2, 3]), 6)
     0.8
@@ -64,9 +64,9 @@ def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokeni
 
 
 def _counted(texts: Texts, n: Sequence[int], tokenize: Tokenize = "words") -> Float[np.ndarray, "N K2"]:
-    """Different n-grams and n-grams of each text, for every length side by side."""
+    """Numbers of distinct n-grams and of n-grams of each text, for every length."""
     if not n or min(n) < 1:
-        raise ValueError(f"n-gram diversity: lengths must be from 1 ({list(n)} given)")
+        raise ValueError(f"n-gram diversity: lengths must be 1 or more ({list(n)} given)")
     (found,) = token_texts(texts, tokenize=tokenize)
     by_length = list(found.ngrams_up_to(max(n)))
     columns = [column for one in n for column in distinct_and_all(by_length[one - 1])]
@@ -86,20 +86,20 @@ class DiversityConfig(MetricConfig):
     """Settings of n-gram diversity."""
 
     mean: tuple[Order, ...] = Field(default=MEAN, min_length=1)
-    """The lengths n whose shares of distinct n-grams are averaged."""
+    """Lengths n for the mean of the shares of distinct n-grams."""
     product: tuple[Order, ...] = Field(default=PRODUCT, min_length=1)
-    """The lengths n whose shares of distinct n-grams are multiplied."""
+    """Lengths n for the product of the shares of distinct n-grams."""
 
 
 @registry.register("diversity")
 class Diversity(OfAllTexts):
-    """n-gram diversity: shares of different n-grams in texts, their mean and their product. Example: ``diversity``."""
+    """n-gram diversity: mean and product of the shares of distinct n-grams over n. Example: ``diversity``."""
 
     Config = DiversityConfig
     group, goal, decimals = metric.DIVERSITY, "human", 1
 
     def result(self) -> dict[str, Score]:
-        """``diversity-mean`` and ``diversity-product``, those that the texts are long enough for."""
+        """``diversity-mean`` and ``diversity-product``, if the texts are long enough."""
         mean, product = self.config.mean, self.config.product
         texts = self.texts()
         counted = _counted(texts, mean + product)
@@ -120,8 +120,8 @@ class Diversity(OfAllTexts):
         return self.measure(
             "Diversity (mean)",
             f"fraction of n-grams of a text (mean over n = {lengths})",
-            f"Diversity (mean): different n-grams over n-grams within each text, averaged over n = {lengths} and over "
-            f"the texts of at least {max(n)} tokens.",
+            f"Diversity (mean): distinct n-grams divided by n-grams within each text, averaged over n = {lengths} and "
+            f"over the texts of at least {max(n)} tokens.",
         )
 
     def _product_measure(self, n: tuple[int, ...]) -> Measure:
@@ -129,32 +129,31 @@ class Diversity(OfAllTexts):
         return self.measure(
             "Diversity (product)",
             f"fraction (product of 1 - rep-n over n = {lengths}; last n-gram of a text counted, nothing rounded)",
-            "Diversity (product): different n-grams of each text, summed over texts, over all n-grams, multiplied over "
-            f"n = {lengths}.",
+            "Diversity (product): distinct n-grams of each text, summed over texts, divided by all n-grams, "
+            f"multiplied over n = {lengths}.",
         )
 
 
 # -- Self-BLEU: how much each text resembles the others, in time linear in their number.
 
 EPSILON = 0.1
-"""Stands for a number of matches of 0 (method 1 of Chen and Cherry, 2014)."""
+"""Replaces a count of 0 matches (method 1 of Chen and Cherry, 2014)."""
 
 
 def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "words") -> Float[np.ndarray, "K N"]:
-    """BLEU of each text with **all other texts** as references: a row for each of the K lengths in ``n``.
+    """BLEU of each text with **all other texts** as references, (K, N): one row per length in ``n``.
 
     With c(g) the count of an m-gram g in the text and C(g) its largest count in any other text,
-    p_m = sum_g min(c(g), C(g)) / sum_g c(g), a numerator of 0 becoming 0.1 and a denominator of 0 becoming 1;
-    BLEU-n = b (p_1 ... p_n)^(1/n), where b = exp(1 - r / L) for a text of L tokens that is not longer than r, the
-    nearest of the other texts' lengths (of two as near, the shorter), and 1 for a longer one. A text that shares no
-    token with another has 0, an empty one too.
+    p_m = sum_g min(c(g), C(g)) / sum_g c(g), where a numerator of 0 becomes 0.1 and a denominator of 0 becomes 1, and
+    BLEU-n = b (p_1 ... p_n)^(1/n). With L the text's length and r the nearest length of another text (the shorter on
+    ties), b = exp(1 - r / L) if L <= r, else 1. An empty text and a text that shares no token with another have BLEU 0.
 
-    Linear in the texts: for each m-gram, the largest count and the largest without its owner say C(g) for every text.
+    Linear in the texts: for each m-gram, its largest and second-largest counts give C(g) for every text.
 
     Source: Texygen (Zhu et al., 2018); equal to ``sentence_bleu`` of nltk with uniform weights and its ``method1``.
 
     Raises:
-        ValueError: Fewer than two texts, or a length below 1.
+        ValueError: If there are fewer than two texts, or a length is below 1.
 
     >>> self_bleu(["to be or", "to be so", "no"], n=[1, 2]).round(4)
     array([[0.6667, 0.6667, 0.    ],
@@ -165,7 +164,9 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
     """
     (found,) = token_texts(texts, tokenize=tokenize)
     if len(found) < 2 or not n or min(n) < 1:
-        raise ValueError(f"self-BLEU: must have two texts and lengths from 1 ({len(found)} texts, n {list(n)} given)")
+        raise ValueError(
+            f"self-BLEU: must have at least two texts and lengths of 1 or more ({len(found)} texts, n {list(n)} given)"
+        )
     log_sum = np.zeros(len(found))
     shares_a_token = np.zeros(len(found), dtype=np.bool_)
     log_precision = []  # of the geometric mean up to 1, 2, ...
@@ -183,14 +184,14 @@ class SelfBleuConfig(OrdersConfig):
     """Settings of Self-BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """The lengths n of the longest n-grams, each a Self-BLEU-n of its own; each counts all n-grams of all texts."""
+    """Lengths n of the longest n-grams; each gives one Self-BLEU-n."""
 
 
 @registry.register("self-bleu")
 class SelfBleu(OfAllTexts):
-    """Self-BLEU-n: BLEU of each text against all others, averaged; high where they are alike. Example: ``self-bleu:3``.
+    """Self-BLEU-n: BLEU of each text against all others, averaged; high if texts are similar. Example: ``self-bleu:3``.
 
-    All texts are kept, as token ids: each is a reference of all others.
+    All texts are kept as token ids, because each is a reference for all others.
     """
 
     Config = SelfBleuConfig
@@ -201,7 +202,7 @@ class SelfBleu(OfAllTexts):
         """``self-bleu-n`` for every n."""
         texts = self.texts()
         if len(texts) < 2:
-            raise UndefinedError(f"Self-BLEU: must have two texts to compare with each other ({len(texts)} given)")
+            raise UndefinedError(f"Self-BLEU: must have at least two texts ({len(texts)} given)")
         if not texts.lengths.any():
             raise UndefinedError("Self-BLEU: no text has a token")
         found = {}
@@ -209,15 +210,15 @@ class SelfBleu(OfAllTexts):
             measure = self.measure(
                 f"Self-BLEU-{n}",
                 "fraction (BLEU against all other texts, smoothing method 1: 0.1 for no match)",
-                f"Self-BLEU-{n}: BLEU with n-grams up to {n} of each text, all other texts being its references, "
-                "averaged; high where texts are alike.",
+                f"Self-BLEU-{n}: BLEU with n-grams up to {n} of each text, with all other texts as references, "
+                f"averaged; high if texts are similar.",
             )
             found[f"self-bleu-{n}"] = Score.mean(measure, values)
         return found
 
 
 def _matches(grams: NGrams) -> Int[np.ndarray, "N"]:
-    """How many n-grams of each text some other text has, each as often as the other has it at most."""
+    """Number of n-grams of each text that occur in another text, each clipped to its largest count in another text."""
     text, gram, count = grams.counts()
     largest = np.zeros(grams.distinct, dtype=np.int64)
     np.maximum.at(largest, gram, count)
@@ -232,7 +233,7 @@ def _matches(grams: NGrams) -> Int[np.ndarray, "N"]:
 
 
 def _brevity_penalty(lengths: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
-    """exp(1 - r / L) for a text of L tokens that is not longer than r, the nearest length of another; else 1."""
+    """exp(1 - r / L) for a text of L tokens with L <= r, where r is the nearest length of another text; else 1."""
     own, which, times = np.unique(lengths, return_inverse=True, return_counts=True)
     below = np.append(-np.inf, own[:-1])
     above = np.append(own[1:], np.inf)

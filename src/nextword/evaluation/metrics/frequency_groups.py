@@ -1,4 +1,4 @@
-"""Frequency groups: how much of a text is made of frequent, medium, rare and very rare tokens."""
+"""Frequency groups: the shares of frequent, medium, rare and very rare tokens in texts."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ NAMES = ("frequent", "medium", "rare", "very rare")
 def frequency_groups(
     counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[float] = BOUNDARIES
 ) -> Int[np.ndarray, "V"]:
-    """The group of each token: 0 for the most frequent ones that make up the first 40 % of all counted, and so on.
+    """Group of each token, (V,): 0 for the most frequent tokens, which make up the first 40 % of the corpus, and so on.
 
-    Tokens are sorted by count; a token whose share begins before a boundary belongs to the group above it, also where
-    it reaches over the boundary. Of equal counts the lower id comes first. Tokens never counted are in the last group.
+    Tokens are sorted by count, ties by id. A token whose share begins before a boundary belongs to the more frequent
+    group, even if its share extends over the boundary. Tokens with count 0 are in the last group.
 
-    Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. The cut between
-    medium and rare, 70 %, is not stated there.
+    Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. The paper does not
+        state the boundary between medium and rare; we use 70 %.
 
     >>> frequency_groups([1, 4, 3, 2, 0]).tolist()
     [3, 0, 1, 2, 3]
     """
     counted = np.asarray(counts, dtype=np.int64)
     if list(boundaries) != sorted(set(boundaries)) or not all(0 < boundary < 1 for boundary in boundaries):
-        raise ValueError(f"frequency groups: boundaries must ascend within 0 and 1 ({list(boundaries)} given)")
+        raise ValueError(
+            f"frequency groups: boundaries must be ascending numbers between 0 and 1 ({list(boundaries)} given)"
+        )
     if counted.ndim != 1 or not counted.any() or counted.min() < 0:
-        raise ValueError("frequency groups: counts must be a list of numbers from 0, some of them above")
+        raise ValueError("frequency groups: counts must be a list of numbers of 0 or more, at least one above 0")
     order = np.argsort(-counted, kind="stable")
     before = np.cumsum(counted[order]) - counted[order]
     # In exact arithmetic, so that 0.7 means seven tenths and a token that begins right there is below the boundary.
@@ -50,15 +52,15 @@ def frequency_groups(
 
 
 def tokens_per_group(texts: TokenTexts, group_of: Int[np.ndarray, "V"], number: int) -> Int[np.ndarray, "N G"]:
-    """How many tokens of each text are in each group.
+    """Number of tokens of each text in each group, (N, G).
 
-    The groups are those of ``frequency_groups``; an id of V or more is in the last of the G.
+    ``groups`` is the result of ``frequency_groups``; a token id of V or more belongs to the last group.
 
     >>> tokens_per_group(TokenTexts.of([[0, 1, 1], [9]]), np.array([0, 1]), 3).tolist()
     [[1, 2, 0], [0, 0, 1]]
     """
     if len(texts.tokens) and texts.tokens.min() < 0:
-        raise ValueError(f"frequency groups: token id {texts.tokens.min()} is below 0")
+        raise ValueError(f"frequency groups: token ids must be 0 or more ({texts.tokens.min()} given)")
     group = np.append(group_of, number - 1)[np.minimum(texts.tokens, len(group_of))]
     text = np.repeat(np.arange(len(texts)), texts.lengths)
     return np.bincount(text * number + group, minlength=len(texts) * number).reshape(len(texts), number)
@@ -68,23 +70,24 @@ class FrequencyGroupsConfig(MetricConfig):
     """Settings of the frequency groups."""
 
     boundaries: tuple[float, float, float] = BOUNDARIES
-    """Shares of all counted tokens at which the frequent, medium and rare tokens end."""
+    """Cumulative shares of the corpus at which the frequent, medium and rare groups end."""
     counts: str | None = None
     """Path of a file of ``nextword count``, or a .npy file with the count of each token id."""
     corpus: str | None = None
-    """Path of a text file whose tokens are counted, line by line; without both, the references are counted."""
+    """Path of a text file whose tokens are counted; if neither ``counts`` nor ``corpus`` is given, the references are
+    counted."""
 
     @model_validator(mode="after")
     def _fit(self) -> FrequencyGroupsConfig:
         if self.counts is not None and self.corpus is not None:
-            raise ValueError("give 'counts' or 'corpus', not both")
+            raise ValueError("counts, corpus: must not both be given; leave one out")
         frequency_groups([1], self.boundaries)
         return self
 
 
 @registry.register("frequency-groups")
 class FrequencyGroups(Metric):
-    """Shares of frequent, medium, rare and very rare tokens, and VR. Example: ``frequency-groups``."""
+    """Shares of frequent, medium, rare and very rare tokens. Example: ``frequency-groups``."""
 
     Config = FrequencyGroupsConfig
     needs = ("tokens",)
@@ -103,11 +106,11 @@ class FrequencyGroups(Metric):
             self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
 
     def add(self, sample: Sample) -> None:
-        """Reads the written text and, where nothing else was given to count, counts the references."""
+        """Read the generated text and, if no other counts are given, count the tokens of the references."""
         if self.config.counts is not None and sample.token_ids is None and isinstance(sample.unit, Words):
             raise ValueError(
-                f"{sample.place}: frequency-groups.counts goes by token id, but words are counted here; name the "
-                "tokenizer, give token_ids, or give frequency-groups.corpus"
+                f"{sample.place}: frequency-groups.counts has counts of token ids, but this sample has only text; "
+                "name the tokenizer, add token_ids, or give frequency-groups.corpus"
             )
         self._texts.append(sample.tokens)
         if self._counts is None:
@@ -121,7 +124,8 @@ class FrequencyGroups(Metric):
         counts = self._counts or CountedTokens.of(self._references, "the references")
         if not len(counts.ids):
             raise UndefinedError(
-                "frequency groups: nothing says how frequent tokens are; give references, or counts or corpus"
+                "frequency groups: must have token frequencies (none given); give references, "
+                "frequency-groups.counts or frequency-groups.corpus"
             )
         texts = TokenTexts.of(self._texts)
         places = TokenTexts(counts.places(texts.tokens), texts.lengths)
@@ -135,14 +139,14 @@ class FrequencyGroups(Metric):
             measure = self.measure(
                 f"{name} tokens",
                 f"fraction of generated tokens (frequencies of {source})",
-                f"{name.capitalize()} tokens: share of those that make up the part from {100 * ends[number]:g} to "
-                f"{100 * ends[number + 1]:g} % of {source}, most frequent first.",
+                f"{name.capitalize()} tokens: share of generated tokens in the group that makes up "
+                f"{100 * ends[number]:g} to {100 * ends[number + 1]:g} % of {source}, most frequent first.",
             )
             scores[f"share-{name.replace(' ', '-')}"] = Score.ratio(measure, found[:, number], lengths)
         very_rare = self.measure(
             "VR",
             f"fraction of tokens of a text (frequencies of {source})",
-            "VR: share of very rare tokens in a text, averaged over texts; those beyond the first "
+            "VR: share of very rare tokens in a text, averaged over texts; very rare tokens are those beyond the first "
             f"{100 * ends[-2]:g} % of {source}, most frequent first.",
         )
         shares = np.where(lengths > 0, found[:, -1] / np.maximum(lengths, 1), np.nan)

@@ -1,6 +1,6 @@
-"""Negative log-likelihood, perplexity and bits per byte from streamed blocks; sums are divided once, at the end.
+"""Negative log-likelihood, perplexity and bits per byte, from sums over blocks that are divided once, at the end.
 
-One measure is a mean by definition: the mean perplexity of texts, as He, Chen and Kim (2020) report it.
+The exception is the mean perplexity of texts, reported by He, Chen and Kim (2020).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from nextword.evaluation.metrics.sample import AllOrNone, Sample
 from nextword.evaluation.metrics.statistics import Interval, bootstrap_ratio
 
 ABOVE_ZERO = 1e-6
-"""What rounding may add to a log-probability; one further above 0 is none."""
+"""Rounding error allowed in a log-probability; a larger value above 0 is an error."""
 
 
 def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
-    """The perplexity of each text by itself: exp(its nats / its tokens).
+    """Perplexity of each text: exp(nats of the text / tokens of the text), (N,).
 
-    NaN without tokens, inf where it is too large for a float. Their mean is the "average perplexities of all
-    article-summary pairs" of He, Chen and Kim 2020, section 4.3. It is never below the perplexity of the same texts
-    taken together where all are of one length, and a few texts of high perplexity decide it.
+    NaN without tokens, inf if too large for a float. Their mean is the "average perplexities of all article-summary
+    pairs" of He, Chen and Kim (2020, section 4.3). For texts of equal length it is never below the corpus perplexity,
+    and it is dominated by the few texts with the highest perplexity.
 
     >>> perplexities(np.log([8.0, 9.0]), np.array([3.0, 2.0])).round(6).tolist()
     [2.0, 3.0]
@@ -41,7 +41,7 @@ class LikelihoodSum:
     """Sums over blocks of scored text.
 
     nll = (sum of nats) / (number of tokens); perplexity = exp(nll), per token of this tokenizer;
-    bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes), which two tokenizers can be compared by.
+    bits per byte = (sum of nats) / (ln 2 * number of UTF-8 bytes), which is comparable between tokenizers.
 
     >>> total = LikelihoodSum()
     >>> total.add(nats=4 * math.log(2), tokens=4, text_bytes=8)
@@ -54,9 +54,12 @@ class LikelihoodSum:
     _bytes: list[int] = field(default_factory=list)
 
     def add(self, nats: float, tokens: int, text_bytes: int) -> None:
-        """Adds one block: its summed negative log-likelihood, its scored tokens, and the bytes they cover."""
+        """Add one block: its summed negative log-likelihood, number of scored tokens and number of bytes."""
         if tokens < 0 or text_bytes < 0 or math.isnan(nats):
-            raise ValueError(f"likelihood: a block of {tokens} tokens, {text_bytes} bytes, {nats} nats makes no sense")
+            raise ValueError(
+                f"likelihood: tokens, bytes and nats of a block must be 0 or more and finite ({tokens} tokens, "
+                f"{text_bytes} bytes, {nats} nats given)"
+            )
         self._nats.append(nats)
         self._tokens.append(tokens)
         self._bytes.append(text_bytes)
@@ -79,22 +82,22 @@ class LikelihoodSum:
     def nll(self) -> float:
         """Mean nats per token."""
         if self.tokens == 0:
-            raise ValueError("likelihood: no token was scored")
+            raise ValueError("likelihood: must have at least one scored token (none given)")
         return math.fsum(self._nats) / self.tokens
 
     def perplexity(self) -> float:
-        """Exponential of ``nll``; inf where that is too large for a float."""
+        """Exponential of ``nll``; inf if too large for a float."""
         nll = self.nll()
         return math.exp(nll) if nll < math.log(np.finfo(np.float64).max) else math.inf
 
     def bits_per_byte(self) -> float:
         """Bits per UTF-8 byte."""
         if self.bytes == 0:
-            raise ValueError("likelihood: no byte was scored")
+            raise ValueError("likelihood: must have at least one byte of text for bits per byte (none given)")
         return math.fsum(self._nats) / (math.log(2) * self.bytes)
 
     def mean_perplexity(self) -> float:
-        """Mean over blocks of the perplexity of each; inf where one is too large for a float."""
+        """Mean of the blocks' perplexities; inf if one is too large for a float."""
         self.nll()  # refuses a sum without tokens
         return float(np.nanmean(self._perplexities()))
 
@@ -124,17 +127,17 @@ class LikelihoodMetricConfig(MetricConfig):
     """Settings of likelihood."""
 
     mean: bool = False
-    """Whether the mean of the samples' own perplexities is given too."""
+    """Whether to report the mean of the samples' perplexities too."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``likelihood:mean``."""
+        """Parse the spec ``likelihood:mean``."""
         if arguments not in ([], ["mean"]):
             raise ValueError(f"must be followed by nothing or mean ({','.join(arguments)!r} given)")
         return {"mean": True} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The word where it is asked for."""
+        """The argument "mean" if it is set."""
         return ["mean"] if self.mean else []
 
 
@@ -156,25 +159,24 @@ class LikelihoodMetric(Metric):
         self._bytes_given = AllOrNone("target_bytes")
 
     def add(self, sample: Sample) -> None:
-        """Reads the log-probabilities of one sample, and the bytes that its targets cover."""
+        """Read the log-probabilities of one sample and the bytes that its targets cover."""
         log_probs = np.array(sample.need("log_probs", "likelihood"), dtype=np.float64)
         wrong = np.flatnonzero(np.isnan(log_probs) | (log_probs > ABOVE_ZERO))
         if len(wrong):
             raise ValueError(
-                f"{sample.place}: log_probs[{wrong[0]}] is {log_probs[wrong[0]]:g}; the logarithm of a probability is "
-                "a number, and not above 0"
+                f"{sample.place}: log_probs[{wrong[0]}] must be a number not above 0 ({log_probs[wrong[0]]} given)"
             )
         text_bytes = sample.target_bytes
         if self._bytes_given.has(sample, text_bytes is not None):
             if text_bytes is None or text_bytes < 0:
-                raise ValueError(f"{sample.place}: target_bytes is {text_bytes}; it counts bytes, from 0")
+                raise ValueError(f"{sample.place}: target_bytes must be 0 or more ({text_bytes} given)")
             self._bytes.append(text_bytes)
         self._impossible += int(np.isneginf(log_probs).sum())
         self._nats.append(-float(log_probs.sum()))
         self._tokens.append(len(log_probs))
 
     def result(self) -> dict[str, Score]:
-        """``perplexity``, ``nll``, on request ``mean_perplexity``, and ``bits_per_byte`` where samples have bytes."""
+        """``perplexity``, ``nll``, ``mean_perplexity`` if set, and ``bits_per_byte`` if samples have byte counts."""
         tokens = sum(self._tokens)
         if self._impossible:
             raise UndefinedError(
@@ -191,22 +193,23 @@ class LikelihoodMetric(Metric):
         mean_perplexity = self.measure(
             "mean perplexity",
             f"{token}, mean over texts",
-            "Mean perplexity: the mean of the texts' own perplexities; texts that surprise most decide it.",
+            "Mean perplexity: the mean of the texts' perplexities, dominated by the texts with the highest perplexity.",
             decimals=2,
         )
         bits_per_byte = self.measure(
             "bits per byte",
             "bits per byte (UTF-8, of the targets)",
-            "Bits per byte: negative log-likelihood over the bytes of the text; comparable between tokenizers.",
+            "Bits per byte: negative log-likelihood in bits divided by the bytes of the text; comparable between "
+            "tokenizers.",
         )
         of_nll = Score.ratio(nll, self._nats, self._tokens)
         if of_nll.value > math.log(np.finfo(np.float64).max):
-            raise UndefinedError(f"perplexity: exp({of_nll.value:g}) is too large for a number")
+            raise UndefinedError(f"perplexity: exp({of_nll.value:g}) is too large for a float")
         found = {"perplexity": Score.ratio(perplexity, self._nats, self._tokens, np.exp), "nll": of_nll}
         nats = np.array(self._nats, dtype=np.float64)
         if self.config.mean:
             each = perplexities(nats, np.array(self._tokens, dtype=np.float64))
-            if np.isfinite(each[~np.isnan(each)]).all():  # else one is too large for a number, which nll is not
+            if np.isfinite(each[~np.isnan(each)]).all():  # else one is too large for a float, which nll is not
                 found["mean_perplexity"] = Score.mean(mean_perplexity, each)
         if self._bytes:
             found["bits_per_byte"] = Score.ratio(bits_per_byte, nats / math.log(2), self._bytes)

@@ -1,4 +1,4 @@
-"""The contract of a metric: it reads samples one after another and then says what it measured."""
+"""The interface of a metric: it reads samples one by one, then returns scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MetricConfig(SpecSettings):
     @model_validator(mode="before")
     @classmethod
     def _one_is_a_list(cls, values: Any) -> Any:
-        """A setting that is a list may be given as its only entry."""
+        """Accept a single value for a setting that is a list."""
         if not isinstance(values, dict):
             return values
         lists = {name for name, field in cls.model_fields.items() if "tuple[" in str(field.annotation)}
@@ -43,50 +43,51 @@ class MetricConfig(SpecSettings):
 
 
 class UndefinedError(ValueError):
-    """These samples have no such value, for example the Self-BLEU of a single text; the message says why."""
+    """The value is not defined for these samples, for example the Self-BLEU of a single text."""
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Tells nobody how far something is; can be sent to another process."""
+    """A progress function that does nothing; it can be pickled."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a metric is given besides the samples."""
+    """The environment of a metric: tokens, device and cache."""
 
     unit: Unit = field(default_factory=Words)
-    """How texts are cut into tokens."""
+    """Unit by which texts are split into tokens."""
     cache: Path | None = None
-    """Folder in which features are kept, beside the samples; None: nowhere."""
+    """Folder for stored model outputs; None: do not store them."""
     device: str = "cpu"
-    """Where models that a metric asks are run."""
+    """Device of the models that a metric runs."""
     batch_size: int = 32
-    """Texts that such a model sees at once."""
+    """Texts per forward pass of such a model."""
     progress: Callable[[str, int, int], None] = silent
-    """Receives the progress of a long computation: a name, how many are done, of how many."""
+    """Progress function of long computations: called with a name, the number of finished items and their total."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One measured value."""
+    """One value of a metric."""
 
     measure: Measure
-    """What it is."""
+    """Name, unit and direction of the value."""
     value: float
-    """In ``measure.unit``."""
+    """The value, in ``measure.unit``."""
     n: int
-    """How many cases (texts, tokens, bytes) it comes from."""
+    """Number of cases (texts, tokens, bytes) behind the value."""
     statistic: Statistic | None = None
-    """What each sample, in order, adds to it, for intervals and tests; None for what does not fall into samples."""
+    """Contribution of each sample, in order, for intervals and tests; None if the value is not a function of sums over
+    samples."""
     note: str | None = None
-    """What a reader must know of this one value, for example how many texts are empty and count as wrong."""
+    """Note for the reader, for example how many texts are empty and count as wrong."""
 
     @classmethod
     def of(cls, measure: Measure, statistic: Statistic, n: int, note: str | None = None) -> Score:
-        """The value of a statistic.
+        """Make a score from a statistic.
 
         Raises:
-            UndefinedError: It is not a number: no sample has one.
+            UndefinedError: If the value is NaN, because no sample has a value.
         """
         value = statistic.value
         if value != value:
@@ -95,42 +96,42 @@ class Score:
 
     @classmethod
     def ratio(cls, measure: Measure, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Score:
-        """``transform(sum of sums / sum of counts)``, of as many cases as the counts add up to.
+        """Make the score ``transform(sum of sums / sum of counts)``; ``n`` is the sum of the counts.
 
         Raises:
-            UndefinedError: They add up to 0.
+            UndefinedError: If the counts add up to 0.
         """
         return cls.of(measure, Statistic.ratio(sums, counts, transform), int(np.sum(counts)))
 
     @classmethod
     def mean(cls, measure: Measure, values: Float[np.ndarray, "N"], note: str | None = None) -> Score:
-        """The mean of a value a sample; a NaN stands for a sample without one, which counts neither there nor in ``n``.
+        """Make the score that is the mean over samples; a NaN marks a sample without a value, which is left out.
 
         Raises:
-            UndefinedError: No sample has a value.
+            UndefinedError: If no sample has a value.
         """
         return cls.of(measure, Statistic.mean(values), int((~np.isnan(values)).sum()), note)
 
 
 class Metric(ABC):
-    """Reads the samples of one system once, in order, and keeps no more of them than its definition asks for."""
+    """Base class of metrics: reads the samples of one system once, in order, and keeps only what it needs."""
 
     Config: ClassVar[type[MetricConfig]]
     needs: ClassVar[tuple[str, ...]]
-    """Fields of a sample without which there is nothing to measure; "tokens" stands for ``token_ids`` or ``text``,
-    "reference_tokens" and "prompt_tokens" alike, "predictions" for ``target_ranks`` or ``predicted_token_ids``."""
+    """Fields that a sample must have. "tokens" means ``token_ids`` or ``text`` (likewise "reference_tokens" and
+    "prompt_tokens"), "predictions" means ``target_ranks`` or ``predicted_token_ids``."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Modules that must be importable and are not installed with the library itself."""
+    """Modules of optional dependencies that must be importable."""
     scores_people: ClassVar[bool] = True
-    """Whether the human row has it; not where people would be asked what they predict."""
+    """Whether the metric can be computed for human references. False for metrics of a model's predictions."""
     votes: ClassVar[tuple[str, ...]] = ()
-    """Keys of ``result`` that count in a table of wins, if they are there; none: the first key."""
+    """Keys of ``result`` that are compared when systems are ranked; empty: the first key."""
     group: ClassVar[str]
-    """Heading over its measures, such as ``DIVERSITY``; this and the next two are what ``measure`` goes by."""
+    """Heading over its values in tables, such as ``DIVERSITY``; this and the next two are defaults of ``measure``."""
     goal: ClassVar[Goal | None] = None
-    """Which way is good, unless a measure says otherwise."""
+    """Default direction that is better."""
     decimals: ClassVar[int | None] = None
-    """Digits after the point, unless a measure says otherwise."""
+    """Default number of decimal places."""
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         self.config: Any = config
@@ -138,13 +139,13 @@ class Metric(ABC):
 
     @classmethod
     def on_request(cls) -> str | None:
-        """Why this metric is measured only where it is named, for instance because it asks a large model; else None."""
+        """Reason to leave this metric out of "all", for instance that it runs a large model; None: include it."""
         return None
 
     def measure(
         self, title: str, unit: str, meaning: str, goal: Goal | None = None, decimals: int | None = None
     ) -> Measure:
-        """What one of its values is."""
+        """Describe one of the metric's values."""
         return Measure(
             title=title,
             group=self.group,
@@ -156,23 +157,23 @@ class Metric(ABC):
 
     @abstractmethod
     def add(self, sample: Sample) -> None:
-        """Reads one sample.
+        """Read one sample.
 
         Raises:
-            MissingFieldError: The sample lacks a field; the message names file, line and field.
+            MissingFieldError: If the sample lacks a field; the message names file, line and field.
         """
 
     @abstractmethod
     def result(self) -> dict[str, Score]:
-        """What was measured, by key (lower case, for example "self-bleu-3"), in reading order.
+        """The scores by key (lower case, for example "self-bleu-3"), in the order of the report.
 
         Raises:
-            UndefinedError: The samples have no such value.
+            UndefinedError: If the metric is not defined for the samples.
         """
 
 
 class OfAllTexts(Metric):
-    """A metric that counts over all written texts together, and keeps their tokens until then."""
+    """Base class of metrics over all generated texts together; it keeps their tokens."""
 
     needs = ("tokens",)
 
@@ -185,7 +186,7 @@ class OfAllTexts(Metric):
         self._tokens.append(sample.tokens)
 
     def texts(self) -> TokenTexts:
-        """All texts so far."""
+        """All texts read so far."""
         return TokenTexts.of(self._tokens)
 
 
@@ -193,21 +194,23 @@ registry: Registry[type[Metric]] = Registry("metric", Metric, also="nextword.eva
 
 
 def metric_of(measure: str) -> str | None:
-    """The name of the metric that gives a measure, such as ``rouge`` for ``rouge-l``; None where none says so."""
+    """Name of the metric that computes a value, such as ``rouge`` for ``rouge-l``; None if unknown."""
     owners = [known for known in registry.names() if measure in registry.get(known).votes]
     owners += [known for known in registry.names() if measure == known or measure.startswith(f"{known}-")]
     return owners[0] if owners else None
 
 
 class _MetricGrammar(Grammar[MetricConfig]):
-    """Specs of metrics. Several are measured at once, so a message names the one whose setting it is about."""
+    """Parser of metric specs. Messages name the metric, because several metrics may be given at once."""
 
     def place(self, name: str) -> str:
         return name
 
     def expect_known(self, name: str) -> None:
         if name not in registry and (owner := metric_of(name)) is not None:
-            raise ValueError(f"unknown metric '{name}': it is measured by '{owner}'")
+            raise ValueError(
+                f"unknown metric '{name}': this value is computed by the metric '{owner}'; give --metrics {owner}"
+            )
         super().expect_known(name)
 
 
@@ -215,31 +218,31 @@ grammar = _MetricGrammar(registry, MetricConfig, "distinct")
 
 
 def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
-    """The typed config of a metric spec such as ``self-bleu:2,3``, of a config written out in full, or of a config.
+    """Return the typed config of a spec such as ``self-bleu:2,3``, of a mapping of settings, or of a config.
 
     Raises:
-        ValueError: An unknown name (with the nearest known one), or settings that do not fit.
+        ValueError: If the name is unknown (the message suggests the nearest one) or the settings are not valid.
     """
     return grammar.parse(spec)
 
 
 Order = Annotated[int, Field(ge=1, le=LONGEST)]
-"""A length n of n-grams."""
+"""Length n of n-grams."""
 
 
 class NumbersConfig(MetricConfig):
-    """Settings of a metric whose spec names whole numbers."""
+    """Settings of a metric whose spec is a list of whole numbers."""
 
     numbers: ClassVar[str]
-    """The setting that they are."""
+    """Name of the setting that the numbers set."""
     meaning: ClassVar[str]
-    """What they are called."""
+    """Name of the numbers in error messages."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``distinct:1,2`` asks for n = 1 and n = 2."""
+        """Parse the arguments of a spec: ``distinct:1,2`` sets n = 1 and n = 2."""
         if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"{cls.meaning} must be whole numbers from 1 ({','.join(arguments)!r} given)")
+            raise ValueError(f"{cls.meaning} must be whole numbers of 1 or more ({','.join(arguments)!r} given)")
         return {cls.numbers: tuple(map(int, arguments))} if arguments else {}
 
     def arguments(self) -> list[str]:
@@ -254,7 +257,7 @@ class OrdersConfig(NumbersConfig):
     meaning = "lengths of n-grams"
 
     n: tuple[Order, ...] = Field(min_length=1)
-    """The lengths n of the n-grams."""
+    """Lengths n of the n-grams."""
 
 
 # -- Headings over metrics that belong together, in reading order.

@@ -1,4 +1,4 @@
-"""MS-Jaccard: how much the n-grams of generated texts, and how often they occur, are those of human texts."""
+"""MS-Jaccard: similarity of the n-gram counts of generated and human texts."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def ms_jaccard(
     n: Sequence[int] = (1, 2, 3),
     tokenize: Tokenize = "words",
 ) -> Float[np.ndarray, "K"]:
-    """Geometric mean of the Jaccard indices of m-gram multisets, m = 1..n, for each of the K lengths in ``n``.
+    """Geometric mean of the Jaccard indices of m-gram multisets, m = 1..n, for each length in ``n``, (K,).
 
     With c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts),
     J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
-    MS-Jaccard-n = (J_1 ... J_n)^(1/n), S1 being the generated texts and S2 the references, of which there may be
-    another number. NaN where neither side has n-grams. Symmetric.
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n), where S1 are the generated texts and S2 the references; their numbers may
+    differ. NaN if neither side has n-grams. Symmetric.
 
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 
     Raises:
-        ValueError: A side has no text, or a length is below 1.
+        ValueError: If one side has no texts, or a length is below 1.
 
     >>> ms_jaccard([[1, 2, 3]], [[1, 2, 4], [1, 2, 3]], n=[1, 2]).round(4)
     array([0.7143, 0.6547])
@@ -48,7 +48,7 @@ def ms_jaccard(
     first, second = token_texts(generated, references, tokenize=tokenize, of="generated and references")
     if not len(first) or not len(second) or not n or min(n) < 1:
         raise ValueError(
-            f"MS-Jaccard: must have texts on both sides and lengths from 1 ({len(first)} generated texts, "
+            f"MS-Jaccard: must have texts on both sides and lengths of 1 or more ({len(first)} generated texts, "
             f"{len(second)} references, n {list(n)} given)"
         )
     indices = []
@@ -66,12 +66,12 @@ class MsJaccardConfig(OrdersConfig):
     """Settings of MS-Jaccard."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """The lengths n of the longest n-grams, each an MS-Jaccard-n of its own."""
+    """Lengths n of the longest n-grams; each gives one MS-Jaccard-n."""
 
 
 @registry.register("ms-jaccard")
 class MsJaccard(Metric):
-    """MS-Jaccard-n: likeness of the n-gram counts of all texts and of their references. Example: ``ms-jaccard:2``."""
+    """MS-Jaccard-n: similarity of the n-gram counts of texts and references. Example: ``ms-jaccard:2``."""
 
     Config = MsJaccardConfig
     needs = ("tokens", "reference_tokens")
@@ -84,14 +84,16 @@ class MsJaccard(Metric):
         self._references: list[Int[np.ndarray, "T"]] = []
 
     def add(self, sample: Sample) -> None:
-        """Reads the written text and its first reference."""
+        """Read the generated text and its first reference."""
         if not sample.reference_tokens:
-            raise MissingFieldError(f"{sample.place}: 'reference_token_ids' is empty; MS-Jaccard needs a reference")
+            raise MissingFieldError(
+                f"{sample.place}: 'reference_token_ids' must have a reference for MS-Jaccard (none given)"
+            )
         self._generated.append(sample.tokens)
         self._references.append(sample.reference_tokens[0])
 
     def result(self) -> dict[str, Score]:
-        """``ms-jaccard-n`` for every n up to which there are n-grams."""
+        """``ms-jaccard-n`` for every n for which some text is long enough."""
         if not self._generated:
             raise UndefinedError("MS-Jaccard: no text")
         found = ms_jaccard(TokenTexts.of(self._generated), TokenTexts.of(self._references), self.config.n)
@@ -103,8 +105,8 @@ class MsJaccard(Metric):
             measure = self.measure(
                 f"MS-Jaccard-{n}",
                 f"fraction (geometric mean up to {n}-grams, counts per text, first reference)",
-                f"MS-Jaccard-{n}: n-grams up to {n} that texts and references have in common, as often as both have "
-                "them, over those that either has.",
+                f"MS-Jaccard-{n}: n-grams up to {n} shared by texts and references (minimum of their counts), divided "
+                "by the n-grams of either (maximum of their counts).",
             )
             scores[f"ms-jaccard-{n}"] = Score(measure, value, len(self._generated))
         return scores

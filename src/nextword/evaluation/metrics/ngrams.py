@@ -1,4 +1,4 @@
-"""n-grams of many texts as numbers: counting becomes sorting, and stays linear (times a logarithm) in the tokens."""
+"""Number the n-grams of many texts, so that counting them is sorting: O(T log T) for T tokens."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Int
 
 LONGEST = 1000
-"""Tokens of the longest n-grams that are counted: each n takes another pass over all tokens."""
+"""Maximum length n; each n takes one pass over all tokens."""
 
 
 @dataclass(frozen=True)
 class NGrams:
-    """All n-grams of N texts, in order.
+    """All n-grams of N texts, in order of occurrence.
 
     >>> grams = TokenTexts.of([[5, 7, 5, 7], [7, 5]]).ngrams(2)
     >>> grams.ids.tolist(), grams.texts.tolist(), grams.distinct
@@ -23,36 +23,36 @@ class NGrams:
     """
 
     ids: Int[np.ndarray, "G"]
-    """A number for each n-gram, equal for equal n-grams of any of the texts, from 0 to ``distinct`` - 1."""
+    """Number of each n-gram, from 0 to ``distinct`` - 1; equal n-grams have the same number in all texts."""
     texts: Int[np.ndarray, "G"]
-    """Which text each is in; ascending."""
+    """Index of the text of each n-gram, ascending."""
     distinct: int
-    """How many different n-grams there are."""
+    """Number of distinct n-grams."""
     number_of_texts: int
-    """N; a text shorter than n has no n-grams."""
+    """Number of texts N, including texts shorter than n, which have no n-grams."""
 
     def totals(self) -> Int[np.ndarray, "N"]:
-        """n-grams of each text."""
+        """Number of n-grams of each text."""
         return np.bincount(self.texts, minlength=self.number_of_texts)
 
     def counts(self) -> tuple[Int[np.ndarray, "U"], Int[np.ndarray, "U"], Int[np.ndarray, "U"]]:
-        """Text, n-gram and count of each different n-gram of each text, ordered by text, then n-gram."""
+        """Text, n-gram and count of each distinct n-gram of each text, ordered by text, then n-gram."""
         pairs, counts = np.unique(self.texts * np.int64(max(self.distinct, 1)) + self.ids, return_counts=True)
         return pairs // max(self.distinct, 1), pairs % max(self.distinct, 1), counts
 
 
 @dataclass(frozen=True)
 class TokenTexts:
-    """N texts of token ids, end to end."""
+    """N texts of token ids, concatenated."""
 
     tokens: Int[np.ndarray, "M"]
-    """All tokens, text after text."""
+    """Token ids of all texts, concatenated."""
     lengths: Int[np.ndarray, "N"]
-    """Tokens of each text; may be 0."""
+    """Length of each text; may be 0."""
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int] | Int[np.ndarray, "T"]]) -> TokenTexts:
-        """From lists or arrays of token ids."""
+        """Concatenate lists or arrays of token ids."""
         arrays = [np.asarray(text, dtype=np.int64) for text in texts]
         lengths = np.array([len(array) for array in arrays], dtype=np.int64)
         return cls(np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64), lengths)
@@ -61,22 +61,22 @@ class TokenTexts:
         return len(self.lengths)
 
     def joined(self, other: TokenTexts) -> TokenTexts:
-        """These texts, then those of ``other``, so that n-grams of both get common numbers."""
+        """These texts followed by those of ``other``, so that the n-grams of both are numbered together."""
         return TokenTexts(np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths]))
 
     def ngrams(self, n: int) -> NGrams:
-        """All n-grams.
+        """Return all n-grams of length ``n``.
 
         Raises:
-            ValueError: ``n`` is below 1 or above ``LONGEST``.
+            ValueError: If ``n`` is below 1 or above ``LONGEST``.
         """
         return deque(self.ngrams_up_to(n), maxlen=1).pop()
 
     def ngrams_up_to(self, longest: int) -> Iterator[NGrams]:
-        """The n-grams for n = 1, 2, ..., ``longest``, each made of a shorter one and a token more.
+        """Yield the n-grams for n = 1, 2, ..., ``longest``; each pass extends the previous n-grams by one token.
 
         Raises:
-            ValueError: ``longest`` is below 1 or above ``LONGEST``.
+            ValueError: If ``longest`` is below 1 or above ``LONGEST``.
 
         >>> [grams.ids.tolist() for grams in TokenTexts.of([[5, 7, 5, 7], [7, 5]]).ngrams_up_to(2)]
         [[0, 1, 0, 1, 1, 0], [0, 1, 0, 1]]

@@ -1,4 +1,4 @@
-"""How much texts repeat themselves: Rep, seq-rep-n, and rep/l of what is predicted."""
+"""Repetition in texts (Rep, seq-rep-n) and in predictions (rep/l, wrep/l)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from nextword.evaluation.metrics.tokens import Text, Texts, Tokenize, Words, as_
 
 LONGEST_PHRASE = 90
 SHORTEST_LOOP = 3
-"""Phrases of this length and longer need no more than a second copy."""
+"""Phrases of at least this many tokens form a loop with two copies."""
 MOST_COPIES = 50
-"""Shorter ones are a loop from one copy more than this."""
+"""Shorter phrases form a loop if they have more copies than this."""
 
 
 def copies_at_end(
     text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
 ) -> Int[np.ndarray, "P"]:
-    """How often the last n tokens stand back-to-back at the end, for n = 1, 2, ...; 1 where they do not repeat.
+    """Number of back-to-back copies of the last n tokens at the end, for n = 1, 2, ...; 1 if they do not repeat.
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
@@ -47,12 +47,12 @@ def copies_at_end(
 
 
 def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words") -> bool:
-    """Whether the phrase with most copies at the end makes a loop; of phrases with equally many, the shortest is taken.
+    """Whether the phrase with most copies at the end of a text (the shortest on ties) forms a loop.
 
-    A loop has more than one copy of 3 tokens or more, or more than 50 copies of fewer.
+    A loop has at least two copies of a phrase of 3 tokens or more, or more than 50 copies of a shorter phrase.
 
-    Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), as F2-Softmax (Choi et
-    al., 2020) uses it. Time is linear in the tokens, whatever the longest phrase.
+    Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), also used by F2-Softmax
+        (Choi et al., 2020). Linear in the tokens.
 
     >>> ends_in_loop("we saw a cat, a cat, a cat,"), ends_in_loop("we saw a cat")
     (True, False)
@@ -70,12 +70,12 @@ class RepConfig(MetricConfig):
     """Settings of Rep."""
 
     longest_phrase: int = Field(default=LONGEST_PHRASE, ge=1)
-    """Longest phrase that is looked for at the end of a text, in tokens."""
+    """Maximum length of a repeated phrase at the end of a text, in tokens."""
 
 
 @registry.register("rep")
 class Rep(Metric):
-    """Rep: the share of texts that end in a loop, the same phrase again and again. Example: ``rep``."""
+    """Rep: share of texts that end in a loop, which is a repeated phrase. Example: ``rep``."""
 
     Config = RepConfig
     needs = ("tokens",)
@@ -86,7 +86,7 @@ class Rep(Metric):
         self._loops: list[float] = []
 
     def add(self, sample: Sample) -> None:
-        """Looks at the end of the written text; an empty one has none."""
+        """Read the generated text; an empty text does not end in a loop."""
         tokens = sample.tokens.tolist()
         self._loops.append(ends_in_loop(tokens, self.config.longest_phrase) if tokens else np.nan)
 
@@ -96,17 +96,17 @@ class Rep(Metric):
         measure = self.measure(
             "Rep",
             f"fraction of texts (phrases of up to {self.config.longest_phrase} tokens)",
-            "Rep: texts that end in a loop: two copies of a phrase of three tokens or more, or over 50 of a "
-            "shorter one.",
+            "Rep: texts that end in a loop: at least two copies of a phrase of three tokens or more, or over 50 of "
+            "a shorter one.",
         )
         return {"rep": Score.mean(measure, loops)}
 
 
 def _agreement(tokens: list[int], longest_shift: int) -> list[int]:
-    """For every shift from 1: over how many of the first tokens the sequence agrees with itself shifted by it.
+    """For every shift of 1 or more: number of leading tokens in which the sequence equals its shifted copy.
 
-    The Z algorithm (Gusfield, 1997, chapter 1): inside a stretch that is known to agree with the beginning, what was
-    found at the beginning holds again, so no token is compared twice.
+    The Z algorithm (Gusfield, 1997, chapter 1): inside a stretch that equals the beginning, the results for the
+    beginning are reused, so the time is linear.
     """
     found = [0] * (longest_shift + 1)
     left, right = 0, 0  # the stretch [left, right) agrees with the beginning
@@ -123,11 +123,11 @@ def _agreement(tokens: list[int], longest_shift: int) -> list[int]:
 # -- seq-rep-n: how much a completion repeats itself.
 
 FEWEST_WORDS = 4
-"""Completions of fewer words are left out of the word form."""
+"""Minimum number of words of a completion, for seq-rep over words."""
 
 
 def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
-    """1 - distinct n-grams / n-grams of each text; NaN for a text without n-grams.
+    """1 - distinct n-grams / n-grams of each text, (N,); NaN for a text without n-grams.
 
     Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
 
@@ -146,12 +146,12 @@ class SeqRepConfig(OrdersConfig):
     n: tuple[Order, ...] = Field(default=(1, 4), min_length=1)
     """The lengths n of the n-grams."""
     words: bool = False
-    """Counts words and punctuation marks of the text, not tokens; texts of fewer than four then do not count."""
+    """Whether to count words and punctuation marks instead of tokens; texts with fewer than four are then left out."""
 
 
 @registry.register("seq-rep")
 class SeqRep(OfAllTexts):
-    """seq-rep-n: the share of a completion's n-grams that were there before, averaged. Example: ``seq-rep:1,4``."""
+    """seq-rep-n: share of repeated n-grams within each text, averaged over texts. Example: ``seq-rep:1,4``."""
 
     Config = SeqRepConfig
     votes = ("seq-rep-4",)
@@ -171,14 +171,14 @@ class SeqRep(OfAllTexts):
         self._tokens.append(words if len(words) >= FEWEST_WORDS else words[:0])
 
     def result(self) -> dict[str, Score]:
-        """``seq-rep-n`` for every n that some text is long enough for."""
+        """``seq-rep-n`` for every n for which some text is long enough."""
         known = {n: 1 - shares for n, shares in distinct_by_length(self.texts(), self.config.n).items()}
         if not known:
             fewest = min(self.config.n)
-            raise UndefinedError(f"seq-rep-{fewest}: no sample has a value; no text has {fewest} {self._unit}")
+            raise UndefinedError(f"seq-rep-{fewest}: at least one text must have {fewest} {self._unit} (none has)")
         found = {}
         for n, shares in known.items():
-            meaning = f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts."
+            meaning = f"seq-rep-{n}: share of a text's n-grams that occurred earlier in it, averaged over texts."
             measure = self.measure(f"seq-rep-{n}", f"fraction of {n}-grams of {self._unit} of a text", meaning)
             found[f"seq-rep-{n}"] = Score.mean(measure, shares)
         return found
@@ -190,17 +190,20 @@ Ids = Sequence[int] | Int[np.ndarray, "T"]
 
 
 def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
-    """How many steps back each predicted token was last a target, and 0 where it was none before.
+    """Distance from each predicted token back to its last occurrence among the targets, (T,); 0 if it never occurred.
 
-    ``predicted[t]`` is in the window of the last l targets, ``targets[t - l:t]``, where this is from 1 to l; one pass
-    so answers for every l, in time linear (times a logarithm) in the tokens.
+    ``predicted[t]`` is among the last l targets, ``targets[t - l:t]``, if the distance is from 1 to l, so one pass
+    gives the answer for every l. Time: O(T log T).
 
     >>> steps_back([5, 6, 7, 8], [5, 5, 5, 9]).tolist()
     [0, 1, 2, 0]
     """
     said, guessed = np.asarray(targets, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
     if said.shape != guessed.shape:
-        raise ValueError(f"steps back: {len(said)} targets, {len(guessed)} predictions")
+        raise ValueError(
+            f"steps back: targets and predictions must have the same length ({len(said)} targets, {len(guessed)} "
+            f"predictions given)"
+        )
     length = len(said)
     numbers = np.unique(np.concatenate([said, guessed]), return_inverse=True)[1].reshape(-1)
     place = np.arange(length)
@@ -220,12 +223,12 @@ class TokenRepetitionConfig(NumbersConfig):
     numbers = meaning = "windows"
 
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
-    """The numbers l of earlier targets in which a prediction is looked up."""
+    """Window sizes l: the numbers of previous targets that are searched for the prediction."""
 
 
 @registry.register("token-repetition")
 class TokenRepetition(Metric):
-    """rep/l: predictions that are among the last l tokens; wrep/l: and wrong. Example: ``token-repetition:128``."""
+    """rep/l: predictions that are among the last l tokens; wrep/l: wrong ones. Example: ``token-repetition:128``."""
 
     Config = TokenRepetitionConfig
     needs = ("target_token_ids", "predicted_token_ids")
@@ -238,7 +241,7 @@ class TokenRepetition(Metric):
         self._tokens: list[int] = []
 
     def add(self, sample: Sample) -> None:
-        """Reads the predictions of one block; the window begins anew with it."""
+        """Read the predictions of one block; the window does not extend to earlier blocks."""
         targets = as_ids(sample.need("target_token_ids", "token-repetition"))
         predicted = as_ids(sample.need("predicted_token_ids", "token-repetition"))
         steps, wrong = steps_back(targets, predicted), targets != predicted
@@ -253,7 +256,9 @@ class TokenRepetition(Metric):
         for kind, (name, which) in enumerate((("rep", ""), ("wrep", " and are wrong"))):
             for number, window in enumerate(self.config.windows):
                 title = f"{name}/{window}"
-                meaning = f"{title}: most probable next tokens that are among the {window} targets before{which}; each "
-                measure = self.measure(title, "fraction of predicted tokens", f"{meaning}sample begins anew.")
+                meaning = (
+                    f"{title}: share of top predictions that are among the {window} previous targets{which}; each "
+                )
+                measure = self.measure(title, "fraction of predicted tokens", f"{meaning}sample is counted separately.")
                 found[title] = Score.ratio(measure, counts[:, number, kind], self._tokens)
         return found

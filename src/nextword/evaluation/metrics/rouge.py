@@ -1,4 +1,4 @@
-"""ROUGE: how much of the reference's n-grams and of its order of words a text has."""
+"""ROUGE: overlap of n-grams and of word order between a text and its reference."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[.!?][\"'”’)])\s+|(?<=[。！
 
 
 class RougeTokenizer:
-    """Cuts texts as rouge-score does, and remembers stems, which it would compute anew for every word.
+    """Tokenizes texts as rouge-score does, and caches stems.
 
-    Lower case, runs of a-z and 0-9, and Porter stems of words of more than three characters. With ``unicode`` letters,
-    digits and combining marks of every script are kept, and words outside a-z are not stemmed; ASCII texts are cut
-    alike either way.
+    Lower case, runs of a-z and 0-9, and Porter stems of words of more than three characters. With ``unicode``,
+    letters, digits and combining marks of every script are kept, and words outside a-z are not stemmed; for ASCII
+    texts it makes no difference.
 
     >>> RougeTokenizer().tokenize("Running cafés"), RougeTokenizer(unicode=True).tokenize("Running cafés")
     (['run', 'caf', 's'], ['run', 'cafés'])
@@ -57,9 +57,9 @@ class RougeTokenizer:
 
 
 def split_sentences(text: str) -> str:
-    r"""The text with a line for each sentence: a break after ``.``, ``!`` or ``?`` (and a closing mark) before a space.
+    r"""The text with one sentence per line, split after ``.``, ``!`` or ``?`` (and a closing mark) before a space.
 
-    Known abbreviations there are none: "Dr. Who" becomes two lines.
+    Abbreviations are not recognised: "Dr. Who" becomes two lines.
 
     >>> split_sentences('He said "No." She left! 좋다。가자')
     'He said "No."\nShe left!\n좋다。\n가자'
@@ -70,17 +70,19 @@ def split_sentences(text: str) -> str:
 def rouge(
     text: str, references: Sequence[str], kinds: Sequence[Kind] = KINDS, tokenizer: RougeTokenizer | None = None
 ) -> dict[Kind, Any]:
-    """Precision, recall and F1 of each kind, as rouge-score's ``Score``; of several references, that of the best F1.
+    """Precision, recall and F1 of each kind of ROUGE, as rouge-score's ``Score``, for the reference with the best F1.
 
-    With M tokens (or n-grams) in common, P = M / those of the text, R = M / those of the reference, F1 = 2PR / (P + R),
-    0 where nothing is in common. M counts, for ROUGE-1 and -2, n-grams as often as both have them; for ROUGE-L, the
-    longest common subsequence; for ROUGE-Lsum, over the lines of the reference, the union of the longest common
-    subsequences with each line of the text, no word more often than both have it.
+    With M tokens (or n-grams) in common, P = M / (number in the text), R = M / (number in the reference), F1 = 2PR /
+    (P + R), 0 if M = 0. M is, for ROUGE-1 and -2, the number of shared n-grams (minimum of both counts); for ROUGE-L,
+    the length of the longest common subsequence; for ROUGE-Lsum, the size of the union, over the lines of the
+    reference, of its longest common subsequences with each line of the text, each word counted at most as often as in
+    both.
 
-    Source: Lin (2004), in the reading of google's rouge-score. ROUGE-1 and -2 are asked of that package; ROUGE-L and
-    -Lsum equal it exactly and are counted here, with bits instead of a table of lists.
+    Source: Lin (2004), as in Google's rouge-score. ROUGE-1 and -2 are computed by that package; ROUGE-L and -Lsum are
+        computed here with a
+    faster bit-parallel algorithm and equal it exactly.
 
-    The default ``tokenizer`` cuts as rouge-score does with its stemmer.
+    The default ``tokenizer`` is that of rouge-score with its stemmer.
 
     >>> {kind: round(score.fmeasure, 3) for kind, score in rouge("the cat sat", ["the cat was sitting"]).items()}
     {'1': 0.571, '2': 0.4, 'l': 0.571, 'lsum': 0.571}
@@ -89,7 +91,7 @@ def rouge(
 
     expect_references([references], "rouge")
     if not references:
-        raise ValueError("rouge: a text has no reference")
+        raise ValueError("rouge: each text must have a reference (a text without one given)")
     cut = tokenizer or _published()
     counted = [kind for kind in kinds if kind not in _OWN]
     ngrams = RougeScorer([f"rouge{kind}" for kind in counted], tokenizer=cut).score_multi(references, text)
@@ -149,23 +151,23 @@ class RougeConfig(MetricConfig):
     """Settings of ROUGE."""
 
     kinds: tuple[Kind, ...] = KINDS
-    """Which of "1", "2", "l" and "lsum"; ``rouge:1,2,l`` names them."""
+    """Kinds of ROUGE: "1", "2", "l" and "lsum"; in a spec, ``rouge:1,2,l``."""
     value: Value = "f1"
-    """Value that is reported: "f1", "precision" or "recall"; the reference is chosen by F1 in any case."""
+    """Value to report: "f1", "precision" or "recall"; the reference is always chosen by F1."""
     stemmer: bool = True
-    """Whether English words are cut to their Porter stems."""
+    """Whether to apply the Porter stemmer to English words."""
     unicode: bool = False
-    """Whether letters outside a-z count too; rouge-score drops them."""
+    """Whether to keep letters outside a-z, which rouge-score drops."""
     split_sentences: bool = False
-    """Whether ROUGE-Lsum puts every sentence on a line of its own, instead of taking the lines as they are."""
+    """Whether ROUGE-Lsum splits texts into sentences instead of using their lines."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``rouge:1,l`` asks for ROUGE-1 and ROUGE-L."""
+        """Parse the arguments of a spec: ``rouge:1,l`` selects ROUGE-1 and ROUGE-L."""
         return {"kinds": tuple(argument.lower() for argument in arguments)} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The kinds, where they are not all."""
+        """The kinds, if not all are selected."""
         return [] if self.kinds == KINDS else list(self.kinds)
 
 
@@ -182,13 +184,13 @@ class Rouge(Metric):
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
         if not self.config.kinds:
-            raise ValueError(f"rouge.kinds: name at least one of {', '.join(KINDS)}")
+            raise ValueError(f"rouge.kinds: must name at least one of {', '.join(KINDS)}")
         self._tokenizer: RougeTokenizer | None = None
         self._values: dict[Kind, list[float]] = {kind: [] for kind in self.config.kinds}
         self._letters = self._kept = 0
 
     def add(self, sample: Sample) -> None:
-        """Reads text and references; a sample without a word in its references has no value."""
+        """Read the text and the references; a sample whose references have no word has no value."""
         cut = self._tokenizer = self._tokenizer or RougeTokenizer(self.config.stemmer, self.config.unicode)
         text, references = sample.need("text", "rouge"), sample.need("references", "rouge")
         for reference in references:
@@ -208,8 +210,8 @@ class Rouge(Metric):
         dropped = 1 - self._kept / max(self._letters, 1)
         if self._letters and dropped > 0.5 and not self.config.unicode:
             raise UndefinedError(
-                f"rouge: {dropped:.0%} of the references' letters are outside a-z, which rouge-score drops; "
-                "unicode=true keeps them"
+                f"rouge: {dropped:.0%} of the references' letters are outside a-z and were dropped, as in "
+                f"rouge-score; rouge.unicode=true keeps them"
             )
         return {f"rouge-{kind}": Score.mean(self._measure(kind), np.array(v)) for kind, v in self._values.items()}
 
@@ -220,7 +222,7 @@ class Rouge(Metric):
         alphabet = "all letters" if config.unicode else "a-z and 0-9"
         choices = [name, "Porter stems" if config.stemmer else "no stems", alphabet]
         if kind == "lsum":
-            choices.append("a line for each sentence" if config.split_sentences else "lines as given")
+            choices.append("one sentence per line" if config.split_sentences else "lines as given")
         return self.measure(
             title,
             f"fraction ({', '.join(choices)})",
@@ -232,10 +234,10 @@ class Rouge(Metric):
 
 
 class CommonSubsequence:
-    """Longest common subsequences of one text with others, in O(T · T / 64) steps instead of O(T · T).
+    """Computes longest common subsequences of one text with others, in O(T · T / 64) steps instead of O(T · T).
 
-    Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. Bit j of a row is 0 where the length grows
-    from column j to column j + 1.
+    Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. Bit j of a row is 0 if the length grows from
+        column j to column j + 1.
 
     >>> common = CommonSubsequence("the cat sat on the mat".split())
     >>> common.length("the dog sat on a mat".split())
@@ -252,17 +254,17 @@ class CommonSubsequence:
         self._ones = (1 << len(text)) - 1
 
     def length(self, other: Sequence[Hashable]) -> int:
-        """How many tokens the longest has."""
+        """Length of the longest common subsequence with ``other``."""
         row = self._ones
         for token in other:
             row = self._next(row, token)
         return len(self._text) - row.bit_count()
 
     def places(self, other: Sequence[Hashable]) -> list[int]:
-        """The places in ``other`` of one of the longest.
+        """Positions in ``other`` of one longest common subsequence.
 
-        Where there are several, the one that rouge-score finds: read back from the end, a token of ``text`` is given up
-        before one of ``other`` only if more is kept that way.
+        If there are several, it is the one that rouge-score returns: backtracking from the end, a token of ``text`` is
+        skipped before a token of ``other`` only if that keeps a longer subsequence.
         """
         rows = [self._ones]
         for token in other:
@@ -284,5 +286,5 @@ class CommonSubsequence:
 
 
 def _length(row: int, columns: int) -> int:
-    """Length up to ``columns`` in a row: the zeros among its lowest bits."""
+    """Length within the first ``columns`` of a row: the number of zeros among its lowest bits."""
     return columns - (row & ((1 << columns) - 1)).bit_count()

@@ -1,4 +1,4 @@
-"""A sample: one line of a samples file, which is all that a metric reads."""
+"""Samples: one line of a samples file is one sample, the input of metrics."""
 
 from __future__ import annotations
 
@@ -18,76 +18,78 @@ Ids = list[Annotated[int, Field(ge=-(2**63), lt=2**63)]]
 
 
 def renaming(field: str, key: str) -> str:
-    """How a user says that a field is read from another key."""
+    """The option or argument that maps a field to another key."""
     return either(f"--field {field}={key}", f"fields={{'{field}': '{key}'}}")
 
 
 class MissingFieldError(ValueError):
-    """A sample lacks what a metric reads."""
+    """A sample lacks a field that a metric needs."""
 
 
 class Table(BaseModel):
-    """A table that a text is about."""
+    """A table that a text describes."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     header: list[str]
     """Names of the columns."""
     rows: list[list[str]]
-    """Cells as text, each row as long as the header."""
+    """Cells as text, (rows, columns); each row is as long as the header."""
     title: str = ""
-    """Caption; empty where there is none."""
+    """Caption, or an empty string."""
 
     @model_validator(mode="after")
     def _rectangular(self) -> Table:
         for number, row in enumerate(self.rows, 1):
             if len(row) != len(self.header):
-                raise ValueError(f"row {number} of the table has {len(row)} cells, its header has {len(self.header)}")
+                raise ValueError(
+                    f"row {number} must have as many cells as the header, {len(self.header)} ({len(row)} given)"
+                )
         return self
 
 
 class Sample(BaseModel):
-    """What one line of a samples file holds. Every field may be absent; other keys are ignored.
+    """The content of one line of a samples file. Every field may be absent; unknown keys are ignored.
 
-    A metric asks with ``need``, so that what is absent is an error that names the line.
+    Metrics read fields with ``need``, whose error for an absent field names the line.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     id: str | int | None = None
-    """Name of the example, the same for every system."""
+    """Identifier of the example, the same for every system."""
     prompt: str | None = None
-    """The text that was continued."""
+    """Prompt that the system continued."""
     source: str | None = None
-    """The document that was summarised."""
+    """Document that was summarised."""
     auxiliary: str | None = None
-    """What a conditioner brought in beside the prompt, such as a summary that the text was to follow."""
+    """Auxiliary text of a model with a conditioner, such as a summary that the generated text should follow."""
     text: str | None = None
-    """What the system wrote, without the prompt."""
+    """Generated text, without the prompt."""
     references: list[str] | None = None
-    """The human references, the first one first; ``"reference": "..."`` is short for a list of one."""
+    """Human references; ``"reference": "..."`` is short for a list of one."""
     table: Table | None = None
-    """The table that was described."""
+    """Table that the text describes."""
     token_ids: Ids | None = None
-    """``text`` in tokens of the model."""
+    """``text`` as token ids of the model."""
     prompt_token_ids: Ids | None = None
-    """``prompt`` in tokens of the model."""
+    """``prompt`` as token ids of the model."""
     reference_token_ids: list[Ids] | None = None
-    """``references`` in tokens of the model."""
+    """``references`` as token ids of the model."""
     target_token_ids: Ids | None = None
-    """Held-out tokens that the model was asked for one by one, each after all right ones before it."""
+    """Held-out tokens that the model predicted, each given all correct tokens before it."""
     target_bytes: int | None = None
-    """UTF-8 bytes of the text that the targets cover."""
+    """Number of UTF-8 bytes of the target text."""
     log_probs: list[float] | None = None
     """Log-probability of each target, in nats."""
     target_ranks: Ids | None = None
-    """How many tokens were more probable than each target: 0 where none was."""
+    """Number of tokens that are more probable than each target; 0: the target is the top prediction."""
     predicted_token_ids: Ids | None = None
-    """The most probable token at each target."""
+    """Most probable token at each target."""
     ranked_token_ids: Ids | None = None
-    """The most probable next tokens of the prompt, best first."""
+    """Most probable next tokens after the prompt, best first."""
     right_token_ids: Ids | None = None
-    """The next tokens that would be right."""
+    """The two correct next tokens."""
 
     _place: str = PrivateAttr(default="a sample")
     _unit: Unit = PrivateAttr(default_factory=Words)
@@ -97,7 +99,7 @@ class Sample(BaseModel):
     def _one_reference(cls, content: Any) -> Any:
         if isinstance(content, dict) and "reference" in content:
             if "references" in content:
-                raise ValueError("give 'reference' or 'references', not both")
+                raise ValueError("reference, references: must not both be given; leave one out")
             content = {**content, "references": [content["reference"]]}
             del content["reference"]
         return content
@@ -108,33 +110,36 @@ class Sample(BaseModel):
             given = getattr(self, name)
             if given is not None and self.target_token_ids is not None and len(given) != len(self.target_token_ids):
                 raise ValueError(
-                    f"'{name}' has {len(given)} entries, 'target_token_ids' has {len(self.target_token_ids)}"
+                    f"'{name}' must have as many entries as 'target_token_ids', {len(self.target_token_ids)} "
+                    f"({len(given)} given)"
                 )
         ids, texts = self.reference_token_ids, self.references
         if ids is not None and texts is not None and len(ids) != len(texts):
-            raise ValueError(f"'reference_token_ids' has {len(ids)} entries, 'references' has {len(texts)}")
+            raise ValueError(
+                f"'reference_token_ids' must have as many entries as 'references', {len(texts)} ({len(ids)} given)"
+            )
         return self
 
     def bound(self, place: str, unit: Unit) -> Sample:
-        """This sample, told where it comes from (for messages) and how its texts are cut into tokens."""
+        """Return this sample with its origin (for messages) and the unit by which its texts are split into tokens."""
         self._place, self._unit = place, unit
         return self
 
     @property
     def place(self) -> str:
-        """Where the sample comes from, for messages: file and line."""
+        """File and line of the sample, for messages."""
         return self._place
 
     @property
     def unit(self) -> Unit:
-        """What its tokens are."""
+        """Unit by which texts are split into tokens."""
         return self._unit
 
     def need(self, field: str, why: str) -> Any:
-        """The value of a field; ``why`` is what asks for it.
+        """Return the value of a field; ``why`` names what needs it, for the error.
 
         Raises:
-            MissingFieldError: It is absent; the message names the line and the nearest key the line has.
+            MissingFieldError: If the field is absent; the message names the line and the most similar key of the line.
         """
         value = getattr(self, field)
         if value is None or (field == "references" and not value):
@@ -143,7 +148,7 @@ class Sample(BaseModel):
                 raise MissingFieldError(f"{self._place}: '{field}' is {empty}, and {why} needs it.")
             keys = self.model_fields_set | set(self.model_extra or ())
             renamed = f" To read {field} from another key: {renaming(field, 'KEY')}." if self.model_extra else ""
-            own_file = f" Human references in a file of their own: {named('references', 'FILE')}."
+            own_file = f" For human references in a separate file: {named('references', 'FILE')}."
             near = did_you_mean(field, keys - {field})
             raise MissingFieldError(
                 f"{self._place}: no '{field}', which {why} needs.{near} The line has: {', '.join(sorted(keys)) or '-'}."
@@ -153,28 +158,28 @@ class Sample(BaseModel):
 
     @cached_property
     def tokens(self) -> Int[np.ndarray, "T"]:
-        """The written text in tokens: ``token_ids`` up to where the text ends, else ``text`` cut by the unit."""
+        """The generated text as tokens: ``token_ids`` up to the end of the text, else ``text`` split by the unit."""
         if self.token_ids is not None:
             return self._text_of(self.token_ids)
         return self._cut(self.need("text", "a metric that counts tokens"))
 
     @cached_property
     def prompt_tokens(self) -> Int[np.ndarray, "T"]:
-        """The prompt in tokens."""
+        """The prompt as tokens."""
         if self.prompt_token_ids is not None:
             return self._text_of(self.prompt_token_ids)
         return self._cut(self.need("prompt", "a metric that counts tokens of the prompt"))
 
     @cached_property
     def reference_tokens(self) -> list[Int[np.ndarray, "T"]]:
-        """Every reference in tokens."""
+        """All references as tokens."""
         if self.reference_token_ids is not None:
             return [self._text_of(ids) for ids in self.reference_token_ids]
         return [self._cut(text) for text in self.need("references", "a metric that counts tokens of references")]
 
     def _text_of(self, ids: Ids) -> Int[np.ndarray, "T"]:
         if not self._unit.takes_ids:
-            raise ValueError(f"{self._place}: has token ids, the first sample has none: {MIXED}")
+            raise ValueError(f"{self._place}: must have no token ids, because the first sample has none: {MIXED}")
         return before_special(as_ids(ids), self._unit.special)
 
     def _cut(self, text: str) -> Int[np.ndarray, "T"]:
@@ -184,10 +189,10 @@ class Sample(BaseModel):
             raise ValueError(f"{self._place}: {fault}") from None
 
     def as_human(self) -> Sample:
-        """The first reference as if a system had written it, with the others as its references.
+        """The first reference as the generated text, with the other references as its references.
 
-        With a single reference it keeps itself as reference: closeness to human text is then perfect by construction.
-        Held-out tokens are their own prediction: how often people repeat themselves is asked in the same way.
+        A single reference is its own reference, so closeness to human text is then perfect by construction. Held-out
+        tokens are used as predictions, so that repetition in human text is measured in the same way.
         """
         texts, ids, targets = self.references, self.reference_token_ids, self.target_token_ids
         if not texts and not ids and targets is None:
@@ -212,7 +217,7 @@ class Sample(BaseModel):
 
 
 def before_special(tokens: Int[np.ndarray, "T"], special: AbstractSet[int]) -> Int[np.ndarray, "K"]:
-    """The text up to the first special token; those that it begins with, such as a start token, do not end it.
+    """The token ids up to the first special token, without leading special tokens such as a start token.
 
     >>> before_special(np.array([0, 5, 0, 6, 0]), {0}).tolist()
     [5]
@@ -232,17 +237,17 @@ def _run_of(marks: Bool[np.ndarray, "T"]) -> int:
 
 
 class AllOrNone:
-    """Watches a field that may be absent: the first sample decides, so that no value is of some of the samples only."""
+    """Checks that an optional field is present in all samples or in none."""
 
     def __init__(self, field: str) -> None:
         self._field = field
         self._first: tuple[bool, str] | None = None
 
     def has(self, sample: Sample, present: bool) -> bool:
-        """Whether the samples have it, as the next one, where it is ``present`` or not, shows.
+        """Whether the samples have the field; ``present`` is whether the next sample has it.
 
         Raises:
-            MissingFieldError: It differs from the first sample.
+            MissingFieldError: If the sample differs from the first one.
         """
         if self._first is None:
             self._first = (present, sample.place)
@@ -250,6 +255,7 @@ class AllOrNone:
         if present != first:
             lacking, having = (place, sample.place) if present else (sample.place, place)
             raise MissingFieldError(
-                f"{lacking}: no '{self._field}', which {having} has; give it on every line or on none"
+                f"{lacking}: must have '{self._field}', because {having} has it; add it to every line, or remove it "
+                f"from all"
             )
         return present

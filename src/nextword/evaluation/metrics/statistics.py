@@ -1,4 +1,4 @@
-"""A number made of sums over samples, which is what a bootstrap or a permutation can draw anew."""
+"""Statistics that are functions of sums over samples, with bootstrap intervals and permutation tests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jaxtyping import Bool, Float, Int
 Combine = Callable[[Float[np.ndarray, "... K"]], Float[np.ndarray, "..."]]
 Transform = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
 Numbers = Sequence[float | int] | Float[np.ndarray, "N"] | Int[np.ndarray, "N"]
-"""One a sample."""
+"""One value per sample."""
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """``combine(sum_i parts[i])``: each sample adds K numbers, and the value is a function of their sums.
+    """A statistic ``combine(sum_i parts[i])``: each sample adds K numbers, and the value is a function of the sums.
 
-    Sums are divided once, at the end; no mean of means arises where a ratio of sums is meant.
+    A ratio of sums is divided once, at the end, and is not a mean of ratios.
 
     >>> Statistic.mean(np.array([1.0, 2.0, np.nan])).value
     1.5
@@ -28,19 +28,19 @@ class Statistic:
     """
 
     parts: Float[np.ndarray, "N K"]
-    """What each sample adds."""
+    """Contributions of the samples, (N, K)."""
     combine: Combine
-    """From sums, (..., K), to values, (...); a value may be NaN where it is not defined."""
+    """Function from sums (..., K) to values (...); an undefined value is NaN."""
 
     @classmethod
     def mean(cls, values: Float[np.ndarray, "N"]) -> Statistic:
-        """The mean over samples; a NaN stands for a sample without a value, which does not count."""
+        """The mean over samples; a NaN marks a sample without a value, which is left out."""
         known = ~np.isnan(values)
         return cls.ratio(np.where(known, values, 0.0), known.astype(np.float64))
 
     @classmethod
     def ratio(cls, sums: Numbers, counts: Numbers, transform: Transform = np.asarray) -> Statistic:
-        """``transform(sum of sums / sum of counts)``; NaN where the counts add up to 0."""
+        """``transform(sum of sums / sum of counts)``; NaN if the counts add up to 0."""
         parts = np.stack([np.asarray(sums, np.float64), np.asarray(counts, np.float64)], axis=1)
         return cls(parts, partial(_ratio, transform=transform))  # no closure: it is sent between processes
 
@@ -60,21 +60,21 @@ def _ratio(totals: Float[np.ndarray, "... K"], transform: Transform) -> Float[np
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 DRAWN_AT_ONCE = 4_000_000
-"""Counts of draws held in memory at once."""
+"""Maximum number of resample counts in memory at once."""
 
 MOST_DRAWS = 1_000_000
-"""Draws of a bootstrap or permutation test: each reads every sample, and keeps a number for each measure."""
+"""Maximum number of resamples or permutations."""
 
 KNOWN_DRAWS = 0.99
-"""Share of draws that must have a value: with few samples, some draws are of those without one only."""
+"""Share of resamples that must have a value. With few samples, some resamples contain only samples without a value."""
 
 Interval = tuple[float, float] | None
 
 
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Wilson score interval of a share (Wilson, 1927); inside [0, 1] and of sensible width even at 0 or n successes.
+    """Wilson score interval of a proportion (Wilson, 1927), which is valid even for 0 or n successes.
 
-    The ``n`` observations count as independent: prompts that share words make the true interval somewhat wider.
+    The ``n`` observations are assumed independent; if prompts share words, the true interval is somewhat wider.
 
     >>> low, high = wilson(8, 10)
     >>> round(low, 4), round(high, 4)
@@ -91,20 +91,21 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[floa
 def bootstrap_values(
     statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0
 ) -> Float[np.ndarray, "S R"]:
-    """Each of S statistics on R draws of the N samples with replacement (Efron & Tibshirani, 1993, ch. 13).
+    """Values of S statistics on R bootstrap resamples of the N samples, (S, R) (Efron & Tibshirani, 1993, ch. 13).
 
-    All statistics see the same draws, so that the difference of two rows is a paired bootstrap (Koehn, 2004).
+    All statistics use the same resamples, so the difference of two rows is a paired bootstrap (Koehn, 2004).
 
     Returns:
-        Their values; NaN where a draw has none.
+        The values; NaN if a resample has no value.
 
     Raises:
-        ValueError: They have different numbers of samples, or fewer than two, or too many draws are asked for.
+        ValueError: If the statistics have different numbers of samples or fewer than two, or ``resamples`` is too
+            large.
     """
     expect_draws(resamples, "resamples")
     sizes = {len(statistic.parts) for statistic in statistics}
     if len(sizes) != 1:
-        raise ValueError(f"bootstrap: all statistics must have one number of samples ({sorted(sizes)} given)")
+        raise ValueError(f"bootstrap: all statistics must have the same number of samples ({sorted(sizes)} given)")
     (n,) = sizes
     if n < 2:
         raise ValueError(f"bootstrap: must have at least 2 samples ({n} given)")
@@ -120,20 +121,20 @@ def bootstrap_values(
 
 
 def _combined(statistics: Sequence[Statistic], sums: Float[np.ndarray, "R SK"]) -> Float[np.ndarray, "S R"]:
-    """The values of draws, of the sums of all statistics side by side."""
+    """The values of resamples, from the concatenated sums of all statistics."""
     ends = np.cumsum([statistic.parts.shape[1] for statistic in statistics])[:-1]
     return np.stack([s.combine(own) for s, own in zip(statistics, np.split(sums, ends, axis=1), strict=True)])
 
 
 def expect_draws(number: int, name: str) -> None:
-    """Raises ValueError where so many draws, of this name, would not end, or not fit into memory."""
+    """Raise ValueError if so many resamples would take too long or not fit into memory; ``name`` is the setting."""
     if not 1 <= number <= MOST_DRAWS:
         size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
-        raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} draws ({number:,} given){size}")
+        raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} ({number:,} given){size}")
 
 
 def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:
-    """The middle ``confidence`` of drawn values; None where more than one draw in a hundred has no value.
+    """Percentile interval of resampled values; None if more than 1 % of the resamples have no value.
 
     >>> percentiles(np.arange(101.0), 0.5)
     (25.0, 75.0)
@@ -160,11 +161,10 @@ def bootstrap_ratio(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap over blocks of ``transform(sum(sums) / sum(counts))``.
+    """Percentile bootstrap interval of ``transform(sum(sums) / sum(counts))`` over blocks.
 
     Returns:
-        Lower and upper end; ``None`` with fewer than two blocks, where nothing can be said, and where some draw counts
-        nothing.
+        Lower and upper end; ``None`` with fewer than two blocks, or if a resample has a total count of 0.
 
     >>> low, high = bootstrap_ratio(np.array([1.0, 3.0, 2.0, 2.0]), np.ones(4))
     >>> bool(1.0 <= low < 2.0 < high <= 3.0)
@@ -172,7 +172,9 @@ def bootstrap_ratio(
     """
     shapes = np.shape(sums), np.shape(counts)
     if shapes[0] != shapes[1] or len(shapes[0]) != 1:
-        raise ValueError(f"bootstrap: sums and counts must be two lists of one length ({shapes[0]}, {shapes[1]} given)")
+        raise ValueError(
+            f"bootstrap: sums and counts must be lists of the same length ({shapes[0]}, {shapes[1]} given)"
+        )
     if len(sums) < 2:
         return None
     values = bootstrap_values([Statistic.ratio(sums, counts, transform)], resamples, seed)
@@ -180,9 +182,9 @@ def bootstrap_ratio(
 
 
 def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
-    """Mean over seeds, and Student's t interval of it; None with one seed.
+    """Mean over seeds and its Student's t interval; for one seed, the interval is None.
 
-    The interval is about training again with another seed, not of other test data.
+    The interval describes variation between training seeds, not between test sets.
 
     >>> mean, (low, high) = over_seeds([1.0, 2.0, 3.0])
     >>> round(low, 3), mean, round(high, 3)
@@ -191,7 +193,7 @@ def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple
     from scipy.stats import t
 
     if not values:
-        raise ValueError("over seeds: no value")
+        raise ValueError("over seeds: must have at least one value (none given)")
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, None
@@ -200,10 +202,10 @@ def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple
 
 
 def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
-    """As ``over_seeds``, of values of texts of which each model wrote ``draws`` in a row, with seeds of their own.
+    """``over_seeds`` for values of which each consecutive ``draws`` are sampling seeds of one model.
 
-    The texts of a model are alike, so a model counts once, with its mean. Where there is but one, its texts count, and
-    the interval is about sampling again.
+    Texts of one model are not independent, so each model counts once, with its mean. With a single model, its values
+    are used, and the interval describes variation between sampling seeds.
 
     >>> over_models([1.0, 3.0, 2.0, 4.0], draws=2) == over_seeds([2.0, 3.0])
     True
@@ -223,16 +225,18 @@ PERMUTATIONS = 10_000
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Value of one system less value of another, on the same samples."""
+    """Paired test of the difference between two systems on the same samples."""
 
     difference: float
-    """First less second."""
+    """Value of the first system minus value of the second."""
     interval: Interval
     """95 % bootstrap interval of the difference."""
     p_bootstrap: float
-    """Two-sided: twice the smaller share of draws on one side of 0 (Koehn, 2004; Efron & Tibshirani, 1993, ch. 16)."""
+    """Two-sided bootstrap p-value: twice the smaller share of resamples on one side of 0 (Koehn, 2004; Efron &
+    Tibshirani, 1993, ch. 16)."""
     p_permutation: float
-    """Two-sided: share of all ways to swap the systems sample by sample with a difference at least as large."""
+    """Two-sided permutation p-value: share of the ways to swap the systems' samples that give at least this
+    difference."""
 
 
 def paired_tests(
@@ -242,23 +246,25 @@ def paired_tests(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> list[PairedTest | None]:
-    """Tests of several statistics of two systems; all use the same draws.
+    """Paired tests of several statistics of two systems, all with the same resamples.
 
-    Both systems have the same N samples in the same order. Where all 2^N swaps are not more than ``permutations``, all
-    are taken and the test is exact.
+    Both systems must have the same N samples in the same order. If all 2^N swaps are at most ``permutations``, all are
+    used and the test is exact.
 
     Returns:
-        One test each; None with fewer than two samples, or where a draw leaves a statistic without a value.
+        One test per statistic; None with fewer than two samples, or if a statistic has no value on a resample.
 
     Raises:
-        ValueError: The systems do not have the same samples, or too many draws are asked for.
+        ValueError: If the systems have different numbers of samples, or too many resamples are requested.
     """
     expect_draws(permutations, "permutations")
     if not first:
         return []
     for a, b in zip(first, second, strict=True):
         if a.parts.shape != b.parts.shape:
-            raise ValueError(f"paired test: {len(a.parts)} samples against {len(b.parts)}; give the same prompts")
+            raise ValueError(
+                f"paired test: {len(a.parts)} samples against {len(b.parts)}; give the same prompts for both systems"
+            )
     if len(first[0].parts) < 2:
         return [None for _ in first]
     drawn = bootstrap_values([*first, *second], resamples, seed)
@@ -293,7 +299,7 @@ def _swapped_differences(
 
 
 def _swaps(n: int, permutations: int, seed: int) -> Iterator[Bool[np.ndarray, "P N"]]:
-    """Which samples are swapped: every possible way, or as many random ones."""
+    """Signs of the swaps: all possible swaps, or random ones."""
     if n < 63 and 2**n <= permutations:
         yield (np.arange(2**n)[:, None] >> np.arange(n)) % 2 == 1
         return
@@ -307,7 +313,7 @@ def _swaps(n: int, permutations: int, seed: int) -> Iterator[Bool[np.ndarray, "P
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values corrected for their number (Holm, 1979): comparing each with 0.05 errs in the whole family in 5 %.
+    """Holm-corrected p-values (Holm, 1979): comparing each with 0.05 gives a family-wise error rate of 5 %.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

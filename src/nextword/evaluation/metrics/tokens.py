@@ -1,4 +1,4 @@
-"""Texts as the functions of metrics take them: as they stand, or as token ids."""
+"""Inputs of metric functions: texts as strings or as token ids."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from nextword.runtime.corpora.words import MARK, find
 # -- What the tokens of a text are: the unit in which n-grams and repetitions are counted.
 
 WORD = rf"\w+(?:{MARK}+\w*)*"
-"""A word: letters, digits and underscores, with the combining marks on them."""
+"""Pattern of a word: letters, digits and underscores, with their combining marks."""
 
 _PIECE = re.compile(rf"{WORD}|[^\w\s]{MARK}*")
 
 
 class Unit(ABC):
-    """Turns a text into token ids. One unit serves all systems of an evaluation, so that equal ids are equal tokens."""
+    """Splits texts into token ids. All systems of an evaluation share one unit, so that equal ids are equal tokens."""
 
     name: str
-    """What is counted, for a report, for example "words" or "tokens of gpt2"."""
+    """Name of the unit for the report, for example "words" or "tokens of gpt2"."""
     size: int | None = None
-    """V, where the vocabulary is known beforehand."""
+    """Vocabulary size V; None if unknown beforehand."""
     takes_ids: bool = True
-    """Whether ids that samples bring along are tokens of this unit."""
+    """Whether the samples' own token ids are tokens of this unit."""
     special: frozenset[int] = frozenset()
-    """Ids that are not text: padding, beginning and end of sequence."""
+    """Ids that are not text: padding, start and end of sequence."""
 
     @abstractmethod
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``, without special tokens."""
 
     def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
-        """Raises ValueError where the counts are known to be those of another unit."""
+        """Raise ValueError if the counts are known to be of another unit."""
         return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Places of different ids in an order that does not depend on which text was read first: by id."""
+        """Indices that sort different ids in an order that does not depend on the order of texts: by id."""
         return np.argsort(ids, kind="stable")
 
 
 class Words(Unit):
-    """Words and punctuation marks, in any script, numbered as they appear; upper and lower case differ.
+    """Splits texts into words and punctuation marks, in any script, numbered in order of appearance; case-sensitive.
 
     >>> unit = Words()
     >>> unit.ids("It is, it is.").tolist()
@@ -67,25 +67,25 @@ class Words(Unit):
         self._numbers: dict[str, int] = {}
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
-        """The numbers of the words of ``text``."""
+        """The numbers of the words and punctuation marks of ``text``."""
         return _numbered(self._cut(text), self._numbers)
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
-        """Places of the ids by alphabet, since words are numbered as they are read."""
+        """Indices that sort the words alphabetically, because their numbers depend on the order of texts."""
         words = dict(enumerate(self._numbers))
         places = sorted(range(len(ids)), key=lambda place: (words.get(int(ids[place]), ""), int(ids[place])))
         return np.array(places, dtype=np.int64)
 
 
 MIXED = (
-    "give all texts ids (token_ids, prompt_token_ids, reference_token_ids) or none, or name the tokenizer that both "
-    "come from"
+    "give token ids for all texts (token_ids, prompt_token_ids, reference_token_ids) or for none, or name their "
+    "tokenizer"
 )
-"""What to do where some texts have ids and others have not."""
+"""Advice if only some texts have token ids."""
 
 
 class GivenIds(Unit):
-    """The token ids that the samples bring along; a text without ids is an error."""
+    """Uses the samples' own token ids; a text without ids is an error."""
 
     name = "token ids of the samples"
 
@@ -93,12 +93,12 @@ class GivenIds(Unit):
         self.special = frozenset(special)
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
-        """Raises ValueError: there is no way from text to ids here."""
-        raise ValueError(f"has a text without token ids, others have them: {MIXED}")
+        """Raise ValueError, because this unit cannot split text."""
+        raise ValueError(f"must have token ids for every text, as other texts have them: {MIXED}")
 
 
 def split(text: str) -> list[str]:
-    """Words and single punctuation marks; a combining mark belongs to the character before it.
+    """Split into words and single punctuation marks; a combining mark belongs to the character before it.
 
     >>> split("Don't stop: 정말 좋았다!"), split("नमस्ते दुनिया")
     (['Don', "'", 't', 'stop', ':', '정말', '좋았다', '!'], ['नमस्ते', 'दुनिया'])
@@ -112,13 +112,13 @@ def as_ids(tokens: Sequence[int]) -> Int[np.ndarray, "T"]:
 
 
 Text: TypeAlias = str | Sequence[int] | Int[np.ndarray, "T"]
-"""One text: as it stands, or as its token ids."""
+"""One text, as a string or as token ids."""
 Texts: TypeAlias = Iterable[Text] | TokenTexts
-"""Several, all of them as they stand or all of them as token ids."""
+"""Several texts, all as strings or all as token ids."""
 
 Tokenize: TypeAlias = Literal["words", "spaces", "characters"] | Callable[[str], Sequence[Any]]
-"""How texts are cut into tokens: "words" (words and punctuation marks, as ``nextword evaluate`` counts them), "spaces"
-(what spaces separate), "characters", or a function from a text to its tokens, such as ``tokenizer.tokenize``."""
+"""Tokenization of texts: "words" (words and punctuation marks, as in ``nextword evaluate``), "spaces" (split at
+spaces), "characters", or a function from a text to its tokens, such as ``tokenizer.tokenize``."""
 
 _CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": str.split, "characters": list}
 
@@ -127,13 +127,13 @@ _CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": st
 
 
 def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts") -> list[TokenTexts]:
-    """Groups of texts as token ids; equal tokens have equal ids, in whichever group they stand.
+    """Convert groups of texts to token ids; equal tokens have equal ids in all groups.
 
-    Token ids are taken as they are, and ``TokenTexts`` handed through. ``of`` is what texts are called in messages.
+    Token ids and ``TokenTexts`` are used unchanged. ``of`` is the name of the texts in messages.
 
     Raises:
-        ValueError: A single text in place of a list, a list without texts, texts beside token ids, or something else
-            than either.
+        ValueError: If a single text is given instead of a list, a list is empty, texts are mixed with token ids, or an
+            entry is neither.
 
     >>> [group.tokens.tolist() for group in token_texts(["It is.", "is it"], ["It"])]
     [[0, 1, 2, 1, 3], [0]]
@@ -157,7 +157,7 @@ def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts")
             raise ValueError(f"{of}: must be a list of texts ({type(group).__name__} given)")
         texts = list(group)
         if not texts:
-            raise ValueError(f"{of}: the list has no text in it")
+            raise ValueError(f"{of}: must have at least one text (an empty list given)")
         kinds |= {"text" if isinstance(text, str) else "ids" for text in texts}
         found.append(TokenTexts.of([_ids(text, cut, numbers, f"{of}, number {n}") for n, text in enumerate(texts, 1)]))
     if len(kinds) > 1:
@@ -166,10 +166,10 @@ def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts")
 
 
 def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
-    """One text as token ids.
+    """Convert one text to token ids.
 
     Raises:
-        ValueError: It is neither a text nor token ids.
+        ValueError: If it is neither a text nor token ids.
 
     >>> token_ids("a b a").tolist(), token_ids([7, 7]).tolist()
     ([0, 1, 0], [7, 7])
@@ -178,11 +178,11 @@ def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
 
 
 def expect_references(references: Iterable[Any], of: str) -> None:
-    """Raises ValueError where a text's references are not a list of texts, which would be read letter by letter."""
+    """Raise ValueError if a text's references are a string instead of a list of texts."""
     if isinstance(references, str) or any(isinstance(found, str) for found in references):
         raise ValueError(
-            f"{of}: references are a list of texts for each text, such as [['one reference'], ['one', 'another']]; a "
-            "text stands there without a list around it"
+            f"{of}: references must be a list of texts for each text (a string given), such as "
+            "[['one reference'], ['one', 'another']]"
         )
 
 
@@ -205,7 +205,7 @@ def _ids(text: Any, cut: Callable[[str], Sequence[Any]], numbers: dict[Any, int]
 
 
 def _numbered(tokens: Iterable[Any], numbers: dict[Any, int]) -> Int[np.ndarray, "T"]:
-    """A number for each token, the next one for a new one."""
+    """Numbers tokens in order of first appearance."""
     return np.array([numbers.setdefault(token, len(numbers)) for token in tokens], dtype=np.int64)
 
 
@@ -219,18 +219,18 @@ def _short(given: Any) -> str:
 
 @dataclass(frozen=True)
 class CountedTokens:
-    """Tokens and their counts; a token that is not among them was never counted."""
+    """Token counts; a token that is missing has count 0."""
 
     ids: Int[np.ndarray, "K"]
     """Token ids, ascending."""
     counts: Int[np.ndarray, "K"]
-    """How often each occurs."""
+    """Count of each token."""
     source: str
-    """Where they are from, for a report."""
+    """Origin of the counts, for the report."""
 
     @classmethod
     def of(cls, counted: Mapping[int, int], source: str) -> CountedTokens:
-        """From a mapping of ids to counts.
+        """Make counts from a mapping of ids to counts.
 
         >>> CountedTokens.of({7: 2, 3: 1}, "a text").ids.tolist()
         [3, 7]
@@ -240,10 +240,10 @@ class CountedTokens:
 
     @classmethod
     def load(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """From what ``nextword count`` wrote, or a .npy file of one whole number for each token id; ``where`` names it.
+        """Load a file of ``nextword count``, or a .npy file with one count per token id; ``where`` names the setting.
 
         Raises:
-            ValueError: There is no such file, it holds something else, or the counts are those of another tokenizer.
+            ValueError: If the file does not exist, has other content, or has counts of another tokenizer.
         """
         found = TokenCounts.load(path, where)
         unit.expect_counts_of_it(found, where)
@@ -251,10 +251,10 @@ class CountedTokens:
 
     @classmethod
     def of_corpus(cls, path: str, unit: Unit, where: str) -> CountedTokens:
-        """From a text file, UTF-8, cut line by line by the unit; ``where`` is the setting that names it.
+        """Count the tokens of a UTF-8 text file, split line by line by the unit; ``where`` names the setting.
 
         Raises:
-            ValueError: There is no such file, no token in it, or the unit cannot cut text.
+            ValueError: If the file does not exist or has no tokens, or the unit cannot split text.
         """
         try:
             status = Path(path).stat()
@@ -262,11 +262,11 @@ class CountedTokens:
         except (OSError, ValueError) as fault:
             raise ValueError(f"{where}: cannot count the tokens of '{path}': {fault}") from None
         if not len(found.ids):
-            raise ValueError(f"{where}: '{path}' has no token")
+            raise ValueError(f"{where}: '{path}' must have at least one token (none found)")
         return found
 
     def places(self, tokens: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
-        """Where in ``ids`` each token is; the length of ``ids`` for one that was never counted."""
+        """Index in ``ids`` of each token; ``len(ids)`` for a token with count 0."""
         at = np.searchsorted(self.ids, tokens)
         known = self.ids[np.minimum(at, len(self.ids) - 1)] == tokens
         return np.where(known, at, len(self.ids))

@@ -1,4 +1,4 @@
-"""Topic match: how far the topics of a text are from those of its reference."""
+"""Topic match: divergence between the topic distributions of a text and its reference."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nextword.settings.config import Seed
 
 
 def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "..."]:
-    """Jensen-Shannon divergence in bits, from 0 (equal) to 1 (nothing in common).
+    """Jensen-Shannon divergence of two (N, K) arrays of distributions, (N,), in bits: from 0 (equal) to 1 (disjoint).
 
         JSD(p, q) = KL(p || m) / 2 + KL(q || m) / 2,    m = (p + q) / 2,    with logarithms of base 2
 
-    Source: Lin (1991). Differs from ``scipy.spatial.distance.jensenshannon``, which is its square root, and which is
-    NaN where rounding leaves a tiny negative divergence.
+    Source: Lin (1991). Differs from ``scipy.spatial.distance.jensenshannon``, which is the square root, and is NaN if
+        rounding gives a tiny negative divergence.
 
     >>> jensen_shannon(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.0, 1.0], [0.5, 0.5]]))
     array([1., 0.])
@@ -36,13 +36,13 @@ def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"])
 
 
 class Topics:
-    """Topics fitted on documents: latent Dirichlet allocation (Blei et al., 2003) over counts of words.
+    """A topic model of documents: latent Dirichlet allocation (Blei et al., 2003) over word counts.
 
-    Words are what scikit-learn's ``CountVectorizer`` finds: runs of two or more letters, digits or underscores of any
-    script, in lower case, none left out as too common.
+    Words are those of scikit-learn's ``CountVectorizer``: lower-case runs of two or more letters, digits or
+    underscores of any script. There is no stop-word list.
 
     Raises:
-        ValueError: No word occurs in ``min_df`` documents.
+        ValueError: If no word occurs in ``min_df`` documents.
 
     >>> topics = Topics(["cats purr", "cats purr", "stocks fall", "stocks fall"], topics=2)
     >>> cats, purr, bonds = topics.of(["cats purr", "purr", "bonds"])
@@ -74,7 +74,7 @@ class Topics:
         self._model = LatentDirichletAllocation(topics, random_state=seed, max_iter=iterations, n_jobs=jobs).fit(counts)
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N K"]:
-        """The topic distribution of each text; NaN where it has no word that was fitted."""
+        """Topic distribution of each text, (N, K); NaN for a text without words of the model's vocabulary."""
         counts = self._vectorizer.transform(texts)
         shares: Float[np.ndarray, "N K"] = self._model.transform(counts)
         shares[np.diff(counts.indptr) == 0] = np.nan
@@ -88,10 +88,10 @@ def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, ite
 
 
 def read_corpus(path: Path) -> list[str]:
-    """Documents of a file: a line each; in a ``.jsonl`` file a line is a JSON string or an object with a "text".
+    """Read documents, one per line; in a ``.jsonl`` file a line is a JSON string or an object with a "text".
 
     Raises:
-        ValueError: The file cannot be read, or a line is something else; the message names it.
+        ValueError: If the file cannot be read, or a line has another form.
     """
     try:
         with path.open(encoding="utf-8") as file:
@@ -111,7 +111,7 @@ def _document(line: str, place: str) -> str:
         raise ValueError(f"{place}: no JSON: {fault}") from None
     text = content.get("text") if isinstance(content, dict) else content
     if not isinstance(text, str):
-        raise ValueError(f'{place}: a document is a JSON string or an object with a "text", not {line[:60]!r}')
+        raise ValueError(f'{place}: must be a JSON string or an object with a "text" ({line[:60]!r} given)')
     return text
 
 
@@ -123,21 +123,22 @@ class TopicsConfig(MetricConfig):
     seed: Seed = 0
     """Seed of the fit."""
     min_df: int = Field(default=2, ge=1)
-    """Least number of documents that a word must occur in."""
+    """Minimum number of documents in which a word must occur."""
     iterations: int = Field(default=10, ge=1, le=100_000)
-    """Passes over the documents while fitting."""
+    """Number of passes over the documents while fitting."""
     jobs: int = Field(default=1, ge=1, le=1024)
-    """Processes that fit; each has a random start of its own, so another number of them gives other numbers."""
+    """Number of processes for fitting; the result depends on it, because each process has its own random
+    initialisation."""
     corpus: str | None = None
-    """Path of a file to fit on, a document a line (or ``.jsonl``: strings, or objects with a "text"); None: the
-    references of the samples."""
+    """Path of the file of documents to fit on, one per line (or ``.jsonl``: strings, or objects with a "text"); None:
+    the references of the samples."""
     root: bool = False
-    """Whether the square root of the divergence is reported, the Jensen-Shannon distance."""
+    """Whether to report the Jensen-Shannon distance, the square root of the divergence."""
 
 
 @registry.register("topics")
 class TopicMatch(Metric):
-    """Divergence of a text's topics, by LDA, from those of its reference, averaged over texts. Example: ``topics``."""
+    """Topic match: divergence of LDA topics between a text and its reference. Example: ``topics``."""
 
     Config = TopicsConfig
     needs = ("text", "references")
@@ -151,7 +152,7 @@ class TopicMatch(Metric):
         self._references: list[list[str]] = []
 
     def add(self, sample: Sample) -> None:
-        """Reads text and references; all are kept, since the topics are fitted on all references."""
+        """Read the text and the references. All are kept, because the topics are fitted on all references."""
         self._texts.append(sample.need("text", "topics"))
         self._references.append(sample.need("references", "topics"))
 

@@ -1,4 +1,4 @@
-"""Unigram KL: how far the frequencies of written tokens are from those of human text."""
+"""Unigram KL: divergence between the token frequencies of generated and human text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nextword.evaluation.metrics.tokens import CountedTokens
 from nextword.results.records import Measure
 
 REFERENCES = "references"
-"""The human side: all references of the samples."""
+"""Value of ``against``: all references of the samples."""
 TEST = "test"
-"""The human side: the test data of a comparison's task as a whole, as in F2-Softmax."""
+"""Value of ``against``: all test data of a comparison's task, as in F2-Softmax."""
 COUNTS = (".npz", ".npy")
-"""Endings of files of counts; any other file is text."""
+"""Endings of count files; any other file is read as text."""
 
 
 def unigram_kl(
@@ -35,13 +35,13 @@ def unigram_kl(
     """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q likewise.
 
     Source: KLD of F2-Softmax (Choi et al., 2020, section 4.1.6), between "unigram distributions of the generated texts
-    and the test data". It states neither direction nor smoothing.
+    and the test data". The paper states neither direction nor smoothing.
 
     Args:
-        p: How often each of K tokens was counted.
-        q: The same for the other side, in the same order.
-        size: V, the tokens that share the smoothing; those beyond K were counted on neither side. None: K.
-        smoothing: Added to every count; above 0.
+        p: Counts of K tokens, (K,).
+        q: Counts of the same tokens in the other text, (K,).
+        size: Vocabulary size V, which may be larger than K: the other tokens have count 0 on both sides. None: K.
+        smoothing: Number added to every count, above 0.
 
     >>> round(unigram_kl([3, 1], [1, 3], smoothing=1.0), 4)
     0.231
@@ -50,11 +50,11 @@ def unigram_kl(
     size = len(first) if size is None else size
     if first.shape != second.shape or size < len(first) or smoothing <= 0:
         raise ValueError(
-            "unigram KL: must have two lists of counts of one length, a size that is not smaller and a smoothing above "
-            f"0 ({first.shape}, {second.shape}, size {size}, smoothing {smoothing} given)"
+            "unigram KL: must have two lists of counts of the same length, a size of at least that length and a "
+            f"smoothing above 0 ({first.shape}, {second.shape}, size {size}, smoothing {smoothing} given)"
         )
     if size == 0:
-        raise ValueError("unigram KL: no token")
+        raise ValueError("unigram KL: must have at least one token (none given)")
     # The tokens counted on neither side are all alike: one term stands for all of them.
     many = np.append(np.ones(len(first)), size - len(first))
     p_w = (np.append(first, 0.0) + smoothing) / (first.sum() + smoothing * size)
@@ -67,14 +67,15 @@ class UnigramKlConfig(MetricConfig):
     """Settings of unigram KL."""
 
     smoothing: float = Field(default=0.5, gt=0, allow_inf_nan=False)
-    """Added to the count of every token of the vocabulary; tokens of one side only dominate the value where small."""
+    """Number added to the count of every token of the vocabulary. If it is small, tokens of only one side dominate the
+    value."""
     against: str = REFERENCES
-    """The human side: "references", those of the samples; "test", the test data of a comparison's task as a whole
-    (F2-Softmax); or a text file, or a file of counts (.npz of nextword count, .npy)."""
+    """Human text: "references" (all references of the samples), "test" (all test data of a comparison's task, as in
+    F2-Softmax), a text file, or a file of counts (.npz of nextword count, .npy)."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """``unigram-kl:test``."""
+        """Parse the spec ``unigram-kl:test``."""
         if len(arguments) > 1 or not set(arguments) <= {REFERENCES, TEST}:
             raise ValueError(
                 f"must be followed by {REFERENCES} or {TEST} ({','.join(arguments)!r} given); name a file as against"
@@ -82,13 +83,13 @@ class UnigramKlConfig(MetricConfig):
         return {"against": arguments[0]} if arguments else {}
 
     def arguments(self) -> list[str]:
-        """The human side where it is the test data."""
+        """The argument "test" if it is set."""
         return [TEST] if self.against == TEST else []
 
 
 @registry.register("unigram-kl")
 class UnigramKl(Metric):
-    """Unigram KL: divergence of the token frequencies of texts from human ones, both ways. Example: ``unigram-kl``."""
+    """Unigram KL: divergence between token frequencies of generated and human text. Example: ``unigram-kl``."""
 
     Config = UnigramKlConfig
     needs = ("tokens", "reference_tokens")
@@ -105,7 +106,7 @@ class UnigramKl(Metric):
             self._human += Counter()  # drops tokens that were never counted
 
     def add(self, sample: Sample) -> None:
-        """Counts the tokens of the text and, where they are the human side, of all its references."""
+        """Count the tokens of the text and, unless ``against`` is a file, of all its references."""
         self._generated.update(_tokens(sample, sample.tokens))
         if self._with_references:
             for reference in sample.reference_tokens:
@@ -132,11 +133,11 @@ class UnigramKl(Metric):
     def _measure(self, direction: str, size: int) -> Measure:
         # What was seen differs between systems, and a unit stands for all of them.
         tokens = f"{size} tokens of the tokenizer" if self.setup.unit.size else "tokens seen on either side"
-        people = "all references" if self._with_references else "the test data (a text as a whole, not the references)"
+        people = "all references" if self._with_references else "the test data (all of it, not the references)"
         return self.measure(
             f"KL({direction})",
             f"nats ({self.config.smoothing:g} added to the counts of all {tokens})",
-            f"KL({direction}): divergence of the frequencies of single tokens in all generated texts and in {people}.",
+            f"KL({direction}): divergence between the token frequencies of all generated texts and of {people}.",
         )
 
 
@@ -144,8 +145,8 @@ def _counted(against: str, setup: Setup) -> CountedTokens:
     where = "unigram-kl.against"
     if against == TEST:
         raise ValueError(
-            f"{where}: '{TEST}' is the test data of a comparison's task; here, name a text file, a file of counts, or "
-            f"'{REFERENCES}'"
+            f"{where}: '{TEST}' is possible only in a comparison, where a task has test data; give a text file, a "
+            f"file of counts, or '{REFERENCES}'"
         )
     if Path(against).suffix in COUNTS:
         return CountedTokens.load(against, setup.unit, where)
@@ -156,7 +157,8 @@ def _tokens(sample: Sample, tokens: Int[np.ndarray, "T"]) -> list[int]:
     size = sample.unit.size
     if size is not None and len(tokens) and (tokens.max() >= size or tokens.min() < 0):
         raise ValueError(
-            f"{sample.place}: token ids from {tokens.min()} to {tokens.max()}, the tokenizer has 0 to {size - 1}"
+            f"{sample.place}: token ids must be from 0 to {size - 1}, as in the tokenizer ({tokens.min()} to "
+            f"{tokens.max()} given)"
         )
     found: list[int] = tokens.tolist()
     return found

@@ -17,15 +17,15 @@ RANKS = 5000
 
 
 def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = RANKS) -> float:
-    """Minus the slope of the least-squares line through (log r, log f_r), f_r being the count of the r-th token.
+    """Negative slope of the least-squares line through (log r, log f_r), where f_r is the count of the r-th token.
 
-    Tokens are ranked by count, the most frequent first, and the first ``ranks`` of them are used, each with the same
-    weight. Exactly proportional to 1 / r makes 1; equal counts make 0.
+    Tokens are ranked by count, the most frequent first; the first ``ranks`` are used, with equal weights. Counts
+    proportional to 1 / r give 1; equal counts give 0.
 
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), with its 5,000 ranks.
 
     Raises:
-        ValueError: Fewer than two tokens or ranks, or a count below 1.
+        ValueError: If there are fewer than two tokens or ranks, or a count is below 1.
 
     >>> round(zipf_coefficient([12, 6, 4, 3]), 6), zipf_coefficient([5, 5, 5])
     (1.0, 0.0)
@@ -33,7 +33,8 @@ def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = 
     frequencies = np.sort(np.asarray(counts, dtype=np.float64))[::-1][:ranks]
     if len(frequencies) < 2 or ranks < 2 or frequencies[-1] < 1:
         raise ValueError(
-            f"Zipf coefficient: must have two counts from 1 and two ranks ({len(counts)} counts, {ranks} ranks given)"
+            f"Zipf coefficient: must have at least two counts of 1 or more and at least two ranks ({len(counts)} "
+            f"counts, {ranks} ranks given)"
         )
     x, y = np.log(np.arange(1, len(frequencies) + 1)), np.log(frequencies)
     x, y = x - x.mean(), y - y.mean()
@@ -44,7 +45,7 @@ class ZipfConfig(MetricConfig):
     """Settings of the Zipf coefficient."""
 
     ranks: int = Field(default=RANKS, ge=2)
-    """Number of most frequent tokens that the line is fitted to."""
+    """Number of most frequent tokens to which the line is fitted."""
 
 
 @registry.register("zipf")
@@ -60,20 +61,20 @@ class Zipf(Metric):
         self._counts: Counter[int] = Counter()
 
     def add(self, sample: Sample) -> None:
-        """Counts the tokens of the written text."""
+        """Count the tokens of the generated text."""
         self._counts.update(sample.tokens.tolist())
 
     def result(self) -> dict[str, Score]:
         """``zipf``."""
         if len(self._counts) < 2:
             raise UndefinedError(
-                f"Zipf coefficient: a line needs two different tokens, the texts have {len(self._counts)}"
+                f"Zipf coefficient: the texts must have at least two different tokens ({len(self._counts)} given)"
             )
         value = zipf_coefficient(list(self._counts.values()), self.config.ranks)
         measure = self.measure(
             "Zipf coefficient",
-            f"slope (minus; log frequency on log rank, ranks up to {self.config.ranks})",
-            "Zipf coefficient: how steeply token frequencies fall with their rank; about 1 in long human texts, "
-            "less in few short ones, higher where few tokens make up more of it.",
+            f"negative slope (log frequency on log rank, ranks up to {self.config.ranks})",
+            "Zipf coefficient: how steeply token frequencies fall with their rank; about 1 in long human texts, less "
+            "in few short texts, higher if few tokens make up most of the text.",
         )
         return {"zipf": Score(measure, value, self._counts.total())}

@@ -1,4 +1,4 @@
-"""People judge texts: samples files to forms for every platform, and what judges hand back to a table."""
+"""Human evaluation: turn samples files into survey forms, and the judges' answers into a table of results."""
 
 from __future__ import annotations
 

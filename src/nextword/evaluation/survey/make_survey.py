@@ -1,4 +1,4 @@
-"""Samples files to a survey and its key."""
+"""Make a survey and its key from samples files."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from nextword.results.records.survey_files import (
 from nextword.settings.config import validated
 
 LONGEST_SENTENCE = 384
-"""Tokens of a sentence that its encoder reads."""
+"""Maximum number of tokens per sentence for the encoder."""
 
 
 @dataclass(frozen=True)
 class MadeSurvey:
-    """A survey with its key, before it is written."""
+    """A survey with its key, before both are written to disk."""
 
     survey: Survey
     key: SurveyKey
     page_url: str
-    """Where the page will lie."""
+    """Address of the survey page."""
     notes: list[str]
-    """What was left out, and what the survey can show."""
+    """Notes on prompts left out and on statistical power."""
 
 
 @dataclass(frozen=True)
 class _Hidden:
-    """An item whose writers are hidden, and what the key says of it."""
+    """An anonymised item, and its entry in the key."""
 
     item: SurveyItem
     key: KeyItem
@@ -68,14 +68,15 @@ def make_survey(
     fields: Mapping[str, str] | None = None,
     command: str = "",
 ) -> MadeSurvey:
-    """Makes a survey of texts.
+    """Make a survey of texts.
 
-    ``asks`` is a kind such as "pairwise", ``systems`` a samples file by name, ``recipe`` settings of the kind such as
-    ``{"items": 50}``, ``fields`` names that the files use for fields of a sample, and ``command`` the line that repeats
-    this, for the key.
+    ``asks`` is a kind such as "pairwise"; ``systems`` maps names to samples files; ``recipe`` has settings of the kind
+    such as ``{"items": 50}``; ``fields`` maps fields of a sample to the files' names; ``command`` is the command line
+    for the key.
 
     Raises:
-        ValueError: No such kind, a wrong setting, files without common prompts, a missing field, too few prompts.
+        ValueError: If the kind is unknown, a setting is wrong, a field is missing, or the files have too few common
+            prompts.
     """
     kind = registry.get(asks)
     config = validated(kind.Config, recipe or {})
@@ -85,7 +86,7 @@ def make_survey(
     rng = np.random.default_rng(config.seed)
     drafts, notes = maker.drafts(prompts, _encoder(config), rng)
     if lacking:
-        notes.append(f"{lacking:,} prompts left out: not in every file")
+        notes.append(f"{lacking:,} prompts left out, because they are not in every file")
     blocks = blocks_of(len(drafts), config.items_per_form)
     checks, known = _checks(maker, drafts, blocks, rng), maker.known()
     hidden = iter(_hidden([*drafts, *(item for item, _, _ in checks), *(item for item, _ in known)], rng))
@@ -114,7 +115,7 @@ def make_survey(
 def _checks(
     maker: Kind, drafts: Sequence[DraftItem], blocks: Sequence[Sequence[int]], rng: np.random.Generator
 ) -> list[tuple[DraftItem, dict[str, str], int]]:
-    """The checks of each block, made of items of other blocks where there are others."""
+    """The attention checks of each block, made from items of other blocks if there are any."""
     made = []
     for number, block in enumerate(blocks):
         donors = [draft for place, draft in enumerate(drafts) if place not in set(block)] or list(drafts)
@@ -126,7 +127,7 @@ def _checks(
 
 
 def _hidden(drafts: Sequence[DraftItem], rng: np.random.Generator) -> list[_Hidden]:
-    """The items with ids that say nothing."""
+    """The items with random ids."""
     width = len(str(len(drafts)))
     found = []
     for number, draft in zip(rng.permutation(len(drafts)), drafts, strict=True):
@@ -167,7 +168,7 @@ def _survey(asks: str, maker: Kind, items: list[SurveyItem], forms: list[Form]) 
 
 
 def _encoder(config: Any) -> Encode:
-    """Sentence vectors by the recipe's encoder, which is loaded when first asked."""
+    """A function that returns sentence vectors from the recipe's encoder, which is loaded when first called."""
 
     @cache
     def loaded() -> SentenceEncoder:
@@ -182,13 +183,13 @@ def _encoder(config: Any) -> Encode:
 def aligned(
     systems: Mapping[str, Path], fields: Mapping[str, str] | None = None
 ) -> tuple[dict[str, dict[str, Sample]], list[KeyFile], int]:
-    """Reads the files and puts texts after the same prompt together: by ``id``, or by place where samples have none.
+    """Read the files and group texts of the same prompt, by ``id`` or, if samples have no id, by line.
 
     Returns:
-        By id of each prompt that every system has, the sample of each system; the files; how many prompts some lack.
+        The sample of each system, by prompt id, for prompts in all files; the files; the number of other prompts.
 
     Raises:
-        ValueError: A file cannot be read, a prompt differs between files, or no prompt is in all of them.
+        ValueError: If a file cannot be read, a prompt differs between files, or no prompt is in all files.
     """
     found: dict[str, dict[str, Sample]] = {}
     files = []
@@ -224,7 +225,7 @@ def _expect_same_prompt(sample: Sample, other: Sample) -> None:
 def check_item(
     donor: DraftItem, questions: Sequence[Question], sentence: str, rng: np.random.Generator
 ) -> tuple[DraftItem, dict[str, str]]:
-    """The first text of a real item and a sentence that asks for the answers which ``rng`` draws; and these answers."""
+    """Make an attention check from an item's first text and a sentence that requests random answers."""
     right = {question.name: question.choices[int(rng.integers(len(question.choices)))] for question in questions}
     wanted = " and ".join(f'"{right[one.name].label}" for {one.name}' for one in questions)
     unit = donor.groups[0].units[0]
@@ -239,7 +240,7 @@ def check_item(
 
 
 def blocks_of(items: int, most: int) -> list[list[int]]:
-    """Places of items in as few blocks as there have to be, of nearly equal size.
+    """Indices of items, in the smallest number of blocks of at most the given size, all of nearly equal size.
 
     >>> blocks_of(5, 2)
     [[0, 1], [2, 3], [4]]
@@ -250,10 +251,10 @@ def blocks_of(items: int, most: int) -> list[list[int]]:
 def dealt(
     blocks: Sequence[Sequence[_Hidden]], judges: int, rng: np.random.Generator, first: Sequence[_Hidden] = ()
 ) -> list[Form]:
-    """A form for each judge of each block.
+    """One form per judge and block.
 
-    Each form has its items in an order of its own. The texts of an item stand in the rows of a Latin square over the
-    systems, one row after the other, so that each system stands in each place equally often.
+    Each form has its own order of items. The order of an item's texts follows the rows of a Latin square over the
+    systems, so that each system is in each position equally often.
     """
     turn = count()
     forms: list[Form] = []
@@ -273,10 +274,10 @@ def dealt(
 
 
 def balanced_orders(size: int) -> list[list[int]]:
-    """Williams' design (1949): rows are orders of ``size`` things.
+    """Williams' design (1949): balanced orders of ``size`` elements, one per row.
 
-    Each thing stands in each place equally often, and each follows each other equally often. An odd number of things
-    takes twice as many rows.
+    Each element is in each position equally often, and follows each other element equally often. An odd ``size`` needs
+    twice as many rows.
 
     >>> balanced_orders(4)
     [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]
@@ -293,14 +294,14 @@ def balanced_orders(size: int) -> list[list[int]]:
 # -- Which difference a planned survey can show, said before anyone is paid.
 
 LEVEL = 0.05
-"""Level of the two-sided test."""
+"""Significance level of the two-sided test."""
 
 
 def detectable_difference(config: SurveyConfig, items: int | None = None, judges: int | None = None) -> float:
-    """The smallest true difference between two systems that the wanted share of surveys finds.
+    """The smallest true difference between two systems that is detected with the desired power.
 
-    One judge's difference on one item varies with the item, which all its judges share, and with the judge. With n
-    items of J judges its mean has the variance ``spread^2 (agreement / n + (1 - agreement) / (n J))``.
+    One judge's difference on one item varies with the item (shared by its judges) and with the judge. With n items of J
+    judges each, the mean difference has the variance ``spread^2 (agreement / n + (1 - agreement) / (n J))``.
 
     >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
     0.205
@@ -314,16 +315,16 @@ def detectable_difference(config: SurveyConfig, items: int | None = None, judges
 
 
 def spread_of(config: SurveyConfig) -> float:
-    """The spread that is assumed: the recipe's, or what is usual for the kind."""
+    """The assumed standard deviation: that of the recipe, or the default of the kind."""
     return config.typical_spread if config.power.spread is None else config.power.spread
 
 
 def statement(config: SurveyConfig, unit: str) -> Iterator[str]:
-    """What can be shown, in sentences; a difference is measured in ``unit``."""
+    """Sentences about the statistical power; ``unit`` is the unit of a difference."""
     power = f"{config.power.power:.0%}".replace("%", " %")
     yield (
-        f"{config.items} items with {config.judges} judges each can show a difference of "
-        f"{detectable_difference(config):.2g} ({unit}) in {power} of such surveys, at p < {LEVEL}."
+        f"{config.items} items with {config.judges} judges each can detect a difference of "
+        f"{detectable_difference(config):.2f} ({unit}) with a power of {power}, at p < {LEVEL}."
     )
     others = [
         (2 * config.items, config.judges),
@@ -333,6 +334,6 @@ def statement(config: SurveyConfig, unit: str) -> Iterator[str]:
     told = (f"{items} x {judges}: {detectable_difference(config, items, judges):.2g}" for items, judges in others)
     yield f"Other sizes (items x judges): {'; '.join(told)}."
     yield (
-        f"Assumed: a spread of {spread_of(config):.2g} from answer to answer, of which judges share "
+        f"Assumed: a standard deviation of {spread_of(config):.2g} between answers, of whose variance judges share "
         f"{config.power.agreement:.0%} (power.spread, power.agreement)."
     ).replace("%", " %")

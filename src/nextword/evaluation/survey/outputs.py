@@ -1,4 +1,4 @@
-"""A survey on disk: what judges receive in one folder, the key outside of it."""
+"""Write a survey to disk: files for the judges in one folder, the key outside it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from nextword.runtime.resumable import expect_same
 
 SURVEY, KEY = "survey.json", "key.json"
 FOR_JUDGES = "for-judges"
-"""Folder of everything that may be given away."""
+"""Folder of all files for judges."""
 
 
 def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
-    """Writes the survey and its key into a folder, made where missing, and returns the files.
+    """Write the survey and its key into a folder, created if missing, and return the files.
 
     Raises:
-        ValueError: The folder holds another survey.
+        ValueError: If the folder has another survey.
     """
     held = folder / SURVEY
     if held.exists():
@@ -50,17 +50,17 @@ def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
 # -- Label Studio: a task for each unit, and the configuration that asks the questions about it.
 
 MARKS = "marks"
-"""Name of the control with which words are marked."""
+"""Name of the control for marking words."""
 TEXT = "text"
-"""Name of the text that is judged."""
+"""Name of the judged text."""
 NEAR = "near"
-"""Name of the sentences of a document that are nearest to it."""
+"""Name of the document sentences that are most similar to it."""
 
 
 def label_studio_tasks(survey: Survey) -> str:
-    """Tasks to import: JSON, one a unit, with what is read as ``context`` and what is judged as ``text``.
+    """Label Studio tasks as JSON, one per unit, with the read text as ``context`` and the judged text as ``text``.
 
-    Where sentences of a document belong to a unit, they stand in ``near``.
+    Document sentences of a unit, if any, are in ``near``.
     """
     near = _has_near(survey)
     tasks = [
@@ -83,7 +83,7 @@ def label_studio_tasks(survey: Survey) -> str:
 
 
 def label_studio_config(survey: Survey) -> str:
-    """The labelling interface: XML. Texts are shown as text, whatever markup they hold."""
+    """The Label Studio interface as XML. Markup in texts is escaped."""
     instructions = " ".join(f"{survey.consent}\n\n{survey.instructions}".split())
     parts = [
         f"  <Header value={quoteattr(survey.title)} />",
@@ -113,7 +113,7 @@ def _has_near(survey: Survey) -> bool:
 
 
 def _written(passages: list[Passage]) -> str:
-    """Passages as one text; one without a heading as it is, so that places in it are places in the passage."""
+    """Join passages into one text; a passage without a heading is unchanged, so that character offsets stay valid."""
     return "\n\n".join("\n".join([*([f"{one.title}:"] if one.title else []), *one.lines]) for one in passages)
 
 
@@ -121,7 +121,7 @@ def _written(passages: list[Passage]) -> str:
 
 
 def mturk_csv(survey: Survey) -> str:
-    """Columns ``survey``, ``item_id`` and ``item``; each line is a task for as many workers as an item has judges."""
+    """Mechanical Turk CSV with columns ``survey``, ``item_id``, ``item``; a row needs as many workers as judges."""
     return _csv([("survey", "item_id", "item"), *((survey.id, item.id, mturk_item(item)) for item in survey.items)])
 
 
@@ -134,11 +134,11 @@ def _csv(rows: Iterable[Sequence[Any]]) -> str:
 # -- Prolific: a link for each form, with the places of a study that lead there.
 
 PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
-"""Prolific puts the participant's number in; the page takes it as the judge's name."""
+"""Prolific inserts the participant's id here, and the page uses it as the judge's name."""
 
 
 def prolific_links(survey: Survey, page_url: str) -> str:
-    """A CSV with ``form``, ``link`` to where page.html lies, and ``places``: one person for each form."""
+    """Prolific CSV with ``form``, ``link`` to page.html, and ``places`` (one participant per form)."""
     joint = "&" if "?" in page_url else "?"
     links = ((form.id, f"{page_url}{joint}form={quote(form.id)}&{PARAMETERS}", 1) for form in survey.forms)
     return _csv([("form", "link", "places"), *links])

@@ -1,4 +1,4 @@
-"""What judges handed back: files of the page, of Mechanical Turk and of Label Studio."""
+"""Read answers: files of the survey page, of Mechanical Turk and of Label Studio."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers, Jud
 from nextword.runtime.corpora.row_files import cells_up_to
 
 WORKER, ANSWERS = "WorkerId", "Answer.answers"
-"""Columns of Mechanical Turk that say who answered, and what."""
+"""Columns of Mechanical Turk with the worker and the answers."""
 
 CSV_LIMIT = 10_000_000
-"""Characters of one cell."""
+"""Maximum number of characters in a CSV cell."""
 
 
 @dataclass(frozen=True)
 class HandedBack:
-    """Answers of one judge, and the file that they come from."""
+    """Answers of one judge, and their file."""
 
     file: str
     answers: JudgeAnswers
 
 
 def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack], list[str]]:
-    """Everything that can be read in the files that judges or platforms handed back, and what cannot, by name.
+    """Read all valid answers from the files of judges or platforms, and list the invalid ones.
 
     Returns:
-        Answers in the order of the files, and a line for each file, and each row of a file, that is not valid.
+        Answers in the order of the files, and one message per invalid file or row.
     """
     found: list[HandedBack] = []
     left_out = []
@@ -55,7 +55,7 @@ def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack
 
 
 Row = tuple[list[str], JudgeAnswers | Exception]
-"""Where in its file a row is, and its answers or what is wrong with them."""
+"""Position of a row in its file, and its answers or the error."""
 
 
 def _rows(path: Path, survey: Survey) -> Iterator[Row]:
@@ -73,7 +73,7 @@ def _tried(read: Callable[..., JudgeAnswers], *given: Any) -> JudgeAnswers | Val
 
 
 def _of_page(text: str) -> Iterator[Row]:
-    """All that one judge answered, without invalid items; each of those is named by itself."""
+    """The answers of one judge; each invalid item gets its own message."""
     content = _object(json.loads(text), "the file")
     given = content.get("items")
     items = given if isinstance(given, list) else []
@@ -95,7 +95,7 @@ def _of_page(text: str) -> Iterator[Row]:
 
 
 def _of_mturk(path: Path) -> Iterator[Row]:
-    """Rows of a batch's results; rejected ones do not count."""
+    """Answers from the rows of a batch's results, without rejected rows."""
     with open(path, encoding="utf-8-sig", newline="") as file, cells_up_to(CSV_LIMIT):
         table = csv.DictReader(file)
         rows, columns = list(table), table.fieldnames or ()
@@ -110,13 +110,13 @@ def _of_mturk(path: Path) -> Iterator[Row]:
 def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:
     cell = row[ANSWERS] or ""
     if not cell.strip():
-        raise ValueError(f"{ANSWERS} must have answers (nothing given)")
+        raise ValueError(f"{ANSWERS} must have answers (none given)")
     content = _object(json.loads(cell), ANSWERS)
     return _answers(content.get("survey", ""), row[WORKER] or "", [content.get("item")])
 
 
 def _of_label_studio(text: str, survey: Survey) -> Iterator[Row]:
-    """Annotations of an export as JSON; cancelled ones do not count."""
+    """Answers from the annotations of a JSON export, without cancelled annotations."""
     values = {
         (question.name, said): choice.value
         for question in survey.questions
@@ -190,12 +190,12 @@ def _judge_answers(content: dict[str, Any]) -> JudgeAnswers:
 
 
 def _place(fault: ValidationError) -> str:
-    """Where the first thing is that is wrong; empty for the whole."""
+    """Path of the first invalid field; empty for the whole object."""
     return ".".join(str(step) for step in fault.errors()[0]["loc"])
 
 
 def merged(items: Sequence[ItemAnswers]) -> ItemAnswers:
-    """Answers to parts of one item by one judge, as a platform hands them out, as one."""
+    """Merge a judge's answers to the parts of one item, which platforms return separately."""
     units: dict[str, UnitAnswers] = {unit.id: unit for one in items for unit in one.units}
     return items[0].model_copy(update={"units": list(units.values()), "seconds": sum(one.seconds for one in items)})
 
@@ -203,12 +203,12 @@ def merged(items: Sequence[ItemAnswers]) -> ItemAnswers:
 # -- Which answers count, and what does not, by name.
 
 NAMED = 8
-"""Ids that one message names."""
+"""Maximum number of ids in one message."""
 
 
 @dataclass(frozen=True)
 class CountedUnit:
-    """What one judge said about one unit, and who wrote it."""
+    """One judge's answers about one unit, and the systems of its texts."""
 
     judge: str
     item: str
@@ -219,29 +219,33 @@ class CountedUnit:
 
 @dataclass
 class Counted:
-    """What counts."""
+    """Valid answers of a survey."""
 
     units: list[CountedUnit] = field(default_factory=list)
-    """Answers, without those of judges who failed checks, and without checks."""
+    """Answers, without checks and without judges who failed the checks."""
     judges: list[JudgeRecord] = field(default_factory=list)
-    """Everyone who handed something back to this survey."""
+    """All judges who answered this survey."""
     left_out: list[str] = field(default_factory=list)
-    """What does not count, and why."""
+    """Messages on answers that were left out."""
 
 
 def counted(survey: Survey, key: SurveyKey, handed: Sequence[HandedBack]) -> Counted:
-    """Sorts out what does not count: each thing is named, and the rest counts.
+    """Select the valid answers; each invalid answer gets a message.
 
     Raises:
-        ValueError: The key is of another survey.
+        ValueError: If the key belongs to another survey.
     """
     if key.survey != survey.id:
-        raise ValueError(f"key.json: must be of survey {survey.id} (of {key.survey}); take both from one folder")
+        raise ValueError(
+            f"key.json: must belong to survey {survey.id} (belongs to {key.survey}); use both files of the same folder"
+        )
     found = Counted()
     now = {item.id: item.digest for item in survey.items}
     edited = {name for name, digest in survey.digests.items() if now.get(name) != digest}
     if edited:
-        found.left_out.append(f"survey.json: {_listed(edited)} left out, edited since the survey was made")
+        found.left_out.append(
+            f"survey.json: {_listed(edited)} left out, because they were edited after the survey was made"
+        )
     by_judge: dict[str, dict[str, list[ItemAnswers]]] = defaultdict(dict)
     for one in handed:
         _take(one, survey, edited, by_judge, found)
@@ -257,14 +261,14 @@ def _take(
     by_judge: dict[str, dict[str, list[ItemAnswers]]],
     found: Counted,
 ) -> None:
-    """Items of one file that can count."""
+    """The items of one file that are valid."""
     answers = one.answers
     where = f"{one.file} ({answers.judge})"
     if answers.survey != survey.id:
-        found.left_out.append(f"{where}: left out, answers to another survey ({answers.survey})")
+        found.left_out.append(f"{where}: left out, because it answers another survey ({answers.survey})")
         return
     if not answers.consent:
-        found.left_out.append(f"{where}: left out, no consent")
+        found.left_out.append(f"{where}: left out, because there is no consent")
         return
     mine = by_judge[answers.judge]
     unknown, changed, again = [], [], []
@@ -282,8 +286,8 @@ def _take(
             mine.setdefault(item.id, []).append(item)
     for ids, why in (
         (unknown, "not in this survey"),
-        (changed, "the judge saw another text than the survey has"),
-        (again, "the same judge answered before; the first answer counts"),
+        (changed, "the judge saw a text that differs from the survey's"),
+        (again, "the same judge answered earlier; the first answer counts"),
     ):
         if ids:
             found.left_out.append(f"{where}: {_listed(ids)} left out, {why}")
@@ -294,7 +298,7 @@ def _take(
 
 
 def _count(judge: str, items: dict[str, ItemAnswers], survey: Survey, key: SurveyKey, found: Counted) -> None:
-    """A judge's answers, unless too many checks are wrong."""
+    """Add a judge's answers, unless the judge failed too many checks."""
     checks = [name for name in items if name in key.checks]
     failed = [
         name
@@ -311,7 +315,9 @@ def _count(judge: str, items: dict[str, ItemAnswers], survey: Survey, key: Surve
         )
     )  # fmt: skip
     if not counts:
-        found.left_out.append(f"{judge}: left out, failed {len(failed)} of {len(checks)} checks ({_listed(failed)})")
+        found.left_out.append(
+            f"{judge}: left out, because the judge failed {len(failed)} of {len(checks)} checks ({_listed(failed)})"
+        )
         return
     for name in real:
         found.units += _units(judge, items[name], survey, key, found)
@@ -323,10 +329,12 @@ def _units(judge: str, item: ItemAnswers, survey: Survey, key: SurveyKey, found:
     for unit in item.units:
         wrong = sorted(name for name, value in unit.answers.items() if value not in known.get(name, ()))
         if unit.id not in writers:
-            found.left_out.append(f"{judge}: {item.id}, unit {unit.id} left out, not in this survey")
+            found.left_out.append(f"{judge}: {item.id}, unit {unit.id} left out, because it is not in this survey")
             continue
         if wrong:
-            found.left_out.append(f"{judge}: {item.id}, {', '.join(wrong)} left out, no such answer or question")
+            found.left_out.append(
+                f"{judge}: {item.id}, {', '.join(wrong)} left out, because the answer or question does not exist"
+            )
         kept = {name: value for name, value in unit.answers.items() if name not in wrong}
         said = unit.model_copy(update={"answers": kept})
         yield CountedUnit(judge, item.id, unit.id, writers[unit.id], said)

@@ -1,4 +1,4 @@
-"""What a survey is to be: the fields of its recipe that every kind has."""
+"""Settings that all kinds of survey have."""
 
 from __future__ import annotations
 
@@ -19,62 +19,62 @@ CHECK = "This sentence checks that the texts are read: please answer {answers} h
 
 
 class PowerConfig(Settings):
-    """What is assumed when the survey says which differences it can show."""
+    """Assumptions for the statement on statistical power."""
 
     spread: float | None = Field(default=None, gt=0, le=10)
-    """Standard deviation of one judge's difference between two systems on one item. Default: by kind."""
+    """Standard deviation of one judge's difference between two systems on one item. The default depends on the kind."""
     agreement: float = Field(default=0.3, ge=0, le=1)
-    """Share of that variance which judges have in common. The human evaluations of HistAlign had alphas of 0.34 and
-    0.52."""
+    """Share of that variance that all judges of an item have in common. In HistAlign's human evaluations, alpha was
+    0.34 and 0.52."""
     power: float = Field(default=0.8, gt=0.05, lt=1)
-    """Share of such surveys that are to find the difference at p < 0.05, two-sided."""
+    """Desired power: the share of such surveys that detect the difference at p < 0.05, two-sided."""
 
 
 class SurveyConfig(Settings):
     """A survey of any kind."""
 
     typical_spread: ClassVar[float] = 1.0
-    """Spread that ``power`` assumes."""
+    """Default standard deviation for ``power``."""
 
     items: int = Field(default=100, ge=2, le=10_000)
-    """Prompts that are judged, drawn by the seed."""
+    """Number of prompts that are judged; the seed selects them."""
     judges: int = Field(default=3, ge=1, le=100)
-    """Judges of each item."""
+    """Number of judges per item."""
     items_per_form: int = Field(default=20, ge=1, le=1000)
-    """Items that one judge is given, without checks."""
+    """Number of items per judge, without checks."""
     seed: Seed = 0
-    """Seed of every random choice: prompts, sides, orders, checks."""
+    """Seed of all random choices: prompts, sides, orders, checks."""
     checks: int = Field(default=2, ge=0, le=50)
-    """Attention checks in each form."""
+    """Number of attention checks per form."""
     allowed_failures: int = Field(default=0, ge=0, le=50)
-    """Checks that a judge may answer wrongly and still count."""
+    """Number of checks that a judge may fail without being left out."""
     check_text: str = CHECK
-    """Sentence that makes an item a check, with {answers} for what to answer."""
+    """Sentence that turns an item into a check; {answers} is replaced by the requested answers."""
     title: str = "Judge texts"
     """Heading of the page."""
     consent: str = CONSENT
-    """What a judge agrees to; a blank line separates paragraphs."""
+    """Consent text; a blank line separates paragraphs."""
     instructions: str = ""
-    """How to judge; a blank line separates paragraphs. Default: those of the kind."""
+    """Instructions for judges; a blank line separates paragraphs. By default, those of the kind."""
     hand_back: str = "Send this file to the person who asked you."
-    """What the last page says about the file."""
+    """Text about the answer file on the last page."""
     completion_url: str = ""
-    """Address that the last page leads to, such as the completion address of a Prolific study."""
+    """Link on the last page, such as the completion link of a Prolific study."""
     page_url: str = "https://example.org/page.html"
-    """Where page.html will lie; the Prolific links lead there."""
+    """Address where page.html will be published, used in the Prolific links."""
     power: PowerConfig = PowerConfig()
-    """Assumptions about answers."""
+    """Assumptions for the statement on statistical power."""
 
     @model_validator(mode="after")
     def _addresses_are_of_the_web(self) -> Self:
         for name, address in (("completion_url", self.completion_url), ("page_url", self.page_url)):
             if address != type(self).model_fields[name].default and not re.fullmatch(r"https?://\S+", address):
-                raise ValueError(f"{name}: must be an address of the web ({address!r} given); begin with https://")
+                raise ValueError(f"{name}: must be a web address ({address!r} given); begin with https://")
         return self
 
     @model_validator(mode="after")
     def _check_says_what_to_answer(self) -> Self:
         if "{answers}" not in self.check_text:
-            raise ValueError(f"check_text: must have {{answers}} in it ({self.check_text!r} given); put it where the "
-                             "right answers are to stand")  # fmt: skip
+            raise ValueError(f"check_text: must have {{answers}} in it ({self.check_text!r} given); put it where "
+                             f"the requested answers go")  # fmt: skip
         return self

@@ -1,4 +1,4 @@
-"""What judges handed back to a record of every value, interval, test and agreement."""
+"""From judges' answers to results: values, intervals, tests and agreement."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from nextword.runtime import optional_libraries as extras
 
 @dataclass(frozen=True)
 class TwoLevels:
-    """A statistic whose parts are summed over what shares an item, what shares a judge, and what shares both."""
+    """A statistic with sums per item, per judge, and per pair of item and judge."""
 
     items: Statistic
     judges: Statistic
@@ -54,7 +54,7 @@ class TwoLevels:
         return self.items.value
 
     def less(self, other: TwoLevels) -> TwoLevels:
-        """The difference of two values that come from the same items and judges."""
+        """The difference of two statistics of the same items and judges."""
         return TwoLevels(
             _less(self.items, other.items), _less(self.judges, other.judges), _less(self.cells, other.cells)
         )
@@ -62,7 +62,7 @@ class TwoLevels:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Which answers of a survey share an item or a judge, from 0; values of one crossing can be subtracted."""
+    """Item and judge of each answer, numbered from 0; statistics with the same crossing can be subtracted."""
 
     items: Int[np.ndarray, "N"]
     judges: Int[np.ndarray, "N"]
@@ -73,7 +73,7 @@ class Crossing:
         items: Int[np.ndarray, "M"] | None = None,
         judges: Int[np.ndarray, "M"] | None = None,
     ) -> TwoLevels:
-        """A statistic of M answers, by default those of the crossing, summed in the three ways."""
+        """A statistic of M answers (by default those of the crossing), summed per item, per judge and per pair."""
         items, judges = self.items if items is None else items, self.judges if judges is None else judges
         number_of_items, number_of_judges = int(self.items.max()) + 1, int(self.judges.max()) + 1
         cells = np.unique(self.items * number_of_judges + self.judges)
@@ -85,17 +85,17 @@ class Crossing:
 def two_level_intervals(
     values: Sequence[TwoLevels], resamples: int = RESAMPLES, seed: int = 0, confidence: float = CONFIDENCE
 ) -> list[Interval]:
-    """Intervals for other items and other judges.
+    """Confidence intervals that generalise to other items and other judges.
 
-    Items are drawn with replacement, judges are drawn with replacement, and the two deviations are added. What chance
-    does to a single answer is in both, so their sum is scaled to the variance ``V_items + V_judges - V_cells``
+    Items and judges are each resampled with replacement, and the two deviations are added. The noise of single answers
+    is in both, so their sum is scaled to the variance ``V_items + V_judges - V_cells``
     (Cameron, Gelbach & Miller, 2011), with G / (G - 1) for G items or judges and Student's t in place of the normal
-    (Satterthwaite's degrees of freedom), because judges are few. It is never taken to be below the larger of the two.
-    With one judge there are only items. Where judges are few and do not differ at all, the interval is somewhat too
-    wide: it holds the truth in up to 98 % of surveys.
+    (Satterthwaite's degrees of freedom), because there are few judges. It is at least the larger of the two variances.
+    With one judge only items are resampled. With few judges who do not differ at all, the interval is somewhat too
+    wide: its coverage is up to 98 %.
 
     Returns:
-        Lower and upper end; None with fewer than two items, and where a draw leaves no value.
+        Lower and upper end; None with fewer than two items, or if a resample has no value.
     """
     if not values or len(values[0].items.parts) < 2:
         return [None for _ in values]
@@ -159,13 +159,13 @@ def _less(first: Statistic, second: Statistic) -> Statistic:
 def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
     """Krippendorff's alpha (Krippendorff, 2004, ch. 11), by the ``krippendorff`` package.
 
-    ``codes`` are what each judge said of each unit, as a number; NaN where nothing.
+    ``codes`` (judges, units) are the answers as numbers; NaN if a judge did not answer.
 
     Returns:
-        1 for perfect agreement, 0 for that of chance; None where nothing was judged twice or all answers are the same.
+        1 for perfect agreement, 0 for chance agreement; None if no unit was judged twice or all answers are equal.
 
     Raises:
-        ValueError: The package is missing.
+        ValueError: If the package is missing.
     """
     if extras.missing(["krippendorff"]):
         raise ValueError(f"agreement: must have the package krippendorff (missing); {extras.install('survey')}")
@@ -178,7 +178,7 @@ def alpha(codes: Float[np.ndarray, "J U"], level: Level) -> float | None:
 
 
 def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
-    """Share of pairs of judges with the same answer about the same unit; None where nothing was judged twice.
+    """Share of pairs of judges who gave the same answer about a unit; None if no unit was judged twice.
 
     >>> percent_agreement(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 2.0], [1.0, 3.0, np.nan]]))
     0.6666666666666666
@@ -195,9 +195,9 @@ def percent_agreement(codes: Float[np.ndarray, "J U"]) -> float | None:
 def coded(
     answers: Sequence[tuple[str, tuple[str, str], str]], values: Sequence[str], level: Level
 ) -> Float[np.ndarray, "J U"]:
-    """Answers as a table of judges and units.
+    """Answers as an array of judges and units.
 
-    ``values`` are all of the question, in order; their numbers where the scale is that of numbers.
+    ``values`` are the question's possible answers, in order; on a numeric scale, the numbers themselves are used.
     """
     judges = {name: at for at, name in enumerate(dict.fromkeys(judge for judge, _, _ in answers))}
     units = {name: at for at, name in enumerate(dict.fromkeys(unit for _, unit, _ in answers))}
@@ -211,17 +211,16 @@ def coded(
 # -- Do automatic measures order systems as people do?
 
 FEWEST = 3
-"""Systems from which on a correlation says anything."""
+"""Minimum number of systems for a correlation."""
 
 
 def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tuple[list[Correlation], str | None]:
-    """Over the systems that both have, by name.
+    """Correlations between human and automatic measures over the systems with both, matched by name.
 
-    Where judges rated the reference too, its automatic measures are those of the human row: it is one system more
-    for every measure that the human row has.
+    If judges also rated the reference, it counts as one more system, with the automatic measures of the human baseline.
 
     Returns:
-        A correlation for each two measures, and why there is none.
+        A correlation for each pair of measures, or the reason why there is none.
     """
     # People's own texts have the name that they have in a survey.
     measured = {} if automatic.human is None else {REFERENCE: automatic.human.values}
@@ -229,8 +228,8 @@ def correlations(people: EvaluationResults, automatic: EvaluationResults) -> tup
     common = [one.name for one in people.systems if one.name in measured]
     if len(common) < FEWEST:
         return [], (
-            f"{len(common)} systems have both ({', '.join(common) or 'none'}): a correlation over systems needs "
-            f"{FEWEST} or more of the same names"
+            f"{len(common)} systems have both measures ({', '.join(common) or 'none'}): a correlation needs {FEWEST} "
+            "or more systems with the same names"
         )
     return list(_each(people, automatic, measured, common)), None
 
@@ -260,7 +259,7 @@ def _each(
 
 
 Levels = dict[str, dict[str, TwoLevels]]
-"""By measure and system."""
+"""Values by measure and system."""
 
 
 def survey_results(
@@ -270,13 +269,13 @@ def survey_results(
     resamples: int = RESAMPLES,
     command: str = "",
 ) -> SurveyResults:
-    """The results of a survey.
+    """Compute the results of a survey.
 
-    ``folder`` is where ``make`` wrote it, with the key, ``answers`` are files that judges or platforms handed back, and
-    ``automatic`` is ``results.json`` of ``nextword evaluate`` on the same systems.
+    ``folder`` is the survey's folder with the key, ``answers`` are the files from judges or platforms, and
+    ``automatic`` is the ``results.json`` of ``nextword evaluate`` on the same systems.
 
     Raises:
-        ValueError: No survey or key there, no answer that counts, or a missing package.
+        ValueError: If the survey or the key is missing, there are no valid answers, or a package is missing.
     """
     survey, key = Survey.load(Path(folder) / SURVEY), SurveyKey.load(Path(folder) / KEY)
     handed, unread = read_answers([Path(path) for path in answers], survey)
@@ -284,9 +283,7 @@ def survey_results(
     found.left_out[:0] = unread
     if not found.units:
         why = "; ".join(found.left_out[:5]) or "no file given"
-        raise ValueError(
-            f"answers: must have some that count ({why}); give files that judges of this survey handed back"
-        )
+        raise ValueError(f"answers: must have valid answers ({why}); give the answer files of this survey")
     kind = registry.get(survey.asks)
     scored = _scored(survey, found, kind(kind.Config()))
     judged = _judged(survey, key, _rows(found.units, found), scored, resamples, command)
@@ -371,13 +368,13 @@ def _value(value: float, unit: str, n: int, interval: tuple[float, float] | None
 
 
 def _possible(interval: tuple[float, float], unit: str, least: float) -> tuple[float, float]:
-    """For shares, and with ``least`` of -1 of their differences, the part of an interval that there can be."""
+    """Clip an interval of a share to [0, 1], or of a difference of shares to [-1, 1] (``least=-1``)."""
     low, high = interval
     return (max(low, least), min(high, 1.0)) if unit.startswith("share") else interval
 
 
 def _tests(scored: list[AnswerMeasure], levels: Levels, names: list[str], resamples: int) -> list[PairRecord]:
-    """Every two systems in every measure: interval over items and judges, tests over items."""
+    """Test every pair of systems in every measure: interval over items and judges, tests over items."""
     pairs = [
         (one.key, first, second)
         for one in scored
@@ -399,7 +396,7 @@ def _tests(scored: list[AnswerMeasure], levels: Levels, names: list[str], resamp
 
 
 def _duels(survey: Survey, judged: EvaluationResults) -> list[WinTieLose]:
-    """Win, tie, lose where a question was about two texts at once."""
+    """Wins, ties and losses of questions about two texts."""
     if not any(len(unit.texts) > 1 for item in survey.items for unit in item.units):
         return []
     first, second = judged.systems[0], judged.systems[1]
@@ -432,7 +429,7 @@ def _agreement(question: Question, units: Sequence[CountedUnit]) -> Agreement:
 
 
 def _marked(survey: Survey, found: Counted, resamples: int) -> dict[str, MetricValue]:
-    """Share of words that judges marked, by system."""
+    """Share of words that judges marked, per system."""
     if survey.marking is None:
         return {}
     texts = {(item.id, unit.id): "\n".join(unit.texts[-1].lines) for item in survey.items for unit in item.units}
@@ -450,7 +447,7 @@ def _marked(survey: Survey, found: Counted, resamples: int) -> dict[str, MetricV
 
 
 def _words(text: str, marks: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """Words that a mark touches, and words."""
+    """Number of words that marks touch, and number of all words."""
     place = marked = total = 0
     for word in text.split():
         place = text.index(word, place)

@@ -1,4 +1,4 @@
-"""Many methods are compared under equal conditions: one start, the same training and seeds, every run in one folder.
+"""Comparisons of methods under equal conditions: one initial checkpoint, the same training settings and seeds.
 
-``all_methods.py`` calls all else here.
+``all_methods.py`` is the entry.
 """

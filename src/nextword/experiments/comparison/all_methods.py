@@ -1,6 +1,6 @@
-"""Trains and measures several methods under the same conditions.
+"""Train and evaluate several methods under the same conditions.
 
-Same data, same start from one file, same settings, same seeds and therefore the same batches: only the method differs.
+Data, initial checkpoint, settings, seeds and therefore batches are the same; only the method differs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class ComparisonInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a comparison; says what is finished. The same call again does the rest."""
+    """Ctrl-C during a comparison; the message says what is finished. The same call resumes."""
 
 
 @CallForms(
@@ -71,46 +71,46 @@ def compare(  # noqa: PLR0913  (its options)
     command: str | None = None,
     engine: Engine | None = None,
 ) -> Results:
-    r"""Trains and measures several heads under the same conditions; writes ``results.json`` and ``report.html``.
+    r"""Train and evaluate several heads under the same conditions; write ``results.json`` and ``report.html``.
 
-    The data, the initial checkpoint, the training settings, the seeds and so the batches are the same for all. Finished
-    runs are kept: a second call with the same settings does what is missing. Heads and seeds may be added. A run that
-    fails (it diverges, memory does not suffice, ...) is in ``Results.failures``, and the others continue; a second call
-    tries it again.
+    The data, the initial checkpoint, the training settings, the seeds and therefore the batches are the same for all
+    heads. Finished runs are kept: a second call with the same settings does only the unfinished runs. Heads and seeds
+    may be added. If a run fails (for instance because it diverges or runs out of memory), it is listed in
+    ``Results.failures`` and the other runs continue; a second call tries it again.
 
     Args:
-        model: The initial checkpoint of all: folder, GGUF file or hub name of a language model of the task's
-            architecture; None: the task's own small one, trained once.
-        data: What the task reads: a file, a folder or a hub name.
-        out: Folder for everything that is written; a folder of another comparison is refused.
-        heads: What is compared, in the order of the tables: ``"head"``, ``"head/objective"`` or
-            ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or a table with more settings
+        model: The initial checkpoint of all heads: folder, GGUF file or hub name of a language model of the task's
+            architecture; None: the task's small model, trained once.
+        data: Data of the task: a file, a folder or a hub name.
+        out: Folder for all results; the folder of another comparison is an error.
+        heads: Heads to compare, in the order of the tables: ``"head"``, ``"head/objective"`` or
+            ``"head/objective/conditioner"``, such as ``"cache/histalign"``, or a dict with more settings
             (``docs/compare.md``).
-        task: Name of the task (``nextword list tasks``), or a table with its ``name`` and settings.
-        encoder: Encoder that reads auxiliary texts, for tasks that have some.
-        seeds: Random seeds; each head is trained once with each, which sets batch order, dropout and new parameters.
-        start: Further settings of the initial checkpoint: the ``seed`` and the ``training`` of a small one.
-        training: Training settings that differ from the task's, the same for every head, such as ``{"steps": 500}``.
-        second_training: Training settings of every second stage that differ from those of the first.
-        fine_tuning: Defaults of ``training`` in place of the task's; None: those of fine-tuning for a pretrained model,
-            none for a small one (``docs/train.md``).
-        threads: CPU threads; None: torch's choice.
-        keep_models: Whether the trained models stay in the folder; without them a finished run cannot be inspected.
-        recipe: A TOML file, a built-in recipe (``nextword list recipes``), or the content of one: settings by the names
-            of these arguments, with ``methods`` for ``heads``. Those given beside it replace the recipe's; of tables,
-            single keys.
-        progress: Told about progress.
-        command: How the user started this, for the report.
-        engine: Where the runs are trained; None: one after another in this process.
+        task: Name of the task (``nextword list tasks``), or a dict with its ``name`` and settings.
+        encoder: Encoder of auxiliary texts, for tasks that have such texts.
+        seeds: Training seeds; each head is trained once per seed. A seed sets batch order, dropout and new parameters.
+        start: Further settings of the initial checkpoint: ``seed`` and ``training`` of the small model.
+        training: Training settings for all heads that override the task's, such as ``{"steps": 500}``.
+        second_training: Training settings of second stages that override those of the first.
+        fine_tuning: Defaults of ``training`` that replace the task's; None: fine-tuning defaults for a pretrained
+            model, the task's for a small one (``docs/train.md``).
+        threads: Number of CPU threads; None: torch's default.
+        keep_models: Whether to keep the trained models; without them a finished run cannot be inspected.
+        recipe: A TOML file, a built-in recipe (``nextword list recipes``), or a recipe as a dict: settings by the
+            names of these arguments, with ``methods`` for ``heads``. Arguments given in addition override the
+            recipe's; dicts are merged.
+        progress: Watcher that receives the progress.
+        command: Command line, for the report.
+        engine: Engine that schedules the runs; None: one after another in this process.
 
     Returns:
-        Every run with its metrics, and the runs that failed.
+        All runs with their metrics, and the failed runs.
 
     Raises:
-        ValueError: The settings do not fit the task or the folder, a head does not fit the model, another process
-            is at work in the folder, or the engine cannot be used here.
-        DiskFullError: There is no room to write something.
-        ComparisonInterrupted: Ctrl-C.
+        ValueError: If the settings do not fit the task or the folder, a head does not fit the model, another process is
+            using the folder, or the engine is not available.
+        DiskFullError: If the disk is full.
+        ComparisonInterrupted: On Ctrl-C.
 
     Examples:
         >>> import tempfile
@@ -158,7 +158,7 @@ def compare_methods(
     command: str | None = None,
     engine: Engine | None = None,
 ) -> Results:
-    """``compare`` with all that can be set in one."""
+    """``compare`` with a config object."""
     place, command, engine = ComparisonFolder(folder), command or DEFAULT_COMMAND, engine or Sequential()
     if not processes.is_main():
         fit_with_main()
@@ -177,9 +177,9 @@ def compare_methods(
 def make_start(
     config: CompareConfig, folder: str | Path, progress: Watcher | None = None, command: str | None = None
 ) -> InitialCheckpoint:
-    """Makes the start of a comparison in its folder, where it is not there yet, and trains no method.
+    """Make only the initial checkpoint of a comparison in its folder, if it is missing.
 
-    Arguments and errors are those of ``compare_methods``, which finds the start there.
+    Arguments and errors are those of ``compare_methods``, which then uses this checkpoint.
     """
     place = ComparisonFolder(folder)
     task, config = build_task(config), place.as_begun(config)  # whose methods are checked where it is made
@@ -233,7 +233,7 @@ def _do_missing_runs(
 
 
 DEFAULT_COMMAND = "nextword.compare(recipe=..., out=...)"
-"""How a comparison is repeated that was not started from the command line."""
+"""Command recorded for a comparison that was started from Python."""
 
 
 def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRun], command: str) -> Results:
@@ -290,7 +290,7 @@ def _interruption_explained(runs: list[Run], done: dict[Run, RunRecord], folder:
 
 @contextlib.contextmanager
 def cpu_threads(wanted: int | None) -> Iterator[None]:
-    """Inside the ``with`` block, torch computes with so many threads; None: with as many as it does."""
+    """Inside the ``with`` block, torch uses this number of threads; None: unchanged."""
     before = torch.get_num_threads()
     if wanted is not None:
         torch.set_num_threads(wanted)

@@ -1,4 +1,4 @@
-"""What a comparison is: one task, one start, the same training and seeds for every method."""
+"""Settings of a comparison: one task, one initial checkpoint, the same training and seeds for every method."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 TRAINED, RANDOM = "trained for task", "random weights for task"
-"""How the record of a start (``start.json``) says where a small one comes from that a task made."""
+"""Origins in ``start.json`` of a small initial checkpoint that a task made."""
 
 
 class StartConfig(Settings):
-    """The model that every method starts from."""
+    """The initial checkpoint of all methods."""
 
     model: str | None = None
-    """Folder, GGUF file or hub name of a language model of the task's architecture. Without it the task's own is
-    trained once."""
+    """Folder, GGUF file or hub name of a language model of the task's architecture. By default the task's small model
+    is trained once."""
     seed: Seed = 0
-    """Seed of that training."""
+    """Seed of the small model's training."""
     training: dict[str, JsonValue] = Field(default={})
-    """Settings of that training which differ from the task's."""
+    """Training settings of the small model that override the task's."""
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether the methods fine-tune a model that was trained elsewhere: one that is named, but for small starts."""
+        """Whether the methods fine-tune a pretrained model: a named model other than a comparison's small one."""
         return self.model is not None and not _is_small(self.model)
 
 
@@ -54,36 +54,36 @@ def _is_small(model: str) -> bool:
 
 
 class CompareConfig(Settings):
-    """A whole comparison. The keys are those of a recipe; see docs/compare.md."""
+    """Settings of a comparison. The keys are those of a recipe; see docs/compare.md."""
 
     task: str
-    """Name of the task; ``nextword list tasks`` shows them. In a recipe a table: ``name`` and settings."""
+    """Name of the task; ``nextword list tasks`` shows them. In a recipe, a table with ``name`` and settings."""
     task_settings: dict[str, JsonValue] = Field(default={})
     """Settings of the task, such as the files it reads; in a recipe ``task.key``."""
     methods: list[Method] = Field(min_length=1)
-    """What is compared; tables keep this order."""
+    """Methods to compare; tables keep this order."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
-    """Each method is trained once with each; a seed sets batch order, dropout and the new parameters of a head."""
+    """Training seeds; each method is trained once per seed. A seed sets batch order, dropout and new parameters."""
     start: StartConfig = StartConfig()
-    """The common start."""
+    """The initial checkpoint."""
     training: dict[str, JsonValue] = Field(default={})
-    """Settings of the fine-tuning which differ from the task's, the same for every method."""
+    """Training settings for all methods that override the task's."""
     second_training: dict[str, JsonValue] = Field(default={})
-    """Settings of every method's second stage which differ from those of its first."""
+    """Training settings of second stages that override those of the first."""
     fine_tuning: FineTuning | None = Field(default_factory=lambda given: _fine_tuning(given))
-    """Defaults of ``training`` in place of the task's own; what is not given here follows from the start: those of
-    fine-tuning for a pretrained model, none for a small one. docs/train.md states them."""
+    """Defaults of ``training`` that replace the task's. By default: fine-tuning defaults for a pretrained model
+    (docs/train.md), the task's for a small one."""
     threads: int | None = Field(default=None, gt=0)
-    """CPU threads; torch's own choice by default."""
+    """Number of CPU threads; by default torch's choice."""
     keep_models: bool = True
-    """Keep the trained models in the folder; without them a finished run cannot be looked into."""
+    """Whether to keep the trained models; without them a finished run cannot be inspected."""
 
     def is_fine_tuned(self, method: Method) -> bool:
         """Whether a method begins from a pretrained model."""
         return self.fine_tuning is not None and not method.from_scratch
 
     def expect_known_names(self) -> None:
-        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        """Raise ValueError, with the nearest known name, if a head, objective or conditioner does not exist."""
         for method in self.methods:
             method.expect_known_names()
 
@@ -115,21 +115,21 @@ def _fine_tuning(given: dict[str, Any]) -> FineTuning | None:
 
 
 def build_task(config: CompareConfig) -> Task:
-    """The task of a comparison, its settings checked; ValueError where it cannot read its data."""
+    """Build the task of a comparison with validated settings; ValueError if its data cannot be read."""
     from nextword.experiments.tasks import registry
 
     return registry.get(config.task)(task_config(config))
 
 
 def task_config(config: CompareConfig) -> Any:
-    """The settings of the task with their defaults; ValueError for an unknown task, or a setting named ``task.key``."""
+    """The settings of the task with defaults; ValueError for an unknown task or a wrong setting ``task.key``."""
     from nextword.experiments.tasks import registry
 
     return validated(registry.get(config.task).Config, config.task_settings, "task")
 
 
 def plain(config: BaseModel) -> dict[str, Any]:
-    """A config as numbers, text, lists and tables."""
+    """Convert a config to plain numbers, strings, lists and dicts."""
     return config.model_dump(mode="json")
 
 
@@ -141,12 +141,12 @@ def _repeated(values: Iterable[Any]) -> list[Any]:
 
 
 def common_settings(config: CompareConfig) -> TrainingSettings:
-    """The training settings that all methods have in common; ValueError for one that there is not."""
+    """The training settings common to all methods; ValueError for an unknown setting."""
     return _settings(config, config.fine_tuning, config.training, "training")
 
 
 def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettings]:
-    """Training settings of each stage of a method, as ``common_settings``; none of one that is not trained."""
+    """Training settings of each stage of a method; empty for a method that is not trained."""
     fine_tuning = config.fine_tuning if config.is_fine_tuned(method) else None
     wheres = [f"method '{method.title}': training", f"method '{method.title}': then.training"]
     stages = zip(given_settings(method, config), wheres, strict=False)
@@ -154,7 +154,7 @@ def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettin
 
 
 def given_settings(method: Method, config: CompareConfig) -> list[dict[str, Any]]:
-    """What is asked for of each stage of a method, without defaults."""
+    """The given settings of each stage of a method, without defaults."""
     if not method.trained:
         return []
     first = overlaid(config.training, method.training)
@@ -172,7 +172,7 @@ def _settings(
 
 
 def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds where ``given`` does not say otherwise."""
+    """The defaults of settings that ``given`` does not set."""
     from nextword.experiments.tasks import registry
 
     of_task = registry.get(config.task).training_defaults
@@ -184,7 +184,7 @@ def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mappi
 
 
 def built_in() -> dict[str, str]:
-    """The recipes that come with the library: name and first line."""
+    """Built-in recipes: name and first line."""
     folder = resources.files("nextword.experiments") / "recipes"
     texts = {
         entry.name.removesuffix(".toml"): entry.read_text("utf-8")
@@ -195,10 +195,10 @@ def built_in() -> dict[str, str]:
 
 
 def read(recipe: str) -> dict[str, Any]:
-    """The content of a recipe file, or of a built-in recipe where there is no such file.
+    """Read a recipe file, or a built-in recipe if there is no such file.
 
     Raises:
-        ValueError: Neither, or no TOML.
+        ValueError: If neither exists, or the file is not TOML.
     """
     path = Path(recipe).expanduser()
     if path.is_file():
@@ -210,13 +210,14 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> CompareConfig:
-    """A recipe with its overrides, checked.
+    """Validate a recipe with its overrides.
 
     >>> configured({"task": "lm", "methods": ["softmax"]}, ["training.steps=20", "seeds=[0, 1]"]).seeds
     [0, 1]
 
     Raises:
-        ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
+        ValueError: If an override cannot be parsed, a key is unknown (the message suggests the nearest one), or a
+            value is wrong.
     """
     changed = changed_recipe(recipe, overrides)
     _expect_task_settings_in_task(changed)

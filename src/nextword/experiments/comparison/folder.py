@@ -1,4 +1,4 @@
-"""The folder of a comparison: what lies where, whose it is, and what in it is finished.
+"""The folder of a comparison: its files, its identity, and which runs are finished.
 
 ```
 compare.json                      which comparison this is; the folder is refused to another one
@@ -12,7 +12,7 @@ runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, 
 texts/                            what was measured of the texts, a file for each decoding
 results.json, report.html         all finished runs
 ```
-A file that says that something is finished is written last and atomically, so that a process may be killed at any time.
+A file that marks something as finished is written last and atomically, so a process may be killed at any time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Kept = TypeVar("Kept", bound=Record)
 
 
 class ComparisonFolder(ResumableFolder):
-    """Paths and completeness; knows no model."""
+    """Paths and state of a comparison's folder."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path, "comparison", MANIFEST, ["start/start.json", "start/training", "trained", "runs"])
@@ -51,43 +51,43 @@ class ComparisonFolder(ResumableFolder):
         self.results, self.report = self.path / "results.json", self.path / "report.html"
 
     def stages(self, method: Method, seed: int) -> list[Path]:
-        """The trainings of a method, one after the other, each of which it may share with others."""
+        """Folders of a method's trainings in order; other methods may share them."""
         return [self.path / "trained" / f"{stage}-seed{seed}" for stage in method.stages]
 
     def trained(self, method: Method, seed: int) -> Path:
-        """The last of them, with the trained model."""
+        """Folder of the last training, with the trained model."""
         return self.stages(method, seed)[-1]
 
     def run(self, method: Method, seed: int) -> Path:
-        """What one run measured and wrote."""
+        """Folder of a run's measurements and texts."""
         return self.path / "runs" / f"{method.slug}-seed{seed}"
 
     def record(self, method: Method, seed: int) -> Path:
-        """The record of a finished run."""
+        """File of a finished run's record."""
         return self.run(method, seed) / "record.json"
 
     def measured(self, method: Method, seed: int) -> Path:
-        """What was measured of a run that has texts still to write."""
+        """File of the measurements of a run whose texts are unfinished."""
         return self.run(method, seed) / "measured.json"
 
     def search(self, method: Method) -> Path:
-        """What the search of a method tried and chose."""
+        """File of a method's search."""
         return self.path / "search" / f"{method.slug}.json"
 
     def samples(self, method: Method, seed: int, decoding: str, draw: int | None = None) -> Path:
-        """The texts of a run that were written in the way of this title, and drawn with this seed if it has its own."""
+        """Samples file of a run with this decoding and, if given, this sampling seed."""
         name = slug(decoding) if draw is None else f"{slug(decoding)}-draw-{draw}"
         return self.run(method, seed) / "samples" / f"{name}.jsonl"
 
     def relative(self, path: Path) -> str:
-        """A path as ``results.json`` names it."""
+        """A path relative to ``results.json``."""
         return path.relative_to(self.path).as_posix()
 
     def as_begun(self, config: CompareConfig) -> CompareConfig:
-        """The comparison with the defaults of training that it was begun with here, by an earlier version perhaps.
+        """The comparison with the training defaults with which it was begun, possibly by an earlier version.
 
         Raises:
-            ValueError: What the folder says of itself cannot be read.
+            ValueError: If the folder's identity file cannot be read.
         """
         if "fine_tuning" in config.model_fields_set or not self.manifest.exists() or not self.has_begun:
             return config
@@ -96,12 +96,13 @@ class ComparisonFolder(ResumableFolder):
         return config.model_copy(update={"fine_tuning": kept})
 
     def expect(self, config: CompareConfig, task: Task) -> None:
-        """Expects the folder to be free or this comparison's own; writes nothing.
+        """Check that the folder is empty or belongs to this comparison; writes nothing.
 
-        Methods and seeds may be added to the ones an earlier call had, and methods without any finished run changed.
+        Methods and seeds may be added, and methods without finished runs may be changed.
 
         Raises:
-            ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
+            ValueError: If the folder belongs to another comparison (the message says which keys differ) or has other
+                files.
         """
         begun = self.begun()
         if begun is not None:
@@ -111,7 +112,7 @@ class ComparisonFolder(ResumableFolder):
             refuse_others(self.path, self.kind, differences(found, wanted, free))
 
     def begin(self, config: CompareConfig, task: Task) -> None:
-        """Makes a folder in which nothing was trained yet this comparison's own, as ``expect``."""
+        """Check the folder like ``expect`` and mark it as this comparison's."""
         self.expect(config, task)
         if not self.has_begun:
             self.write_manifest(fingerprint(config, task))
@@ -131,7 +132,7 @@ class ComparisonFolder(ResumableFolder):
         return any((self.path / "runs").glob(f"{name}-seed*/record.json"))
 
     def finished(self, method: Method, seed: int) -> RunRecord | None:
-        """The record of a run, or ``None`` where it must be done. A record that cannot be read is moved aside."""
+        """The record of a finished run, or ``None``. A record that cannot be read is renamed."""
         path = self.record(method, seed)
         if not path.exists():
             return None
@@ -150,7 +151,7 @@ class ComparisonFolder(ResumableFolder):
             return None
 
     def trained_outcome(self, folder: Path) -> TrainingOutcome | None:
-        """What a finished training says, or ``None`` where it must be done (further)."""
+        """The outcome of a finished training, or ``None`` if it is unfinished."""
         path = folder / "outcome.json"
         if not path.exists():
             return None
@@ -166,17 +167,17 @@ class ComparisonFolder(ResumableFolder):
         return None
 
     def drop_model(self, folder: Path) -> None:
-        """Deletes a trained model that no unfinished run needs."""
+        """Delete a trained model that no unfinished run needs."""
         shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, method: Method, seed: int) -> None:
-        """Deletes what an earlier model of a run measured and wrote."""
+        """Delete the measurements and texts of a run's earlier model."""
         self.measured(method, seed).unlink(missing_ok=True)
         shutil.rmtree(self.run(method, seed) / "samples", ignore_errors=True)
 
 
 def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
-    """A record of something done; None where there is none, or none that can be read, of which a warning says so."""
+    """Load a record; None if it is missing or, with a warning, cannot be read."""
     if not path.exists():
         return None
     try:
@@ -187,7 +188,7 @@ def stored(kind: type[Kept], path: Path, otherwise: str) -> Kept | None:
 
 
 def fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
-    """What a comparison is by now, with the methods and seeds that were added to it."""
+    """The identity of a comparison, with added methods and seeds."""
     return {
         "task": config.task,
         "task_version": task.version,
@@ -215,13 +216,13 @@ def _beyond_defaults(manifest: dict[str, Any], config: CompareConfig) -> dict[st
 # now.
 
 MANIFEST = "compare.json"
-"""File of a comparison's folder that says which comparison it is."""
+"""File that identifies the comparison of a folder."""
 MAY_GROW = ("methods", "seeds")
-"""Parts of a comparison that a later call may add to: the finished runs stay what they are."""
+"""Keys that a later call may extend, because finished runs stay valid."""
 
 
 def differences(manifest: dict[str, Any], asked: dict[str, Any], free: Set[str] = frozenset()) -> list[str]:
-    """What keeps a comparison from resuming in a folder, a line for each key; methods and seeds may be added.
+    """Differences that prevent a comparison from resuming in a folder, one line per key.
 
     ``free`` are keys, with dots, that may differ.
 

@@ -1,7 +1,7 @@
-"""Trains a method with every combination of its search, and takes the one of the lowest validation loss for all seeds.
+"""Grid search: train a method with every combination, and use the one with the lowest validation loss for all seeds.
 
-Nothing of the test part is looked at. The file ``search/<method>.json`` is written after each combination, so that a
-search that was interrupted resumes. The winner's training is that of the method's own run with the same seed.
+The test split is not used. The file ``search/<method>.json`` is written after each combination, so an interrupted
+search resumes. The best combination's training is reused by the method's run with the same seed.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 class StoredSearch(Record):
-    """A search, and what it is the search of."""
+    """A search with its method."""
 
     method: dict[str, Any]
-    """The method with all its settings."""
+    """All settings of the method."""
     search: GridSearch
-    """What was tried so far."""
+    """Combinations tried so far."""
 
 
 def searched(run: Run, setting: Setting) -> Run:
-    """The run with the settings that its method's search chooses; the search is made, or resumed, where needed.
+    """The run with the settings chosen by its method's search, which is run or resumed if needed.
 
     Raises:
-        ValueError: None of the trainings gave a validation loss.
+        ValueError: If no training has a validation loss.
     """
     if not run.method.search:
         return run
@@ -55,7 +55,7 @@ def searched(run: Run, setting: Setting) -> Run:
 
 
 def finished_searches(setting: Setting) -> dict[str, GridSearch]:
-    """All searches of a comparison by method, as far as they are."""
+    """All searches of a comparison by method, possibly unfinished."""
     found = {method.title: _stored(method, setting.folder) for method in setting.config.methods if method.search}
     return {title: search for title, search in found.items() if search is not None}
 
@@ -111,13 +111,13 @@ def _drop_losers(method: Method, search: GridSearch, setting: Setting) -> None:
 
 
 def settled(method: Method, folder: ComparisonFolder) -> Method:
-    """The method with the settings that its search chose so far; itself where nothing is chosen."""
+    """The method with the settings that its search chose; unchanged if nothing is chosen."""
     search = _stored(method, folder) if method.search else None
     return method if search is None or search.chosen is None else method.with_settings(search.chosen)
 
 
 def is_searched(method: Method, folder: ComparisonFolder) -> bool:
-    """Whether a method's search has tried everything; true where nothing is searched."""
+    """Whether a method's search is finished; true without a search."""
     if not method.search:
         return True
     search = _stored(method, folder)
@@ -136,13 +136,13 @@ LIKELIHOOD = "mle"
 
 
 def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress | None = None) -> float:
-    """Mean negative log-likelihood of the targets of ``rows`` under a saved model.
+    """Mean negative log-likelihood of the labels in ``rows`` under a saved model.
 
-    The model is asked for the likelihood, not for the loss that it was trained for, so that models of different
-    weights of a loss (HistAlign's alpha) compare. ``rows`` are those of ``Data.validation`` in the first epoch.
+    The likelihood is used and not the training loss, so that models with different loss weights (HistAlign's alpha) are
+    comparable. ``rows`` are those of ``Data.validation`` in the first epoch.
 
     Returns:
-        Nats per token, over all tokens alike; NaN or infinite where the model is broken.
+        Nats per token over all tokens; NaN or infinite for a broken model.
     """
     model: NextWordModel = load(folder, objective=LIKELIHOOD)
     model.to(best_device())

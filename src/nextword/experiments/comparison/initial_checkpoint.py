@@ -1,4 +1,4 @@
-"""The common start: one checkpoint on disk that every method of a comparison is attached to."""
+"""The initial checkpoint: one checkpoint on disk to which every method's head is attached."""
 
 from __future__ import annotations
 
@@ -57,28 +57,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PLAIN_HEAD = "softmax"
-"""What the task's own start is trained with."""
+"""Objective with which the task's small model is trained."""
 
 MOST_ROUNDS = 4
-"""Rounds of training after which a start is taken as it is, however little it knows."""
+"""Maximum number of training rounds, after which the checkpoint is used in any case."""
 
 
 class InitialCheckpointRecord(Record):
-    """Where the start comes from and what it is."""
+    """Record of the initial checkpoint: origin, checksum and size."""
 
     source: str
     """Folder, hub name, or how it was trained."""
     sha256: str
-    """Over all weight files, in the order of their names."""
+    """Checksum over all weight files, in the order of their names."""
     parameters: int
-    """Parameters, tied ones counted once."""
+    """Number of parameters, tied ones counted once."""
     training: TrainingOutcome | None = None
-    """Its training, where it was trained here."""
+    """Its training, if it was trained here."""
     probe: dict[str, MetricValue] = Field(default={})
-    """What the task measures of a start."""
+    """The task's measurements of the checkpoint."""
 
     def summary(self) -> dict[str, JsonValue]:
-        """What ``results.json`` says about the start."""
+        """The summary for ``results.json``."""
         said: dict[str, JsonValue] = {"model": self.source, "sha256": self.sha256, "parameters": self.parameters}
         if self.training is not None and self.training.curve:
             said |= {"steps": self.training.curve[-1].step, "training_loss": self.training.curve[-1].loss}
@@ -87,31 +87,31 @@ class InitialCheckpointRecord(Record):
 
 @dataclass(frozen=True)
 class InitialCheckpoint:
-    """A start that is complete on disk."""
+    """An initial checkpoint that is complete on disk."""
 
     folder: Path
     record: InitialCheckpointRecord
     tokenizer: PreTrainedTokenizerBase
     architecture: Architecture
     counts: Path | None = None
-    """Token counts of the training text, where a head or a measure needs them."""
+    """Token counts of the training text, if a head or metric needs them."""
     test_counts: Path | None = None
-    """Token counts of the test text, where a measure needs them."""
+    """Token counts of the test text, if a metric needs them."""
     encoder: str | None = None
-    """Folder or hub name of the encoder of the task's auxiliary texts, where a method has a conditioner."""
+    """Folder or hub name of the encoder of auxiliary texts, if a method has a conditioner."""
     pretrained: bool = False
-    """Whether it is fine-tuned, as what was trained elsewhere is."""
+    """Whether it is a pretrained model that is fine-tuned."""
 
     def backbone(self) -> PreTrainedModel:
-        """A new copy of the model, in float32."""
+        """Load a new copy of the model, in float32."""
         return _plain_model(str(self.folder / "model"), self.architecture)
 
     def filled(self, head: HeadSpec) -> HeadSpec:
-        """The head with the counts of the training text, where it wants them and names none."""
+        """The head with the counts of the training text, if it needs counts and names none."""
         return with_counts(head, self.counts)
 
     def attached(self, method: Method, seed: int) -> Any:
-        """A new model of a method as its training begins; its new parameters depend on ``seed`` only."""
+        """Make the model of a method for its training; its new parameters depend on ``seed`` only."""
         if method.from_scratch:
             set_seed(seed)
             backbone = self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=torch.float32))
@@ -125,14 +125,14 @@ class InitialCheckpoint:
 def prepare_start(
     config: CompareConfig, task: Task, folder: Path, stages: Watcher, unfinished: bool = True
 ) -> InitialCheckpoint:
-    """The start in ``folder``, loaded or trained first where it is not complete yet.
+    """Prepare the initial checkpoint in ``folder``: load or train it if it is not complete.
 
-    Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training;
-    where the start is complete, only if there are ``unfinished`` runs.
+    Every method is attached once before any training, so that a wrong spec is found within seconds; if the checkpoint
+    is complete, only if there are ``unfinished`` runs.
 
     Raises:
-        ValueError: A head or objective that does not exist or does not fit, or a start model that is not a plain model
-            of the task's architecture.
+        ValueError: If a head or objective does not exist or does not fit, or the model is not a plain model of the
+            task's architecture.
     """
     complete = done = _complete_record(folder)
     if done is None:
@@ -208,14 +208,14 @@ def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> I
 
 
 class InitialModel:
-    """What a start is made of: the model that is named, or the task's own small one before its training.
+    """The source of an initial checkpoint: the named model, or the task's small model before its training.
 
     Attributes:
-        tokenizer: Its tokenizer, with the tokens that the task wants.
-        pretraining: How the task's own is trained; None: a model is named.
+        tokenizer: Its tokenizer, with the tokens that the task adds.
+        pretraining: Training of the task's small model; None: a model is named.
 
     Raises:
-        ValueError: There is no such model, or the task cannot be measured on it.
+        ValueError: If the model does not exist, or the task cannot be run on it.
     """
 
     def __init__(self, config: CompareConfig, task: Task, scratch: Path | None = None) -> None:
@@ -229,7 +229,7 @@ class InitialModel:
             self._loaded, self.tokenizer = self._given()
 
     def backbone(self) -> PreTrainedModel:
-        """A new copy, in float32; of the task's own with random weights."""
+        """Load a new copy in float32; for the task's small model, with random weights."""
         if self.pretraining is None:
             model, self._loaded = self._loaded, None
             return model or self._given()[0]
@@ -293,18 +293,18 @@ def _sha256(folder: Path) -> str:
 # data.
 
 COUNTS = "counts.npz"
-"""File of the start's folder."""
+"""File with the counts of the training data."""
 TEST_COUNTS = "test-counts.npz"
-"""The same of the test data."""
+"""File with the counts of the test data."""
 
 
 def needed_counts(
     methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher
 ) -> Path | None:
-    """The counts file of the training data, made where it is missing; ``None`` where nobody needs it.
+    """The counts file of the training data, created if missing; ``None`` if no head or metric needs it.
 
     Raises:
-        ValueError: A head names counts that were made with another tokenizer.
+        ValueError: If a head names counts that were made with another tokenizer.
     """
     heads = [(method, head) for method in methods for head in (method.head, method.trained_head)]
     for method, head in heads:
@@ -316,7 +316,7 @@ def needed_counts(
 
 
 def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Watcher) -> Path | None:
-    """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
+    """The counts file of the test data, created if missing; ``None`` if no metric needs it."""
     text = task.data.test_text()
     if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):
         return None

@@ -1,4 +1,4 @@
-"""Measures what all methods of a comparison wrote, each decoding by itself, and keeps what was measured."""
+"""Evaluate the generated texts of all methods, one decoding at a time, and store the results."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
 
 
 CORPUS = "corpus"
-"""Setting of a metric that names a text to count instead."""
+"""Setting of a metric that names a text to count."""
 MODEL, START = "model", "start"
-"""Setting of a metric that names the model it asks, and the name of the comparison's own start there."""
+"""Setting of a metric that names its model, and the value that means the comparison's initial checkpoint."""
 
 
 class MeasuredTexts(Record):
-    """What was measured of the texts of one decoding, and of which files with which settings."""
+    """Evaluation of the texts of one decoding, with a checksum of its files and settings."""
 
     key: str
     """Checksum of files, settings and library version."""
     results: EvaluationResults
-    """What was measured."""
+    """The evaluation."""
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """What is measured of the texts of all runs, by title of the decoding; systems are methods.
+    """Evaluations of the texts of all runs, by title of the decoding; systems are methods.
 
-    The files of a method are those of its first seed, then those of the next.
+    The files of a method are in the order of its seeds.
     """
     if setting.task.writes is None or not records:
         return {}
@@ -146,9 +146,9 @@ def _with_relative_paths(value: Any, folder: ComparisonFolder) -> Any:
 
 
 class _Share:
-    """Makes one share, from 0 to 1, of what an evaluation says about its progress.
+    """Converts the progress of an evaluation to one share from 0 to 1.
 
-    Half of the way is reading samples, half is computing the metrics of each file and of people.
+    Half is for reading samples, half for computing the metrics of each file and of the human references.
     """
 
     def __init__(self, config: EvaluateConfig, advanced: Callable[[float], None]) -> None:
@@ -170,17 +170,17 @@ class _Share:
 # -- A few prompts with what people and every method wrote after them, and what marks say of it (F2-Softmax, table 4).
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-"""What decoding shows for the bytes of a character that is not whole yet."""
+"""The replacement character, which decoding gives for an incomplete character."""
 
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
-"""A word, "Boulter's" and "co-starred" as a whole: whether it is a name, its first letter says."""
+"""Pattern of a word, such as "Boulter's" or "co-starred"; its first letter shows whether it is a name."""
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """What was written after the first prompts: first seed, first decoding that samples, first draw of it.
+    """Texts after the first prompts: of the first seed, the first sampling decoding, and its first sampling seed.
 
-    Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
-    on what was written.
+    If texts were generated both without and with a prompt, both are shown. The choice of prompts does not depend on the
+    texts.
     """
     writes = setting.task.writes
     if writes is None or not writes.texts.examples:
@@ -236,9 +236,9 @@ def marked_text(
     tokenizer: PreTrainedTokenizerBase,
     source: str | None = None,
 ) -> WrittenText:
-    """A text in stretches with the same marks, as in F2-Softmax's table 4.
+    """Split a text into spans with the same marks, as in F2-Softmax's table 4.
 
-    ``rare`` says which token ids are very rare; ids beyond were never counted, and are. The text may have copied from
+    ``rare`` (V,) is whether each token id is very rare; larger ids have count 0 and are rare. The text may copy from
     ``source``.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]

@@ -1,4 +1,4 @@
-"""One method of a comparison: a head, its objective, what conditions it, how it is trained and writes, and its name."""
+"""A method of a comparison: head, objective, conditioner, training, generation and name."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from nextword.settings.config import Seed, Settings, validated
 from nextword.settings.overrides import with_values
 
 TEST_TIME_OBJECTIVE = "mle"
-"""Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
+"""Objective of a head that is only attached after training, where it is not used."""
 
 DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature", "max_new_tokens", "max_length"})
-"""Arguments of ``generate`` that the task's decodings give."""
+"""Arguments of ``generate`` that the task's decodings set."""
 
 SEARCHED = ("head", "objective", "conditioner", "training", "then")
-"""Parts of a method whose settings a search may choose: those that its training depends on."""
+"""Components whose settings a search may choose: those that affect training."""
 
 
 class Stage(Settings):
-    """A second training of the same model, for another objective; optimiser and learning rate begin anew."""
+    """A second training of the same model with another objective; optimiser and learning rate are reset."""
 
     objective: str | dict[str, JsonValue] = Field(min_length=1)
     """Objective spec, or its settings as a table."""
     training: dict[str, JsonValue] = Field(default={})
-    """Settings which differ from those of the first stage."""
+    """Training settings that override those of the first stage."""
 
 
 class Method(MethodSettings):
-    """A head with its objective. Text is the short form ``head/objective/conditioner``; the later parts may be missing.
+    """A head with its objective. A string is the short form ``head/objective/conditioner``; later parts are optional.
 
     >>> Method.model_validate("cache/histalign").objective
     'histalign'
@@ -48,28 +48,28 @@ class Method(MethodSettings):
     """
 
     label: str | None = None
-    """Name in tables and figures; made from the specs where not given."""
+    """Name in tables and figures; by default made from the specs."""
     trained_as: str | None = None
-    """Head spec used in training, where ``head`` only acts at test time and takes its place afterwards."""
+    """Head spec used in training, if ``head`` is used only at test time and replaces it afterwards."""
     from_scratch: bool = False
-    """Begin from random weights of the start's architecture (drawn by the seed) instead of the start's weights."""
+    """Whether to begin from random weights (by the seed) instead of the initial checkpoint's weights."""
     trained: bool = True
-    """Whether it is trained. If not, it is measured as it is attached to the start, such as GPT-2 itself."""
+    """Whether it is trained. If not, it is evaluated as attached to the initial checkpoint, such as GPT-2 itself."""
     then: Stage | None = None
     """A second training after the first, which methods with the same head and objective share."""
     tune: bool | None = None
     """Whether the head's evaluation-time settings (a cache's temperature and weight) are chosen on validation data; by
-    default only where the head was not trained."""
+    default only if the head was not trained."""
     generation: dict[str, JsonValue] = Field(default={})
-    """Arguments of ``generate`` for this method's texts beside those of the decoding, for instance
+    """Arguments of ``generate`` for this method's texts in addition to those of the decoding, for instance
     ``{decoupled = false}``."""
     note: str | None = None
-    """What a reader of the report must know about this method."""
+    """Note on this method for the report."""
     search: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = Field(default={})
-    """Values of settings, of which the combination with the lowest validation loss is taken for all seeds:
+    """Grid search: values of settings. The combination with the lowest validation loss is used for all seeds:
     ``{"training.learning_rate" = [1e-5, 3e-5], "objective.alpha" = [0.5, 1.0]}``."""
     search_seed: Seed | None = None
-    """Seed with which all combinations are trained; None: the first of the comparison."""
+    """Training seed of the search; none: the first seed of the comparison."""
 
     @model_validator(mode="after")
     def _decodings_are_the_task_s(self) -> Self:
@@ -106,7 +106,7 @@ class Method(MethodSettings):
         return hash(self.title)  # tables in it cannot be hashed
 
     def expect_known_names(self) -> None:
-        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        """Raise ValueError, with the nearest known name, if a head, objective or conditioner does not exist."""
         from nextword.heads import parse_head
         from nextword.objectives import parse_objective
 
@@ -122,7 +122,7 @@ class Method(MethodSettings):
 
     @property
     def combinations(self) -> list[dict[str, JsonValue]]:
-        """What its search tries: settings by path; one without any where nothing is searched.
+        """Combinations of the search: settings by path; one empty combination without a search.
 
         >>> method = Method(head="softmax", search={"training.learning_rate": [1e-5, 3e-5], "training.steps": [10]})
         >>> method.combinations[1]
@@ -132,7 +132,7 @@ class Method(MethodSettings):
 
     @property
     def candidates(self) -> list[Method]:
-        """The methods that its search tries, each under a name of its own; itself where nothing is searched."""
+        """The methods of the search, each with its own name; the method itself without a search."""
         if not self.search:
             return [self]
         found = []
@@ -142,22 +142,22 @@ class Method(MethodSettings):
         return found
 
     def with_settings(self, chosen: Mapping[str, JsonValue]) -> Method:
-        """The method under the same name with these settings, by path, and without a search.
+        """The method with these settings, by path, under the same name and without a search.
 
         Raises:
-            ValueError: A path that leads nowhere, or a wrong value.
+            ValueError: If a path does not exist or a value is wrong.
         """
         plain = {**self.model_dump(mode="json"), "search": {}, "search_seed": None, "label": self.title}
         return validated(Method, with_values(plain, chosen, table_of_spec))
 
     @property
     def objectives(self) -> list[str | dict[str, JsonValue]]:
-        """What it is trained for, one stage after the other."""
+        """The objectives of its stages, in order."""
         return [self.objective, *([self.then.objective] if self.then else [])]
 
     @property
     def all_objectives(self) -> str:
-        """The objectives of all stages as text."""
+        """The objectives of all stages as one string."""
         return ", then ".join(in_short("objective", objective) for objective in self.objectives)
 
     @property
@@ -190,7 +190,7 @@ class Method(MethodSettings):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """Folder names of its trainings, the last that of the trained model; equal names are one training."""
+        """Folder names of its trainings, the last with the trained model; equal names mean a shared training."""
         conditioner = "" if self.conditioner is None else f" with {self.conditioner_spec}{_mark(self.conditioner)}"
         scratch = " scratch" if self.from_scratch else ""
         training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
@@ -207,7 +207,7 @@ class Method(MethodSettings):
 
 
 def slug(text: str) -> str:
-    """Lower case letters, digits and dashes.
+    """Convert text to lower-case letters, digits and dashes.
 
     >>> slug("softmax+CPR:20,100+mi"), slug("cache (TRIME)")
     ('softmax-cpr-20-100-mi', 'cache-trime')

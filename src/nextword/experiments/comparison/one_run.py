@@ -1,4 +1,4 @@
-"""One run: a method trained with one seed in one stage or two, measured, and asked for its texts."""
+"""One run: train a method with one seed in one or two stages, evaluate it, and generate its texts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 SECOND = 2**31
-"""Added to the seed in a second stage, so that it does not see the batches of the first again in the same order."""
+"""Added to the seed in a second stage, so that the order of batches differs from the first."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What a person reads."""
+        """Name for messages."""
         return f"{self.method.title}, seed {self.seed}"
 
     def recorded(self) -> dict[str, Any]:
-        """Which method and seed it is, as every record of it says."""
+        """Method and seed, for records."""
         return {
             "method": self.method.title,
             "head": self.method.spec,
@@ -62,7 +62,7 @@ class Run:
 
 
 class Measured(Record):
-    """What was measured of a trained model, kept while its texts are written."""
+    """Measurements of a trained model, kept while its texts are generated."""
 
     evaluation: Evaluation
     """The task's measurements."""
@@ -72,7 +72,7 @@ class Measured(Record):
 
 @dataclass(frozen=True)
 class Setting:
-    """What all runs share."""
+    """Data shared by all runs."""
 
     config: CompareConfig
     task: Task
@@ -82,12 +82,12 @@ class Setting:
 
     @cached_property
     def rows(self) -> TaskRows:
-        """The data, tokenised once."""
+        """The tokenized data, computed once."""
         return TaskRows(self.task.data, self.start.tokenizer)
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
-    """Does what is missing of a run, and writes its record last."""
+    """Do the unfinished part of a run, and write its record last."""
     method, folder = run.method, setting.folder
     outcome = folder.trained_outcome(folder.trained(method, run.seed))
     if outcome is None:
@@ -118,7 +118,7 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
 
 
 def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
-    """The outcome of the last stage, before which the first is done where no method has done it yet."""
+    """Train the unfinished stages of a run, and return the outcome of the last stage."""
     method = run.method
     first, *second = setting.folder.stages(method, run.seed)
     settings = stage_settings(method, setting.config)

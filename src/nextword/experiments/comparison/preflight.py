@@ -1,4 +1,4 @@
-"""Attaches every method of a comparison once before anything is trained, so that a mistake costs seconds."""
+"""Check a comparison before training: attach every method once, so that a mistake is found within seconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def checked_task(config: CompareConfig) -> Task:
-    """The task of a comparison, its data read, after all that can be said without a model; raises ValueError for it."""
+    """Build the task of a comparison and run all checks that need no model; ValueError for a mistake."""
     config.expect_known_names()
     task = build_task(config)
     check_settings(config, task)
@@ -49,11 +49,11 @@ def checked_task(config: CompareConfig) -> Task:
 
 
 def check_settings(config: CompareConfig, task: Task) -> None:
-    """All that can be said without a model.
+    """Run all checks that need no model.
 
     Raises:
-        ValueError: A training setting or a package that there is not, a conditioner without a text to read, or texts
-            that could not be measured.
+        ValueError: If a training setting is unknown, a package is missing, a conditioner has no text, or generated
+            texts cannot be evaluated.
     """
     common_settings(config)  # those that all methods have in common
     for method in _all_candidates(config):
@@ -67,7 +67,7 @@ def check_settings(config: CompareConfig, task: Task) -> None:
 
 
 AGAINST = "against"
-"""Setting of a metric that names what texts are compared with; ``test`` stands for the test data."""
+"""Setting of a metric that names the text to compare with; ``test`` means the test data."""
 
 
 def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
@@ -94,10 +94,10 @@ def _all_candidates(config: CompareConfig) -> list[Method]:
 
 
 def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
-    """The encoder of the task's auxiliary texts; ``None`` where no method has a conditioner.
+    """The encoder of the task's auxiliary texts; ``None`` if no method has a conditioner.
 
     Raises:
-        ValueError: A method has one, and the task has no auxiliary text or no encoder for it.
+        ValueError: If a method has a conditioner, but the task has no auxiliary text or encoder.
     """
     conditioned = next((method for method in methods if method.conditioner is not None), None)
     if conditioned is None:
@@ -112,10 +112,10 @@ def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
 
 
 def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, counts: Path | None) -> None:
-    """Builds each method on a copy of the start, and has it write two tokens where it says how.
+    """Build each method on a copy of the initial checkpoint, and generate two tokens if it has generation arguments.
 
     Raises:
-        ValueError: A method that does not fit the start, named; or a learning rate for what there is not.
+        ValueError: If a method does not fit the initial checkpoint, or a learning rate names an unknown group.
     """
     encoder = needed_encoder(config.methods, task)
     asked: set[str] = set()
@@ -157,10 +157,10 @@ def build_method(
     counts: Path | None,
     pretrained: bool,
 ) -> Any:
-    """A method's model as one stage of its training begins, on this backbone.
+    """Make a method's model for one training stage, on this backbone.
 
-    ``counts`` are for a head that goes by them and names none. On a ``pretrained`` backbone a head begins where the
-    model is, not as published.
+    ``counts`` are for a head that needs token counts and names none. On a ``pretrained`` backbone, a head uses its
+    fine-tuning defaults and not the published ones.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}

@@ -1,4 +1,5 @@
-"""The papers' tables by name: ``nextword reproduce histalign/table-1``.
+"""Reproduce the papers' tables: ``nextword reproduce histalign/table-1``.
 
-A table (``papers/``) names experiments (``experiments.toml``), these a recipe and data (``data_sets.toml``).
+A table (``papers/``) names experiments (``experiments.toml``). An experiment names a recipe and data sets
+(``data_sets.toml``).
 """

@@ -1,4 +1,4 @@
-"""Where the data of experiments lies: in one folder with a folder for each data set, or each where it is said."""
+"""Data sets of the experiments: one folder with a subfolder per data set, or a path for each."""
 
 from __future__ import annotations
 
@@ -17,68 +17,70 @@ from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
 
 FOLDER = resources.files("nextword.experiments.reproduction")
-"""Where the TOML files lie that list experiments, data sets, models and GPUs."""
+"""Folder of the TOML files that list experiments, data sets, models and GPUs."""
 
 Entry = TypeVar("Entry", bound=Settings)
 
 WHOLE = 0.9
-"""Share of a file's usual size from which on nobody is asked whether it is whole; editions differ a little."""
+"""A file smaller than this share of its usual size may be incomplete and gets a note; editions differ a little."""
 
 
 class DataSet(Settings):
-    """One data set: what must be there, and where it is to be had."""
+    """One data set: its files, and where to get it."""
 
     title: str
-    """What people call it."""
+    """Usual name of the data set."""
     has: list[str]
-    """Files and folders that it must have."""
+    """Files and folders that must exist."""
     source: str = Field(alias="from")
-    """Where the original is to be had."""
+    """Where to get the original."""
     sizes: dict[str, int] = Field(default={})
-    """Bytes of files of which half cannot be told from the whole by reading them."""
+    """Usual sizes in bytes of files whose content does not show whether they are complete."""
 
 
 @cache
 def known_data_sets() -> dict[str, DataSet]:
-    """All data sets of the experiments, by the name of their folder."""
+    """All data sets of the experiments by folder name."""
     return packaged_entries(DataSet, FOLDER / "data_sets.toml")
 
 
 def packaged_entries(kind: type[Entry], file: Traversable) -> dict[str, Entry]:
-    """What a TOML file of the package lists, by name."""
+    """The entries of a packaged TOML file, by name."""
     return {name: validated(kind, table, name) for name, table in parsed(file.read_bytes(), file.name).items()}
 
 
 class DataFolder:
-    """Data sets as files: in one folder under their names, or in places of their own.
+    """Paths of the data sets: in one folder under their names, or each with its own path.
 
     Raises:
-        ValueError: The folder does not exist, or there is no such data set.
+        ValueError: If the folder does not exist or a data set is unknown.
     """
 
     def __init__(self, folder: Path | None = None, places: Mapping[str, Path] | None = None) -> None:
         if folder is not None and not folder.is_dir():
             what = "is a file" if folder.exists() else "does not exist"
             raise ValueError(
-                f"{named('data')}: must be a folder that has a folder for each data set ('{folder}' {what}); "
-                "one data set is given as NAME=PATH"
+                f"{named('data')}: must be a folder with a subfolder per data set ('{folder}' {what}); give a single "
+                "data set as NAME=PATH"
             )
         self._folder, self._places = folder, dict(places or {})
         known = known_data_sets()
         for name in self._places:
             if name not in known:
                 near = did_you_mean(name, known)
-                raise ValueError(f"{named('data')}: no data set '{name}'.{near} Known: {', '.join(known)}.")
+                raise ValueError(
+                    f"{named('data')}: must be a known data set ('{name}' given).{near} Known: {', '.join(known)}."
+                )
             if not self._places[name].exists():
                 place = f"{name}={self._places[name]}"
-                raise ValueError(f"{named('data')}: {place} does not exist. It is of {_where(name)}.")
+                raise ValueError(f"{named('data')}: {place} must exist (not found). It is part of {_where(name)}.")
 
     @classmethod
     def of_options(cls, options: Iterable[str]) -> DataFolder:
-        """From what was typed: a folder, and ``NAME=PATH`` for data sets that lie elsewhere.
+        """Make the paths from command-line options: a folder, and ``NAME=PATH`` for single data sets.
 
         Raises:
-            ValueError: More than one folder, or as above.
+            ValueError: If there are several folders, or as for the class.
         """
         folders: list[Path] = []
         places: dict[str, Path] = {}
@@ -91,14 +93,16 @@ class DataFolder:
             else:
                 places[name] = Path(path).expanduser()
         if len(folders) > 1:
-            raise ValueError(f"{named('data')}: must be one folder ({len(folders)} given); others as NAME=PATH")
+            raise ValueError(
+                f"{named('data')}: must be one folder ({len(folders)} given); give single data sets as NAME=PATH"
+            )
         return cls(folders[0] if folders else None, places)
 
     def resolved(self, wanted: Any) -> Any:
-        """Paths as experiments name them (``"xsum/pairs.jsonl"``; also in lists) as paths of files here.
+        """Resolve the paths of experiments (``"xsum/pairs.jsonl"``, or a list of such) to local paths.
 
         Raises:
-            ValueError: One is missing, with where the data set is to be had.
+            ValueError: If a file is missing; the message says where to get the data set.
         """
         if isinstance(wanted, list):
             return [self.resolved(one) for one in wanted]
@@ -106,18 +110,18 @@ class DataFolder:
         root = self._root(name)
         if root.is_file():
             raise ValueError(
-                f"{root} must be a folder with {', '.join(known_data_sets()[name].has)} (a file given); "
-                f"it is of {_where(name)}"
+                f"{root} must be a folder with {', '.join(known_data_sets()[name].has)} (a file given); you can get "
+                f"it from {_where(name)}"
             )
         for path in [root / part for part in ([inside] if inside else known_data_sets()[name].has)]:
             if not path.exists():
-                raise ValueError(f"{path} does not exist. It is of {_where(name)}.")
+                raise ValueError(f"{path} must exist (not found). It is part of {_where(name)}.")
             if path.is_file() and path.stat().st_size == 0:
-                raise ValueError(f"{path} is empty. It is of {_where(name)}.")
+                raise ValueError(f"{path} must not be empty. It is part of {_where(name)}.")
         return str(root / inside) if inside else str(root)
 
     def missing(self, wanted: Iterable[Any]) -> list[str]:
-        """What of these is not there: a line for each."""
+        """One message per missing file."""
         lines = []
         for one in wanted:
             try:
@@ -127,7 +131,7 @@ class DataFolder:
         return list(dict.fromkeys(lines))
 
     def too_small(self, wanted: Iterable[Any]) -> list[str]:
-        """Files that are much smaller than those that people know under this name: a line for each."""
+        """One message per file that is much smaller than usual."""
         lines = []
         for name in data_sets_of(wanted):
             for file, size in known_data_sets()[name].sizes.items():
@@ -135,18 +139,19 @@ class DataFolder:
                 if path.is_file() and path.stat().st_size < WHOLE * size:
                     there = path.stat().st_size
                     lines.append(
-                        f"{path} has {there:,} bytes, usually {size:,}: is all of it there? It is of {_where(name)}"
+                        f"{path} has {there:,} bytes, usually {size:,}: it may be incomplete; it is part of "
+                        f"{_where(name)}"
                     )
         return lines
 
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """What is wrong with data in the words of what read it, with where the data is to be had."""
+        """Add the source of the data to an error message about it."""
         meant = self.mentioned(problem, wanted) or data_sets_of(wanted)
         where = "; ".join(map(_where, meant))
-        return (f"{problem} (the data is {where})" if meant else problem).splitlines()
+        return (f"{problem} (the data is from {where})" if meant else problem).splitlines()
 
     def mentioned(self, problem: str, wanted: Iterable[Any]) -> list[str]:
-        """The data sets among these whose folder a message names."""
+        """The data sets whose folders a message mentions."""
         return [name for name in data_sets_of(wanted) if str(self._root(name)) in problem]
 
     def _root(self, name: str) -> Path:
@@ -154,14 +159,14 @@ class DataFolder:
             return self._places[name]
         if self._folder is None:
             raise ValueError(
-                f"{named('data')}: must name a folder with {name} in it, or {name}=PATH ({_where(name)}); none was "
-                "given"
+                f"{named('data')}: must be a folder with {name} in it, or {name}=PATH (none given); you can get it "
+                f"from {_where(name)}"
             )
         return self._folder / name
 
 
 def names_of(wanted: Iterable[Any]) -> list[str]:
-    """Data as experiments name it, in one list, each once.
+    """The data paths of experiments in one list, each once.
 
     >>> names_of(["xsum/pairs.jsonl", ["wikitext-2", "xsum/pairs.jsonl"]])
     ['xsum/pairs.jsonl', 'wikitext-2']
@@ -170,7 +175,7 @@ def names_of(wanted: Iterable[Any]) -> list[str]:
 
 
 def data_sets_of(wanted: Iterable[Any]) -> list[str]:
-    """The data sets among them, each once."""
+    """The data sets of these paths, each once."""
     return list(dict.fromkeys(path.partition("/")[0] for path in names_of(wanted)))
 
 

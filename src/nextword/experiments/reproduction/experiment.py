@@ -1,4 +1,4 @@
-"""Experiments: which recipe, with which data, fills the tables of the papers; one entry each in experiments.toml."""
+"""Experiments: the recipe and data behind the papers' tables, one entry each in experiments.toml."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 FILE = FOLDER / "experiments.toml"
-"""Where the experiments are written down."""
+"""File that lists the experiments."""
 
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
@@ -32,66 +32,68 @@ class AtScale(Settings):
     """An experiment at one scale."""
 
     recipe: str
-    """Name of a built-in recipe."""
+    """Name of the built-in recipe."""
     data: dict[str, str | list[str]] = Field(default={})
-    """Settings of the recipe that are paths of data: "task.data" = "wikitext-2", a data set or a file in it."""
+    """Settings of the recipe that are data paths, such as "task.data" = "wikitext-2": a data set or a file in it."""
     overrides: list[str] = Field(default=[])
-    """Changes to the recipe, as on a command line: "seeds=[0,1,2]"."""
+    """Overrides of the recipe, as on a command line: "seeds=[0,1,2]"."""
     methods: list[dict[str, Any]] = Field(default=[])
-    """Methods besides the recipe's, as a recipe has them."""
+    """Methods in addition to the recipe's, in a recipe's format."""
     start: str | None = None
-    """Another experiment whose start this one begins from too; None: its recipe's own."""
+    """Another experiment whose initial checkpoint this one shares; None: that of the recipe."""
     runs_of: str | None = None
-    """Another experiment that is the same comparison here: its runs are taken, and no others are made."""
+    """Another experiment with the same comparison at this scale: its runs are used, and no others are made."""
     differs: list[str] = Field(default=[])
-    """What stands for the paper's own models, data, methods and judges here, and what it leaves open: a sentence
-    each, which every table that it fills shows."""
+    """Sentences on what replaces the paper's models, data, methods and model-based metrics here, and on what the paper
+    leaves open. Every table of the experiment shows them."""
     minutes: float | None = None
-    """Measured with one thread: training, measuring and writing."""
+    """Minutes with one thread for training, evaluation and generation."""
     start_minutes: float | None = None
-    """Measured with one thread: making the start."""
+    """Minutes with one thread for the initial checkpoint."""
 
 
 class Experiment(Settings):
-    """A comparison that gives numbers for tables, at one scale or several."""
+    """A comparison whose results fill tables, at one scale or several."""
 
     title: str
-    """What is compared."""
+    """Description of the comparison."""
     small: AtScale | None = None
-    """On two cores in minutes, with the data of a given folder."""
+    """Small scale: minutes on two cores; None: not done."""
     pretrained: AtScale | None = None
-    """With SmolLM2-135M, on two cores in hours, with the data of a given folder."""
+    """Scale pretrained: SmolLM2-135M, hours on two cores; None: not done."""
     paper: AtScale | None = None
-    """With the paper's models and data."""
+    """Paper scale: the paper's models and data; None: not done."""
 
     def at(self, scale: Scale) -> AtScale | None:
-        """What it is at a scale; ``None``: it is not done there."""
+        """The experiment at a scale; ``None`` if it is not done there."""
         return getattr(self, scale)
 
 
 @cache
 def known_experiments() -> dict[str, Experiment]:
-    """All experiments by name."""
+    """Return all experiments by name."""
     return packaged_entries(Experiment, FILE)
 
 
 def find_experiment(name: str) -> Experiment:
-    """An experiment by its name.
+    """Return an experiment by its name.
 
     Raises:
-        ValueError: There is none; the nearest known name is given.
+        ValueError: If the name is unknown; the message suggests the nearest one.
     """
     known = known_experiments()
     if name not in known:
-        raise ValueError(f"no experiment '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+        raise ValueError(
+            f"experiment: must be a known one ('{name}' given).{did_you_mean(name, known)} Known: {', '.join(known)}."
+        )
     return known[name]
 
 
 def expected_experiment(name: str, scale: Scale) -> AtScale:
-    """An experiment at a scale.
+    """Return an experiment at a scale.
 
     Raises:
-        ValueError: There is none of this name, or it is not done there.
+        ValueError: If the name is unknown, or the experiment is not done at this scale.
     """
     one = find_experiment(name).at(scale)
     if one is None:
@@ -100,7 +102,7 @@ def expected_experiment(name: str, scale: Scale) -> AtScale:
 
 
 def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
-    """Everything that differs from the recipe, as ``key.path=value``; without a folder, data as experiments name it.
+    """All overrides of the recipe, as ``key.path=value``; without a folder, data paths are not resolved.
 
     Raises:
         ValueError: Data is missing.
@@ -110,7 +112,7 @@ def overrides_of(one: AtScale, data: DataFolder | None) -> list[str]:
 
 
 def recipe_of(one: AtScale) -> dict[str, Any]:
-    """Its recipe with its own methods behind the recipe's, before any override."""
+    """The recipe with the experiment's methods appended, before any override."""
     from nextword.experiments.comparison.comparison_settings import read
 
     recipe = read(one.recipe)
@@ -120,16 +122,16 @@ def recipe_of(one: AtScale) -> dict[str, Any]:
 def comparison_of(
     one: AtScale, data: DataFolder, start: Path | None = None, changes: Sequence[str] = ()
 ) -> CompareConfig:
-    """The comparison that an experiment is.
+    """Return the comparison of an experiment.
 
     Args:
         one: The experiment at a scale.
-        data: Where its data lies.
-        start: Folder of the model to begin from, where that is another experiment's.
+        data: Paths of the data sets.
+        start: Folder of the initial checkpoint, if it is that of another experiment.
         changes: Further overrides.
 
     Raises:
-        ValueError: Data is missing, or an override is wrong.
+        ValueError: If data is missing or an override is wrong.
     """
     from nextword.experiments.comparison.comparison_settings import configured
 
@@ -141,7 +143,7 @@ def comparison_of(
 
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:
-    """All settings of a comparison with all defaults: ``{"task": {...}, "training": {...}, ...}``."""
+    """All settings of a comparison, with defaults: ``{"task": {...}, "training": {...}, ...}``."""
     from nextword.experiments.comparison.comparison_settings import common_settings, plain, task_config
 
     content = plain(config)
@@ -151,7 +153,7 @@ def settings_of(config: CompareConfig) -> dict[str, Any]:
 
 
 def setting(settings: Mapping[str, Any], path: str) -> Any:
-    """One of them by its path, such as ``training.learning_rate``; ``None``: not set.
+    """Return a setting by its path, such as ``training.learning_rate``; ``None``: not set.
 
     >>> setting({"training": {"steps": 5}}, "training.steps"), setting({}, "training.steps")
     (5, None)
@@ -167,16 +169,16 @@ def setting(settings: Mapping[str, Any], path: str) -> Any:
 # -- What a table takes at a scale, in a word or two.
 
 WITHOUT_TRAINING = {"settings": "no training", "human": "people's judgements"}
-"""Kinds of tables for which nothing is trained."""
+"""Kinds of tables that need no training, with the reason."""
 
 
 @dataclass(frozen=True)
 class Minutes:
-    """Minutes of one thread, as experiments.toml has them.
+    """Minutes with one thread, from experiments.toml.
 
     Attributes:
-        runs: Training, measuring and writing.
-        starts: Making the initial checkpoints, each once, also where several experiments share it.
+        runs: Training, evaluation and generation.
+        starts: Initial checkpoints, each counted once, even if several experiments share it.
     """
 
     runs: float
@@ -184,7 +186,7 @@ class Minutes:
 
 
 def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
-    """What a table's experiments take at a scale; ``None``: not measured for one of them, or there are none."""
+    """Minutes of a table's experiments at a scale; ``None`` if there are none or one was not measured."""
     done = {name: one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None}
     if not done or any(one.minutes is None for one in done.values()):
         return None
@@ -194,7 +196,7 @@ def minutes_of(table: PaperTable, scale: Scale = "small") -> Minutes | None:
 
 
 def effort(table: PaperTable, scale: Scale = "small") -> str:
-    """Minutes of one thread, one run after another; "trained" where they were not measured; or why there are none."""
+    """The minutes with one thread in words; "trained" if not measured; or the reason why there is no training."""
     if table.kind in WITHOUT_TRAINING:
         return WITHOUT_TRAINING[table.kind]
     minutes = minutes_of(table, scale)

@@ -1,4 +1,4 @@
-"""Runs an experiment in a folder of its own: a comparison that can be resumed, and how long it took."""
+"""Run an experiment in its own folder: a resumable comparison, with its duration."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 
 START = "start"
-"""What a comparison calls the stages of making its start."""
+"""Names of the stages in which a comparison makes its initial checkpoint."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be reproduced.
+    """What to reproduce, and how.
 
     Attributes:
-        tables: PAPER/TABLE each.
+        tables: Names PAPER/TABLE.
         scale: Size of the experiments.
-        data: Where the data lies.
-        out: Folder for everything that is written.
+        data: Paths of the data sets.
+        out: Folder for all results.
         changes: Overrides of every experiment: ``("seeds=[0]",)``.
-        judges: Metrics that ask a model which the user has: ``("factcc:model=FOLDER",)``.
-        command: How the user started this.
-        engine: What carries out the runs; one after another in this process by default.
+        judges: Model-based metrics with the user's models: ``("factcc:model=FOLDER",)``.
+        command: Command line, for the record.
+        engine: Engine that schedules the runs; by default one after another in this process.
     """
 
     tables: Sequence[str]
@@ -63,33 +63,33 @@ class Request:
 
 
 class Times(Record):
-    """Seconds that an experiment took so far, over all calls."""
+    """Seconds that an experiment took so far, summed over all calls."""
 
     start: float = 0.0
-    """Making the start."""
+    """Seconds for the initial checkpoint."""
     runs: float = 0.0
-    """Training, measuring and writing."""
+    """Seconds for training, evaluation and generation."""
 
 
 class ExperimentFolders:
-    """The experiments of a request, each in its own folder."""
+    """Runs the experiments of a request, each in its own folder."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
 
     def folder(self, name: str) -> Path:
-        """The folder of an experiment, or of the one whose runs it takes."""
+        """Return the folder of an experiment, or of the one whose runs it uses."""
         return self._request.out / "experiments" / self._request.scale / (self._expected(name).runs_of or name)
 
     def at_scale(self, name: str) -> AtScale | None:
-        """The experiment at the request's scale; ``None``: it is not done there."""
+        """The experiment at the request's scale; ``None`` if it is not done there."""
         return find_experiment(name).at(self._request.scale)
 
     def config(self, name: str) -> CompareConfig:
-        """The comparison that an experiment is here.
+        """Return the comparison of an experiment for this request.
 
         Raises:
-            ValueError: It is not done at this scale, data is missing, or an override is wrong.
+            ValueError: If it is not done at this scale, data is missing, or an override is wrong.
         """
         one = self._expected(name)
         start = None if one.start is None else self.folder(one.start) / START / "model"
@@ -97,15 +97,15 @@ class ExperimentFolders:
         return with_judges(config, find_experiment(name), self._request.judges)
 
     def doubts(self, name: str) -> list[str]:
-        """What an experiment reads that seems to be half there: a line for each file."""
+        """One message per data file of an experiment that may be incomplete."""
         return self._request.data.too_small(self._expected(name).data.values())
 
     def run(self, name: str, progress: Watcher) -> ExperimentResults:
-        """Does what is missing of an experiment, after the start that it shares with another.
+        """Run the unfinished part of an experiment, after the experiment that makes its initial checkpoint.
 
         Raises:
-            ValueError: As ``config``, or as ``compare_methods``.
-            ComparisonInterrupted: Ctrl-C.
+            ValueError: As for ``config`` and ``compare_methods``.
+            ComparisonInterrupted: On Ctrl-C.
         """
         one, folder, command = self._expected(name), self.folder(name), self._request.command
         if one.start is not None:
@@ -119,7 +119,7 @@ class ExperimentFolders:
 
     @contextmanager
     def _saying_where_from(self, one: AtScale) -> Iterator[None]:
-        """What a reader says of a file that is broken comes with where the data is to be had."""
+        """Add the source of the data to errors about broken data files."""
         try:
             yield
         except ValueError as problem:
@@ -129,7 +129,7 @@ class ExperimentFolders:
             raise ValueError("\n".join(data.explained(str(problem), wanted))) from problem
 
     def settings(self, name: str) -> ExperimentResults:
-        """The settings and the data of an experiment that need not be run; the data is read once it is asked for."""
+        """The settings and data of an experiment without running it; the data is read on first use."""
         config = self.config(name)
 
         @cache
@@ -160,7 +160,7 @@ class ExperimentFolders:
 
 
 class _TimingWatcher(Watcher):
-    """Adds up the seconds of all stages of an experiment in a file beside its folder."""
+    """Adds up the seconds of all stages of an experiment, in a file next to its folder."""
 
     def __init__(self, inner: Watcher, folder: Path) -> None:
         self._inner, self._folder = inner, folder
@@ -188,10 +188,10 @@ def _times(folder: Path) -> Times:
 
 
 def with_judges(config: CompareConfig, experiment: Experiment, judges: Sequence[str]) -> CompareConfig:
-    """The comparison, which also measures its texts with those judges that the paper has for the experiment.
+    """The comparison with those of the user's model-based metrics that the paper uses in this experiment.
 
     Raises:
-        ValueError: No such metric, or a setting that it does not have.
+        ValueError: If a metric or its setting is unknown.
     """
     named = [parse_metric(judge).metric for judge in judges]
     if not named or experiment.paper is None:
@@ -208,7 +208,7 @@ def with_judges(config: CompareConfig, experiment: Experiment, judges: Sequence[
 
 
 def _metrics(config: CompareConfig) -> list[str | dict[str, Any]]:
-    """The metrics of texts of a comparison; none where its task writes none."""
+    """The metrics of generated texts of a comparison; empty if its task generates none."""
     from nextword.experiments.tasks import registry
 
     fields = registry.get(config.task).Config.model_fields

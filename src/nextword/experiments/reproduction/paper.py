@@ -1,6 +1,6 @@
-"""A paper as data: its tables and figures with the printed numbers, what stands for each cell here, and its claims.
+"""A paper as data: its tables with the printed numbers, where our number of each cell comes from, and its claims.
 
-One TOML file a paper, in ``papers/``. A table of it:
+Each paper is a TOML file in ``papers/``. Example of a table:
 
     [tables.table-1]
     title = "Ambiguous Template"
@@ -43,43 +43,43 @@ from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
 
 FOLDER = resources.files("nextword.experiments.reproduction") / "papers"
-"""Where the papers lie."""
+"""Folder of the papers' TOML files."""
 
 Part = TypeVar("Part")
 
 
 class Address(Settings):
-    """Where a number lies among the results of an experiment. A table, its columns and its rows each say a part."""
+    """Address of a number in the results of an experiment. The table, its columns and its rows each give a part."""
 
     experiment: str | None = None
-    """Name in experiments.toml."""
+    """Name of the experiment."""
     method: str | None = None
-    """Label of the method in the experiment; "human": the human references."""
+    """Label of the method; "human": the human references."""
     decoding: str | None = None
-    """Title of the decoding whose texts were measured, such as "top-k 3"; "": what was measured of the model itself."""
+    """Title of the decoding whose texts were evaluated, such as "top-k 3"; "": measurements of the model itself."""
     measure: str | None = None
-    """Key of what was measured, such as "acc@2"; or one of these:
+    """Key of a metric, such as "acc@2", or one of these:
 
-    - "cost.NAME": what the method cost (parameters, ms_per_step, train_seconds).
-    - "data.NAME": how the task describes its data.
-    - "setting.PATH": a setting as a recipe has it (training.learning_rate, task.start.n_layer).
-    - "length.training": how long a training is, in steps or epochs as the recipe counts it.
-    - "batch.training": rows of one update.
-    - "ratio.PATH/PATH": one setting over another.
-    - "always.WORDS": these words, for what is the same in every recipe and therefore no setting.
-    - "duel.METHOD": measures that are better than that method's, as "won-lost".
-    - "words.joint.N", "words.cache_only.N": the first words of the first seed after the N-th example prompt.
-    - "ranking.wins", "ranking.losses": duels that the method wins or loses against those of ``among``.
+    - "cost.NAME": a cost of the method (parameters, ms_per_step, train_seconds).
+    - "data.NAME": an entry of the task's description of its data.
+    - "setting.PATH": a setting of the recipe (training.learning_rate, task.start.n_layer).
+    - "length.training": length of the training, in steps or epochs, as in the recipe.
+    - "batch.training": rows per optimiser step.
+    - "ratio.PATH/PATH": one setting divided by another.
+    - "always.WORDS": these words, for what is the same in every recipe and therefore not a setting.
+    - "duel.METHOD": number of metrics better and worse than those of METHOD, as "won-lost".
+    - "words.joint.N", "words.cache_only.N": the top predictions of the first seed after the N-th example prompt.
+    - "ranking.wins", "ranking.losses": pairwise comparisons that the method wins or loses against those of ``among``.
     """
     among: tuple[str, ...] | None = None
-    """Methods whose duels a ranking counts; None: all of the experiment."""
+    """Methods among which a ranking is made; None: all of the experiment."""
     factor: float | None = None
-    """What our number is multiplied with to be in the paper's unit; None: 1."""
+    """Factor that converts our number to the paper's unit; None: 1."""
     plus: str | None = None
-    """Another experiment whose number of the same address is added, where a paper counts over two data sets."""
+    """Another experiment whose number at the same address is added, if a paper counts over two data sets."""
 
     def within(self, outer: Address) -> Address:
-        """This address with the parts that it leaves open taken from another."""
+        """This address with its missing parts taken from another."""
         mine = self.model_dump(include=set(Address.model_fields), exclude_none=True)
         return Address(**{**outer.model_dump(include=set(Address.model_fields)), **mine})
 
@@ -88,17 +88,17 @@ class PaperColumn(Address):
     """A column of a printed table."""
 
     title: str
-    """As printed."""
+    """Title as printed."""
     group: str = ""
-    """The heading over several columns."""
+    """Heading over several columns."""
     unit: str = ""
     """Unit of the printed numbers: "%", "tokens", ..."""
     better: Literal["higher", "lower", "human"] | None = None
-    """Which way is good; "human": near to people's value."""
+    """Better direction; "human": close to the human value."""
 
     @property
     def name(self) -> str:
-        """What claims call it: "GROUP: TITLE", or the title alone where there is no group."""
+        """Name in claims: "GROUP: TITLE", or the title if there is no group."""
         return f"{self.group}: {self.title}" if self.group else self.title
 
 
@@ -106,61 +106,63 @@ class PaperRow(Address):
     """A row of a printed table."""
 
     title: str
-    """As printed, with the heading over it: "GPT-2 small, TRIME"."""
+    """Title as printed, with the heading above it: "GPT-2 small, TRIME"."""
     values: list[float | str] = Field(default=[])
-    """The printed numbers in the order of the columns, text where a cell holds text; nan: the cell is empty."""
+    """Printed values in the order of the columns, numbers or text; nan: the cell is empty."""
     spreads: list[float] = Field(default=[])
-    """What is printed after "±", in the same order; nan: nothing."""
+    """Printed values after "±", in the same order; nan: none."""
     cells: dict[str, Address] = Field(default={})
-    """Parts of the address that differ in some columns, by name of a column or by heading over several. Example:
+    """Parts of the address that differ in some columns, by a column's name or a heading over several. Example:
     ``{"Cache-Only" = {method = "softmax, cache at test time"}}``."""
     elsewhere: dict[str, float] = Field(default={})
-    """Our numbers by name of a column that no experiment gives, such as those of a benchmark; the note says whose."""
+    """Our numbers that no experiment provides, such as those of a benchmark, by column name; the note names their
+    source."""
     only: Scale | None = None
-    """The only scale at which the row is there, such as that of a control; None: every scale."""
+    """The only scale that has this row, for instance a control; None: every scale."""
     note: str | None = None
-    """What a reader must know of this row here."""
+    """Note on this row for the reader."""
 
 
 class Comparison(Settings):
-    """Two cells, the first of which is to be better."""
+    """A comparison of two cells; the first should be better."""
 
     row: str
-    """Title of the row that is to be better."""
+    """Title of the row that should be better."""
     than: str | float
-    """Title of the other row; or a number."""
+    """Title of the other row, or a number."""
     column: str
-    """Name of the column; its ``better`` says which way."""
+    """Name of the column; its ``better`` is the direction."""
     than_column: str | None = None
     """Name of the other cell's column; None: the same."""
     better: Literal["higher", "lower", "human"] | None = None
-    """Which way the first is to be better; None: the column's way."""
+    """Direction in which the first should be better; None: that of the column."""
     over: str | None = None
-    """Title of a row that is taken from the first: its gain over that one is compared."""
+    """Title of a row that is subtracted from the first, to compare its gain over that row."""
     than_over: str | None = None
-    """The same of the other; None: that of ``over``."""
+    """Title of the row that is subtracted from the other; None: that of ``over``."""
     times: float = 1.0
-    """What the other is multiplied with, such as 1.1 for "at most a tenth more"."""
+    """Factor of the other value, such as 1.1 for "at most a tenth more"."""
 
 
 class Claim(Settings):
-    """What a paper says that its table shows."""
+    """A claim of a paper about its table."""
 
     text: str
-    """In one sentence, in the paper's terms."""
+    """The claim in one sentence, in the paper's terms."""
     place: str | None = None
-    """Where it is said, such as "section 6.1" or "abstract"; None: where the table is discussed."""
+    """Place in the paper, such as "section 6.1" or "abstract"; None: where the table is discussed."""
     headline: bool = False
-    """Whether it is one of the paper's main claims, which docs/records/claims.md lists."""
+    """Whether it is a main claim of the paper, listed in docs/records/claims.md."""
     comparisons: list[Comparison] = Field(default=[])
-    """What must come out for the claim to hold. In a file ``than`` and ``column`` may be lists: each with each."""
+    """Comparisons that must come out for the claim to be supported. In a file ``than`` and ``column`` may be lists,
+    which mean all combinations."""
     at_least: int | None = None
-    """How many of them must come out; None: all."""
+    """Number of comparisons that must come out; None: all."""
     not_testable: dict[str, str] = Field(default={})
-    """Why none of its comparisons has numbers, by scale. Where a user's judge gives some, it is
+    """Reason why its comparisons have no numbers, by scale. If a user's model-based metric provides them, the claim is
     tested."""
     note: str | None = None
-    """What a reader must know, such as that the printed numbers do not bear it out."""
+    """Note for the reader, for instance that the printed numbers do not support the claim."""
 
     @model_validator(mode="before")
     @classmethod
@@ -180,34 +182,37 @@ class PaperTable(Address):
     """A table, figure or human evaluation of a paper."""
 
     title: str
-    """What it shows."""
+    """What the table shows."""
     place: str
-    """Where it stands: its section or appendix. Pages are not given: the texts at hand have no page breaks."""
+    """Section or appendix of the table. Pages are not given, because our copies of the papers have no page breaks."""
     kind: Literal["table", "figure", "texts", "settings", "human"] = "table"
-    """Numbers; a drawing; texts side by side; hyper-parameters; or what people said of texts."""
+    """Kind: numbers, a drawing, texts side by side, hyper-parameters, or human judgements."""
     section: str | None = None
-    """Section of the experiment's report that shows it: "classes", "examples", "groups", "written"; None: a table of
-    its own."""
+    """Section of the experiment's report that shows it: "classes", "examples", "groups", "written"; None: a separate
+    table."""
     note: str | None = None
-    """What a reader must know at any scale; what stands for the paper's own at one is in experiments.toml."""
+    """Note for the reader at any scale. What replaces the paper's models and data at one scale is in
+    experiments.toml."""
     columns: list[PaperColumn] = Field(default=[])
-    """From left to right."""
+    """Columns from left to right."""
     rows: list[PaperRow] = Field(default=[])
-    """From top to bottom."""
+    """Rows from top to bottom."""
     claims: list[Claim] = Field(default=[])
-    """What the paper says of it."""
+    """Claims of the paper about the table."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         for title in _repeated(column.name for column in self.columns):
-            raise ValueError(f"columns: '{title}' is there twice")
+            raise ValueError(f"columns: '{title}' must occur once (occurs twice)")
         for title in _repeated(row.title for row in self.rows):
-            raise ValueError(f"rows: '{title}' is there twice")
+            raise ValueError(f"rows: '{title}' must occur once (occurs twice)")
         for row in self.rows:
             for name in ("values", "spreads"):
                 count = len(getattr(row, name))
                 if count not in {0, len(self.columns)}:
-                    raise ValueError(f"rows, '{row.title}': {count} {name} for {len(self.columns)} columns")
+                    raise ValueError(
+                        f"rows, '{row.title}': must have {len(self.columns)} {name}, one per column ({count} given)"
+                    )
             columns = {one.name: one for one in self.columns}
             for name in row.cells:
                 _named({**columns, **{one.group: one for one in self.columns}}, name, "column")
@@ -218,30 +223,30 @@ class PaperTable(Address):
                 self.column(one.column)
                 for other in (one.row, one.than, one.over, one.than_over):
                     if isinstance(other, str) and self.row(other).only:
-                        raise ValueError(f"claims: row '{other}' is not there at every scale")
+                        raise ValueError(f"claims: row '{other}' must exist at every scale (it does not)")
                 if one.than_column is not None:
                     self.column(one.than_column)
         return self
 
     def at(self, scale: Scale) -> PaperTable:
-        """The table with the rows that it has at a scale."""
+        """The table with the rows of a scale."""
         return self.model_copy(update={"rows": [row for row in self.rows if row.only in {None, scale}]})
 
     def row(self, title: str) -> PaperRow:
-        """The row of this title; ValueError where there is none."""
+        """The row with this title; ValueError if there is none."""
         return _named({row.title: row for row in self.rows}, title, "row")
 
     def column(self, name: str) -> PaperColumn:
-        """The column of this name; ValueError where there is none."""
+        """The column with this name; ValueError if there is none."""
         return _named({column.name: column for column in self.columns}, name, "column")
 
     def address(self, row: PaperRow, column: PaperColumn) -> Address:
-        """Where a cell's number lies: the row's word goes before the column's, and that before the table's."""
+        """The address of a cell's number; the row's parts override the column's, which override the table's."""
         own = row.cells.get(column.name) or row.cells.get(column.group) or Address()
         return own.within(row.within(column.within(self)))
 
     def printed(self, row: PaperRow, column: PaperColumn) -> float | str | None:
-        """The paper's value of a cell; ``None``: the cell is empty."""
+        """The printed value of a cell; ``None`` if the cell is empty."""
         if not row.values:
             return None
         value = row.values[self.columns.index(column)]
@@ -254,64 +259,68 @@ class PaperTable(Address):
 
     @property
     def experiments(self) -> list[str]:
-        """The experiments that fill it, each once."""
+        """The experiments that fill the table, each once."""
         cells = [self.address(*place) for place in self.places] or [self]
         names = [name for cell in cells for name in (cell.experiment, cell.plus)]
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
 class Paper(Settings):
-    """One paper: the content of a file in ``papers/``."""
+    """A paper: the content of a file in ``papers/``."""
 
     title: str
-    """Its title."""
+    """Title."""
     authors: str
-    """Who wrote it."""
+    """Authors."""
     venue: str
-    """Where it appeared."""
+    """Venue."""
     tables: dict[str, PaperTable]
-    """By name: "table-1", "figure-3", "table-1a"."""
+    """Tables by name: "table-1", "figure-3", "table-1a"."""
 
 
 def names() -> list[str]:
-    """The papers that are known, as commands name them."""
+    """Names of all papers."""
     return sorted(entry.name.removesuffix(".toml") for entry in FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
 @cache
 def load_paper(name: str) -> Paper:
-    """A paper by its name.
+    """Load a paper by its name.
 
     Raises:
-        ValueError: There is no such paper; the nearest known name is given.
+        ValueError: If the name is unknown; the message suggests the nearest one.
     """
     known = names()
     if name not in known:
-        raise ValueError(f"no paper '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+        raise ValueError(
+            f"paper: must be a known one ('{name}' given).{did_you_mean(name, known)} Known: {', '.join(known)}."
+        )
     return validated(Paper, parsed((FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml"))
 
 
 def find_table(name: str) -> PaperTable:
-    """A table by the paper's name and its own: "histalign/table-1".
+    """Find a table by the paper's name and its own: "histalign/table-1".
 
     Raises:
-        ValueError: No such paper or table; the nearest known name is given.
+        ValueError: If the paper or table is unknown; the message suggests the nearest name.
     """
     paper, _, own = name.partition("/")
     tables: Mapping[str, PaperTable] = load_paper(paper).tables
     if own not in tables:
-        raise ValueError(f"no table '{own}' in {paper}.{did_you_mean(own, tables)} Known: {', '.join(tables)}.")
+        raise ValueError(
+            f"table: must be a table of {paper} ('{own}' given).{did_you_mean(own, tables)} Known: {', '.join(tables)}."
+        )
     return tables[own]
 
 
 def listed_tables(name: str) -> str:
-    """The tables of a paper as a Markdown list, as docs/records/paper-tables.md has it."""
+    """The tables of a paper as a Markdown list, for docs/records/paper-tables.md."""
     tables = load_paper(name).tables
     return "\n".join(f"- `{name}/{own}` ({table.place}): {table.title}." for own, table in tables.items())
 
 
 def _each_with_each(given: Any) -> list[Any]:
-    """A comparison whose ``than`` or ``column`` is a list, as one for each pair of them."""
+    """Expand a comparison whose ``than`` or ``column`` is a list into one per combination."""
     if not isinstance(given, dict):
         return [given]
     several = {name: given[name] if isinstance(given[name], list) else [given[name]] for name in given}

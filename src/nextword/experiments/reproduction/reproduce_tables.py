@@ -1,4 +1,4 @@
-"""``nextword reproduce``: runs what tables need, fills them, and writes a page for each and one for all."""
+"""Run the experiments of tables, fill the tables, and write a page for each and one for all."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ALL_TABLES = "index.html"
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What came out.
+    """Result of a reproduction.
 
     Attributes:
-        tables: Filled, in the order asked for.
+        tables: Filled tables, in the requested order.
         failures: Runs that failed; the same call tries them again.
     """
 
@@ -34,10 +34,10 @@ class Reproduced:
 
 
 def tables_named(wanted: Sequence[str]) -> list[str]:
-    """Tables by what was typed: PAPER/TABLE, or PAPER for all of its tables.
+    """Find tables by name: PAPER/TABLE, or PAPER for all of its tables.
 
     Raises:
-        ValueError: No such paper or table; the nearest known name is given.
+        ValueError: If a paper or table is unknown; the message suggests the nearest name.
     """
     tables: dict[str, None] = {}
     for one in wanted:
@@ -56,7 +56,7 @@ def all_tables() -> list[str]:
 
 
 def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> list[str]:
-    """Experiments that must be run to fill these tables, each once; those not done at this scale are left out."""
+    """Experiments that fill these tables, each once, without those not done at this scale."""
     needed: dict[str, None] = {}
     for name in tables:
         table = find_table(name)
@@ -70,18 +70,18 @@ def reproduce(
     progress: Watcher | None = None,
     announce: Callable[[str, int, int], None] = lambda name, number, count: None,
 ) -> Reproduced:
-    """Fills tables of the papers with numbers measured here.
+    """Fill tables of the papers with our numbers.
 
-    What an earlier call finished is kept; the same call does the rest.
+    Finished runs of an earlier call are kept; the same call runs the rest.
 
     Args:
-        request: What is to be reproduced.
-        progress: Told about every step of the comparisons.
-        announce: Told when an experiment begins: its name, its number and how many there are.
+        request: The tables, data and settings.
+        progress: Watcher of the comparisons.
+        announce: Function called when an experiment begins, with its name, its number and the number of experiments.
 
     Raises:
-        ValueError: Data is missing, or a comparison is refused; nothing was begun.
-        ComparisonInterrupted: Ctrl-C; what is finished is kept.
+        ValueError: If data is missing or a comparison's settings are wrong; raised before any run.
+        ComparisonInterrupted: On Ctrl-C; finished runs are kept.
     """
     folders = ExperimentFolders(request)
     needed = needed_experiments(request.tables, folders)
@@ -117,7 +117,7 @@ def _fill(request: Request, tables: Sequence[str], experiments: dict[str, Experi
 
 
 def tables_in(out: Path) -> list[ReproducedTable]:
-    """All tables that were filled in a folder, in the order of the papers."""
+    """All filled tables of a folder, in the order of the papers."""
     order = {name: number for number, name in enumerate(all_tables())}
     found = [ReproducedTable.load(path) for path in sorted((out / "tables").rglob("*.json"))]
     return sorted(found, key=lambda table: (order.get(table.name, len(order)), table.scale))

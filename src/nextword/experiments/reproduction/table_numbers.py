@@ -1,4 +1,4 @@
-"""Our number for a cell of a paper's table: found by its address among the results of an experiment."""
+"""Look up our number for a cell of a paper's table, by its address in the results of an experiment."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from nextword.results.records.reproduced_table import NO_SEED, RanExperiment
 from nextword.settings.registry import did_you_mean
 
 HUMAN = "human"
-"""Method that stands for people."""
+"""Name of the human references in place of a method."""
 
 
 @dataclass(frozen=True)
 class ExperimentResults:
-    """What is known of one experiment.
+    """Settings and results of one experiment.
 
     Attributes:
-        settings: Settings of its comparison, with defaults.
-        results: Results of its runs; ``None``: it was not run, since settings and data are all that is asked for.
-        record: How it was run.
-        data: Gives what its task says of its data, where it was not run.
+        settings: Settings of the comparison, with defaults.
+        results: Results of the runs; ``None``: it was not run, because only settings and data are needed.
+        record: Record of the run.
+        data: Function that returns the task's description of its data, if it was not run.
     """
 
     settings: Mapping[str, Any]
@@ -37,18 +37,18 @@ class ExperimentResults:
 
 
 class MissingValueError(Exception):
-    """There is no number of ours for a cell; the message says why, for a reader of the table."""
+    """We have no number for a cell; the message gives the reason to the reader of the table."""
 
 
 @dataclass(frozen=True)
 class CellValue:
-    """Our number for one cell, or what stands there in words.
+    """Our number or text for one cell.
 
     Attributes:
-        by_seed: The number by training seed, in the paper's unit; empty where it is text.
-        low: Lower end of the 95 % interval: over seeds, or with one seed that of the measurement.
-        high: Upper end.
-        text: What stands there in place of a number.
+        by_seed: Number by training seed, in the paper's unit; empty for text.
+        low: Lower end of the 95 % interval over seeds; with one seed, of the measurement.
+        high: Upper end of the interval.
+        text: Text instead of a number.
     """
 
     by_seed: Mapping[str, float] = field(default_factory=dict)
@@ -65,10 +65,10 @@ class CellValue:
 
 
 def cell_value(address: Address, one: ExperimentResults) -> CellValue:
-    """The number at an address of an experiment; settings and data have theirs without a run.
+    """Return the number at an address; settings and data are available without a run.
 
     Raises:
-        MissingValueError: There is none.
+        MissingValueError: If there is none.
     """
     measure = address.measure or ""
     kind, _, name = measure.partition(".")
@@ -81,7 +81,7 @@ def cell_value(address: Address, one: ExperimentResults) -> CellValue:
         raise MissingValueError("the experiment was not run")
     runs = [run for run in results.runs if run.method == address.method]
     if address.method == HUMAN and not address.decoding:
-        raise MissingValueError("people have no probabilities")
+        raise MissingValueError("the human references have no probabilities")
     if address.method == HUMAN:
         values = {NO_SEED: _value(_texts(address, results).human, measure)}
     elif not runs:
@@ -100,13 +100,13 @@ def cell_value(address: Address, one: ExperimentResults) -> CellValue:
 
 
 def _length(settings: Mapping[str, Any], name: str) -> str:
-    """How long a training is, in words, since a recipe counts epochs or steps."""
+    """The length of a training in words, because recipes use epochs or steps."""
     epochs, steps = (setting(settings, f"{name}.{unit}") for unit in ("epochs", "steps"))
     return f"{steps:,} steps" if epochs is None else f"{epochs:g} epochs"
 
 
 def _batch(settings: Mapping[str, Any], name: str) -> int | None:
-    """Rows of one update, of as many batches as are accumulated."""
+    """Rows per optimiser step, including gradient accumulation."""
     rows, batches = (setting(settings, f"{name}.{one}") for one in ("batch_size", "gradient_accumulation_steps"))
     return None if rows is None or batches is None else int(rows * batches)
 
@@ -123,28 +123,28 @@ OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
     "ratio": _ratio,
     "always": lambda settings, words: words,  # what no setting says, since it is never anything else: "AdamW"
 }
-"""Kinds of addresses that ask for no method and no run: what they are called, and what reads them."""
+"""Kinds of addresses that need no method and no run, by prefix, with the functions that read them."""
 
 
 def added(first: CellValue, second: CellValue) -> CellValue:
-    """The sum of two numbers that were counted on two data sets, seed by seed.
+    """Sum of two counts on two data sets, seed by seed.
 
     Raises:
-        MissingValueError: One of them is text, or they have no seed in common.
+        MissingValueError: If one of them is text, or they have no seed in common.
     """
     seeds = [seed for seed in first.by_seed if seed in second.by_seed]
     if first.text is not None or second.text is not None or not seeds:
-        raise MissingValueError("the two numbers that make it cannot be added")
+        raise MissingValueError("its two numbers cannot be added")
     sums = {seed: first.by_seed[seed] + second.by_seed[seed] for seed in seeds}
     low, high = over_seeds(list(sums.values()))[1] or (None, None)
     return CellValue(sums, low, high)
 
 
 def _plain(value: Any, address: Address) -> CellValue:
-    """A setting, or what is said of data: a number in the paper's unit, or text."""
+    """The value of a setting or of the data's description: a number in the paper's unit, or text."""
     if value is None:
         kind, _, path = (address.measure or "").partition(".")
-        raise MissingValueError(f"{path} is not set" if kind == "setting" else f"nothing is called {address.measure}")
+        raise MissingValueError(f"{path} is not set" if kind == "setting" else f"{address.measure} does not exist")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return CellValue({NO_SEED: float(value) * (address.factor or 1.0)})
     return CellValue(text=str(value))
@@ -158,11 +158,11 @@ def _cost(run: RunRecord, name: str) -> MetricValue:
 
 
 def _first_words(run: RunRecord, name: str) -> str:
-    """The words that are right after a prompt, and those that the method has first: "Paris and Italy: Paris, Rome"."""
+    """The correct words after a prompt and the method's top predictions: "Paris and Italy: Paris, Rome"."""
     distribution, _, number = name.partition(".")
     shown = [one for one in run.evaluation.examples if one.setting == distribution]
     if not shown:
-        raise MissingValueError(f"no first words of '{distribution}' were kept")
+        raise MissingValueError(f"no top predictions of '{distribution}' were kept")
     example = shown[int(number) - 1]
     return f"{' and '.join(example.expected)}: {', '.join(word.word for word in example.top)}"
 
@@ -179,7 +179,7 @@ def _measured(run: RunRecord, measure: str) -> MetricValue:
 def _texts(address: Address, results: Results) -> EvaluationResults:
     if address.decoding is None or address.decoding not in results.texts:
         known = ", ".join(f"'{title}'" for title in results.texts) or "none"
-        raise MissingValueError(f"no texts were written with '{address.decoding}' (there are: {known})")
+        raise MissingValueError(f"no texts were generated with '{address.decoding}' (available: {known})")
     return results.texts[address.decoding]
 
 
@@ -194,10 +194,10 @@ def _value(file: SampleFile | None, measure: str) -> MetricValue:
 
 
 def _of_texts(texts: EvaluationResults, address: Address, runs: list[RunRecord]) -> dict[str, MetricValue]:
-    """For each trained model's texts, the mean over its draws; what no training tells apart is one model."""
+    """Mean over the sampling seeds of each trained model's texts; without training, all texts belong to one model."""
     system = next((one for one in texts.systems if one.name == address.method), None)
     if system is None:
-        raise MissingValueError(f"the texts of '{address.method}' were not measured")
+        raise MissingValueError(f"the texts of '{address.method}' were not evaluated")
     measure = address.measure or ""
     models = [[_value(file, measure) for file in files] for files in system.models]
     seeds = [str(run.seed) for run in runs]
@@ -214,7 +214,7 @@ def _of_texts(texts: EvaluationResults, address: Address, runs: list[RunRecord])
 
 def _won(texts: EvaluationResults, address: Address) -> CellValue:
     if texts.wins is None:
-        raise MissingValueError("there are no duels: one method wrote texts")
+        raise MissingValueError("there are no pairwise comparisons, because only one method generated texts")
     method, (kind, _, name) = str(address.method), (address.measure or "").partition(".")
     if kind == "ranking":
         places = texts.wins.ranking if address.among is None else ranking(texts.wins.duels, address.among)
@@ -227,7 +227,7 @@ def _won(texts: EvaluationResults, address: Address) -> CellValue:
             return CellValue(text=f"{duel.won}-{duel.lost}")
         if (duel.second, duel.first) == (method, name):
             return CellValue(text=f"{duel.lost}-{duel.won}")
-    raise MissingValueError(f"there is no duel of '{method}' and '{name}'")
+    raise MissingValueError(f"'{method}' and '{name}' were not compared")
 
 
 def _over_seeds(values: Mapping[str, MetricValue], factor: float) -> CellValue:

@@ -1,4 +1,4 @@
-"""Fills a table of a paper from the results of its experiments."""
+"""Fill a table of a paper from the results of its experiments, and test its claims."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from nextword.results.records.reproduced_table import (
 def table_record(
     name: str, table: PaperTable, experiments: Mapping[str, ExperimentResults], scale: Scale, command: str
 ) -> ReproducedTable:
-    """The table PAPER/TABLE with our numbers beside the printed ones, and its claims tested.
+    """Make the record of PAPER/TABLE, with our numbers beside the printed ones, and with its claims tested.
 
-    An experiment that is missing was not run yet, or is not done at this scale.
+    ``results`` may lack experiments that were not run yet or are not done at this scale.
     """
     table = table.at(scale)
     cells = {_key(*place): _found(table, *place, experiments, scale) for place in table.places}
@@ -61,9 +61,9 @@ def table_record(
 
 
 def renewed(record: ReproducedTable) -> ReproducedTable:
-    """A record under its table's present definition: rows, notes and claims are today's, numbers are the record's.
+    """Update a record to its table's current definition: current rows, notes and claims, with the record's numbers.
 
-    A row that the record lacks was not run yet.
+    A row that the record lacks counts as not run yet.
     """
     table = find_table(record.name).at(record.scale)
     titles = [f"{one.group}: {one.title}" if one.group else one.title for one in record.columns]
@@ -75,7 +75,7 @@ def renewed(record: ReproducedTable) -> ReproducedTable:
 
 
 def _defined(name: str, table: PaperTable, cells: Cells, scale: Scale) -> dict[str, Any]:
-    """What the table's definition says, with our numbers."""
+    """The record of a table from its definition and our numbers."""
     paper = load_paper(name.partition("/")[0])
     done = [one for experiment in table.experiments if (one := find_experiment(experiment).at(scale)) is not None]
     return {
@@ -103,7 +103,7 @@ def _defined(name: str, table: PaperTable, cells: Cells, scale: Scale) -> dict[s
 
 
 def _goals(table: PaperTable, cells: Cells) -> Cells:
-    """For each cell that of people's row at the same address."""
+    """For each cell, the human value at the same address."""
     people = [(row, column) for row, column in table.places if table.address(row, column).method == HUMAN]
     found = {table.address(*place): cells[_key(*place)] for place in people}
     goals = {_key(*place): found.get(Address(method=HUMAN).within(table.address(*place))) for place in table.places}
@@ -111,7 +111,7 @@ def _goals(table: PaperTable, cells: Cells) -> Cells:
 
 
 def _kept(cell: ReproducedCell) -> CellValue | str:
-    """A cell of a record as it was before it was written down."""
+    """A cell's value, restored from a record."""
     if cell.value is None:
         return cell.missing or "it was not measured"
     if isinstance(cell.value, str):
@@ -131,7 +131,7 @@ def _found(
     address = table.address(row, column)
     names = [name for name in (address.experiment, address.plus) if name is not None]
     if not names or address.measure is None:
-        return "nothing here gives this number"
+        return "none of our experiments measures this number"
     for name in names:
         if name not in experiments:
             return f"not at scale {scale}" if find_experiment(name).at(scale) is None else "not run yet"
@@ -155,11 +155,11 @@ def _cell(table: PaperTable, row: PaperRow, column: PaperColumn, ours: CellValue
 # One rule for all: ``_outcome`` for a comparison, ``_judged`` for the claim that is made of them.
 
 Cells = Mapping[tuple[str, str], CellValue | str]
-"""By title of the row and name of the column: our number, or why there is none."""
+"""Our number, or the reason why there is none, by row title and column name."""
 
 
 def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
-    """Every claim of a table against our numbers; ``people``: theirs of a cell, where they are the goal."""
+    """Test every claim of a table with our numbers; ``people`` has the human values of cells whose goal they are."""
     judged = []
     for claim in table.claims:
         comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
@@ -174,7 +174,7 @@ def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) 
 def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
     tested = [one for one in comparisons if one.outcome != "not testable"]
     if not tested:
-        untested = "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"
+        untested = "; ".join(map(_line, comparisons)) or "the claim is not about numbers of this table"
         return "not testable", obstacle or untested
     rest = len(comparisons) - len(tested)
     outcomes = [one.outcome for one in tested]
@@ -190,7 +190,7 @@ def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComp
 
 @dataclass(frozen=True)
 class _Term:
-    """A cell of a comparison with its weight in the difference."""
+    """A cell of a comparison and its weight in the difference."""
 
     row: str
     column: str
@@ -228,7 +228,7 @@ def _compared(one: Comparison, table: PaperTable, cells: Cells, people: Cells) -
 
 
 def _terms(one: Comparison) -> list[_Term]:
-    """The cells that are compared: the first less the other; of gains, each less the row that it is over."""
+    """The weighted cells of a comparison: first minus other; for gains, each minus its reference row."""
     other = one.than_column or one.column
     gains = [] if one.over is None else [_Term(one.over, one.column, -1.0)]
     if not isinstance(one.than, str):
@@ -245,7 +245,7 @@ def _other(one: Comparison) -> str:
 
 
 def _printed(table: PaperTable, terms: Sequence[_Term], better: str | None) -> tuple[Cells, Cells | None]:
-    """The paper's numbers of these cells, and people's where theirs are the goal."""
+    """The paper's numbers of these cells, and the human values if they are the goal."""
     human = next((row.title for row in table.rows if row.method == HUMAN), "")
 
     def number(row: str, column: str) -> CellValue | str:
@@ -258,9 +258,9 @@ def _printed(table: PaperTable, terms: Sequence[_Term], better: str | None) -> t
 
 
 def _seed_differences(one: Comparison, terms: Sequence[_Term], cells: Cells, goals: Cells | None) -> dict[str, float]:
-    """The weighted sum of the cells, seed by seed; what has no seed stands beside every one. None: a cell is missing.
+    """Weighted sum of the cells, seed by seed; a cell without seeds is used for every seed. None: a cell is missing.
 
-    With goals a cell counts by how near it is to its own.
+    With ``goals``, a cell counts by its distance from the goal.
     """
     values = [_weighed(term, cells, goals) for term in terms]
     if any(not value for value in values):
@@ -277,7 +277,7 @@ def _seed_differences(one: Comparison, terms: Sequence[_Term], cells: Cells, goa
 
 
 def _weighed(term: _Term, cells: Cells, goals: Cells | None) -> dict[str, float]:
-    """A cell's numbers times its weight, by seed; none where it has no number or people have none."""
+    """A cell's numbers times its weight, by seed; empty if the cell or the human value has no number."""
     cell = cells[term.row, term.column]
     if not isinstance(cell, CellValue):
         return {}
@@ -291,9 +291,9 @@ def _weighed(term: _Term, cells: Cells, goals: Cells | None) -> dict[str, float]
 
 
 def _outcome(interval: tuple[float, float] | None, better: str | None) -> Outcome:
-    """The rule for every comparison: on which side of zero the interval lies.
+    """Outcome of a comparison: the side of zero on which the interval lies.
 
-    What no training gave, such as sizes and duels, has an interval of no width. A tie decides nothing.
+    Numbers without training seeds, such as sizes, have an interval of width 0. A tie is inconclusive.
     """
     if interval is None:
         return "inconclusive"
@@ -305,7 +305,7 @@ def _line(one: JudgedComparison) -> str:
     pair = f"{one.first} − {one.second}, {one.column}"
     printed = "" if one.printed is None else f"; paper {_signed(one.printed)}"
     if one.difference is None:
-        return f"{pair}: no number here{printed}"
+        return f"{pair}: we have no number{printed}"
     if not one.seeds:  # no training gave it
         return f"{pair}: {_signed(one.difference)}{printed}"
     if one.low is None or one.high is None:

@@ -1,6 +1,6 @@
-"""Tasks: data in, training rows and measurements out. ``task.py`` is the contract.
+"""Tasks: each reads data and provides training rows and measurements. ``task.py`` has the base class.
 
-Every module here is imported, so that a new file with a registered class is found without editing a list.
+Every module here is imported, so a new file with a registered class is found automatically.
 """
 
 from __future__ import annotations

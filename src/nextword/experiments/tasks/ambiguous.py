@@ -1,14 +1,14 @@
-"""The Ambiguous Template task: can a model put both of two words seen before on top, and not their analogues?
+"""The Ambiguous Template task: does a model rank two words of the prompt above their analogues?
 
-The data is prompts, each with two words that may come next and two that may not:
+The data is prompts, each with two correct next words and two wrong ones:
 
     "Last night the king and the woman came to dinner, and afterwards I walked home with the"
     right: king, woman; wrong: queen, man
 
 Source: Chang & McCallum (2022), as used by HistAlign (Wan et al., 2023), sections 5.1, 5.3 and 6.1, tables 1 and 9.
-Differs from the published data: the pairs of a relation are dealt out once, so that no test pair is ever trained on
-(the released split repeats about 31 % of its test examples in training); unordered quadruples, so that no prompt occurs
-twice; our own wording; an embedded lexicon, so that it runs without any download.
+Differs from the published data: each pair of a relation is in one split only, so that no test pair is in the training
+data (the released split repeats about 31 % of its test examples in training); quadruples are unordered, so that no
+prompt occurs twice; the wording is ours; the lexicon is embedded, so that no download is needed.
 """
 
 from __future__ import annotations
@@ -55,31 +55,31 @@ if TYPE_CHECKING:
 
 
 class AmbiguousStartConfig(StartSettings):
-    """The tiny model that stands in for a pretrained model, and its training on generated text."""
+    """The tiny model that replaces a pretrained model, and its training on generated text."""
 
     family: Literal["gpt2", "llama"] = "gpt2"
-    """Architecture; a llama has an output layer of its own, as the published ones do."""
+    """Architecture; a llama has an untied output layer, like the published models."""
     n_layer: int = Field(default=2, ge=1, le=1000)
-    """Transformer layers."""
+    """Number of transformer layers."""
     n_embd: int = Field(default=64, ge=4, le=100_000)
-    """Width of the states: the rank of a softmax is at most this plus one."""
+    """Width of the hidden states; the rank of a softmax is at most this plus one."""
     n_head: int = Field(default=4, ge=1)
-    """Attention heads; must divide n_embd."""
+    """Number of attention heads; must divide n_embd."""
     documents: int = Field(default=20_000, ge=100, le=10_000_000)
-    """Generated documents."""
+    """Number of generated documents."""
     block: int = Field(default=64, ge=16)
-    """Tokens of one training row."""
+    """Tokens per training row."""
     steps: int = Field(default=2000, ge=1)
-    """Optimiser steps of one round."""
+    """Optimiser steps per training round."""
     knows: float = Field(default=0.95, ge=0, le=1)
-    """Share of each relation's statements that it must complete; rounds of training continue until it does."""
+    """Share of each relation's statements that the model must complete; training rounds are repeated until it does."""
     batch_size: int = Field(default=16, ge=1)
-    """Rows of one step."""
+    """Rows per step."""
     learning_rate: float = Field(default=3e-3, gt=0)
-    """Highest learning rate."""
+    """Maximum learning rate."""
 
     def architecture(self, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-        """A model of this family and size for the tokens of ``tokenizer``."""
+        """Configuration of a model of this architecture and size, with the vocabulary of ``tokenizer``."""
         from transformers import GPT2Config, LlamaConfig
 
         end, positions = start_id(tokenizer), max(128, self.block)
@@ -99,44 +99,44 @@ class AmbiguousStartConfig(StartSettings):
 
 
 class AmbiguousConfig(Settings):
-    """What can be set; the defaults need no file."""
+    """Settings of the task; the defaults need no file."""
 
     analogies: str | None = None
-    """Path of the Google analogy file questions-words.txt; None: the embedded lexicon."""
+    """Path of the Google analogy file questions-words.txt; none: the embedded lexicon."""
     templates: Literal["ours", "paper"] = "ours"
-    """Wording of the prompts; "paper": what HistAlign prints of its templates, filled up with ours."""
+    """Wording of the prompts; "paper": the templates that HistAlign prints, completed with ours."""
     train_share: float = Field(default=0.5, gt=0, lt=1)
-    """Share of the pairs of each relation that training may use."""
+    """Share of each relation's pairs for training."""
     validation_share: float = Field(default=0.15, gt=0, lt=1)
-    """Share that validation uses; the rest is the test set."""
+    """Share of each relation's pairs for validation; the rest is for testing."""
     split_seed: Seed = 0
-    """Seed of the split and of the sampling below."""
+    """Seed of the split and of the sampling of prompts."""
     train_prompts: int = Field(default=2000, ge=1)
-    """Training prompts at most; each gives two examples, one for each word."""
+    """Maximum number of training prompts; each gives two examples, one per correct word."""
     validation_prompts: int = Field(default=200, ge=2)
-    """Validation prompts at most."""
+    """Maximum number of validation prompts."""
     test_prompts: int = Field(default=500, ge=2)
-    """Test prompts at most."""
+    """Maximum number of test prompts."""
     pairs: int = Field(default=1, ge=1, le=14)
-    """Pairs of words that a prompt names, each with a person; the question is about one of them."""
+    """Number of word pairs that a prompt names, each with a person; the question is about one person."""
     distractors: int = Field(default=0, ge=0, le=100)
-    """Stories about other words, placed among the pairs before the question."""
+    """Number of stories about other words, placed among the pairs before the question."""
     noise: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the training prompts whose right words are others, which the prompt does not hold."""
+    """Share of the training prompts whose labels are replaced by other words, which are not in the prompt."""
     probes: str | None = None
-    """Prompts that list words: "papers" (plates and keys, tennis and golf, the king and the woman), path of a TOML file
-    like src/nextword/inference/scoring/paper_probes.toml; None: lists of words of the test pairs."""
+    """Prompts that list words, to probe the model: "papers" (prompts of the papers), or the path of a TOML file like
+    src/nextword/inference/scoring/paper_probes.toml; none: lists of words of the test pairs."""
     rank_rows: int = Field(default=4750, ge=2)
-    """Rows of the log-probability matrix at most (the paper's number); more than the hidden size."""
+    """Maximum number of rows of the log-probability matrix, above the hidden size; by default as in the paper."""
     batch_size: int = Field(default=64, ge=1)
-    """Prompts at a time in measurements."""
+    """Batch size of the measurements, in prompts."""
     start: AmbiguousStartConfig = AmbiguousStartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 @registry.register("ambiguous")
 class Ambiguous(Task):
-    """Two words of the prompt may come next, their neighbours in the embedding may not. See docs/tasks/ambiguous.md.
+    """Two words of the prompt are correct next words, their analogues are not. See docs/tasks/ambiguous.md.
 
     >>> described = Ambiguous(AmbiguousConfig()).data.describe()
     >>> described["leak_pairs"], described["leak_prompts"]
@@ -158,7 +158,8 @@ class Ambiguous(Task):
         share = config.train_share + config.validation_share
         if share >= 1:
             raise ValueError(
-                f"task.train_share + task.validation_share is {share:g}: it must stay below 1 to leave a test set"
+                f"task.train_share, task.validation_share: must add up to less than 1, to leave a test set "
+                f"({share:g} given)"
             )
         self.data = AmbiguousPrompts(lexicon, config)
         self.start = RelationsStart(lexicon, config)
@@ -166,13 +167,13 @@ class Ambiguous(Task):
         self.measures = TwoAnswers(self.data, self._probes, config)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The tokenizer must tell the words of enough test prompts apart, and the model must see a whole prompt."""
+        """Check that the tokenizer distinguishes the words of the prompts, and that prompts fit the model."""
         expect_positions(encode(self.data.prompts["test"], tokenizer), model_config)
         usable(self._probes, tokenizer)
 
 
 class TwoAnswers(Measures):
-    """Acc@k of the two right words, rank and spectrum of the log-probabilities, lists of words, example prompts."""
+    """Measures Acc@k of the two correct words, rank and spectrum of the log-probabilities, and lists of words."""
 
     def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], config: AmbiguousConfig) -> None:
         self._data, self._probes, self._config = data, asked, config
@@ -180,7 +181,7 @@ class TwoAnswers(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """On the test prompts: joint, and cache-only where the head has it."""
+        """Measure the test prompts: jointly and, if the head has a cache, cache-only."""
         prompts, size = self._data.prompts["test"], self._config.batch_size
         modes = [mode for mode in ("joint", "cache_only") if mode in model.next_word_head.modes]
         encoded, asked = encode(prompts, tokenizer), usable(self._probes, tokenizer)
@@ -195,12 +196,12 @@ class TwoAnswers(Measures):
             examples = example_predictions(model, encoded, tokenizer, modes)
             examples += probe_examples(model, tokenizer, asked, modes)
         if left_out := len(prompts) - len(encoded):
-            unit = "test prompts left out: two of the four words begin with the same token"
+            unit = "test prompts left out, because two of the four words begin with the same token"
             metrics["left_out"] = MetricValue(value=float(left_out), unit=unit, n=len(prompts))
         return Evaluation(metrics=metrics | ranks, spectrum=spectrum, examples=examples)
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
+        """Choose the temperature and weight of a cache by the likelihood of both words of the validation prompts."""
         encoded = encode(self._data.prompts["validation"], tokenizer)
         return tuned(model, lambda: mean_nll(model, encoded, self._config.batch_size))
 
@@ -209,19 +210,19 @@ class TwoAnswers(Measures):
 
 
 class RelationsStart(SmallStart):
-    """A tiny model on generated text that states the relations, trained until it knows them."""
+    """A tiny model, trained on generated text about the relations until it knows them."""
 
     def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
         super().__init__(self._words, config.start.architecture, self._documents, config.start.training())
         self._lexicon, self._config = lexicon, config
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """How well the model knows the relations: share of statements whose last word is its first choice."""
+        """Share of statements of each relation whose last word is the model's top prediction."""
         with inference_mode_of(model):
             return completion_accuracy(model, relation_probes(self._lexicon), tokenizer, self._config.batch_size)
 
     def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
-        """Every relation at least to the share that ``task.start.knows`` asks for."""
+        """Whether every relation reaches the share ``task.start.knows``."""
         return all(known.value >= self._config.start.knows for known in probe.values())
 
     def _words(self) -> PreTrainedTokenizerBase:

@@ -43,7 +43,7 @@ SPECTRUM_LENGTH = 200
 
 @dataclass(frozen=True)
 class EncodedPrompt:
-    """A prompt with its ids and the first token of each of its two words."""
+    """A prompt with its token ids and the first token of each of its two correct words."""
 
     prompt: AmbiguousPrompt
     ids: list[int]
@@ -51,10 +51,10 @@ class EncodedPrompt:
 
 
 def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> list[EncodedPrompt]:
-    """Token ids of the prompts, but for those in which one token would stand for two of the four words.
+    """Tokenize the prompts; a prompt is left out if two of its four words begin with the same token.
 
     Raises:
-        ValueError: No prompt is usable, e.g. with a tokenizer of characters.
+        ValueError: If no prompt is usable, e.g. with a character tokenizer.
     """
     rows = []
     for prompt in prompts:
@@ -63,27 +63,27 @@ def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBas
             rows.append(EncodedPrompt(prompt, encode_prompt(tokenizer, prompt.text), (firsts[0], firsts[1])))
     if not rows:
         raise ValueError(
-            f"ambiguous: with tokenizer '{tokenizer.name_or_path}' two of the four words of each of the {len(prompts)} "
-            f"prompts begin with the same token, so predictions cannot be told apart. Use one of words or word parts."
+            f"ambiguous: tokenizer '{tokenizer.name_or_path}' must distinguish the four words of a prompt by their "
+            f"first token (in all {len(prompts)} prompts two words share it). Use a word or subword tokenizer."
         )
     return rows
 
 
 def expect_positions(prompts: Sequence[EncodedPrompt], model_config: Any) -> None:
-    """Raises ValueError where a prompt is longer than what the model reads."""
+    """Raise ValueError if a prompt is longer than the model's positions."""
     longest = max(len(row.ids) for row in prompts)
     positions = getattr(model_config, "max_position_embeddings", None) or longest
     if longest > positions:
         raise ValueError(
-            f"task.distractors, task.pairs: must be so few that prompts have at most the model's {positions} tokens "
-            f"({longest} given); give fewer, or a larger task.start.block"
+            f"task.distractors, task.pairs: must be so small that prompts have at most {positions} tokens, the "
+            f"model's maximum ({longest} given); lower them, or raise task.start.block"
         )
 
 
 def accuracy(
     model: NextWordModel, prompts: Sequence[EncodedPrompt], mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:
-    """Acc@k for every k, over all prompts and by group; for the joint setting also the likelihood of the two words."""
+    """Acc@k for every k, over all prompts and per group, and for the joint setting the likelihood of the two words."""
     parts, nats = [], []
     for part in batches(prompts, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model), mode)
@@ -118,9 +118,9 @@ def _share(hits: np.ndarray, unit: str) -> MetricValue:
 def rank_and_spectrum(
     model: NextWordModel, prompts: Sequence[EncodedPrompt], max_rows: int, batch_size: int, progress: Progress
 ) -> tuple[dict[str, MetricValue], list[float] | None]:
-    """Numerical rank of the joint log-probabilities at every position of the prompts (at most ``max_rows`` rows).
+    """Numerical rank and spectrum of the joint log-probabilities at all prompt positions (at most ``max_rows`` rows).
 
-    Rows with a probability of 0 have no logarithm: then their number is reported in place of a rank.
+    If rows have a probability of 0, whose logarithm is infinite, their number is reported instead of the rank.
     """
     stacked: list[np.ndarray] = []
     rows = 0
@@ -134,7 +134,7 @@ def rank_and_spectrum(
     matrix = np.concatenate(stacked)
     zero = int(np.isinf(matrix).any(axis=1).sum())
     if zero:
-        unit = "rows with a word of probability 0; the log-probabilities have no rank"
+        unit = "rows with a token of probability 0, so the log-probabilities have no rank"
         return {"rank_undefined": MetricValue(value=float(zero), unit=unit, n=len(matrix))}, None
     values = singular_values(matrix)
     size = f"{matrix.shape[0]} x {matrix.shape[1]} matrix"
@@ -157,9 +157,9 @@ def example_predictions(
     modes: Sequence[str],
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The ``k`` first tokens for one prompt of each group in each setting, with the share of every source.
+    """The top ``k`` tokens for one prompt per group and setting, with the contribution of each component.
 
-    The right ones are the first tokens of the two words, which is what is measured.
+    The correct tokens are the first tokens of the two words, as in Acc@k.
     """
     chosen = {row.prompt.group: row for row in reversed(prompts)}
     predictions = []
@@ -173,7 +173,7 @@ def example_predictions(
 
 
 def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size: int) -> float:
-    """Mean nats of the first tokens of both words, each of which is right half of the time; ln 2 is the best."""
+    """Mean nats of the first tokens of both words; the optimum is ln 2, because each is correct half the time."""
     total = 0.0
     for part in batches(prompts, batch_size):
         dist, _ = ask(model, [row.ids for row in part], fill_id(model))
@@ -184,10 +184,10 @@ def mean_nll(model: NextWordModel, prompts: Sequence[EncodedPrompt], batch_size:
 def completion_accuracy(
     model: NextWordModel, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> dict[str, MetricValue]:
-    """How often the first choice after a statement's beginning is a word that completes it, by relation.
+    """Share of statements whose beginning the model completes with a correct word, by relation.
 
-    A beginning counts once; any of its words is right: a state may have several well known cities. ``probes`` are
-    relation, prompt and completing word.
+    Each beginning counts once, and any of its completions is correct, as a state may have several well-known cities.
+    ``probes`` are triples of relation, prompt and completing word.
     """
     completing: dict[tuple[str, str], set[int]] = {}
     for relation, prompt, word in probes:
@@ -207,25 +207,25 @@ def completion_accuracy(
 # -- Prompts with lists of words, and what is measured of them: is one of the words to come next, or none?
 
 PAPERS = "papers"
-"""Names the probes of the papers, where a file could be given."""
+"""Value of ``task.probes`` for the probes of the papers."""
 LISTS = 50
-"""Lists of words that each template of ours is filled with."""
+"""Number of word lists per template."""
 
 
 def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> list[WordProbe]:
-    """The probes that a setting names: those of the papers, of a file, or lists of the lexicon's test words."""
+    """The probes of a setting: those of the papers, of a file, or lists of the lexicon's test words."""
     if named is None:
         return list(_of_lexicon(lexicon, splits, seed))
     return read_probes(None if named == PAPERS else named)
 
 
 def usable(asked: Sequence[WordProbe], tokenizer: PreTrainedTokenizerBase) -> list[WordProbe]:
-    """The probes without unknown words whose listed words begin with different tokens; ValueError without any."""
+    """The probes whose listed words are known and begin with different tokens; ValueError if there are none."""
     found = [probe for probe in asked if _is_usable(probe, tokenizer)]
     if not found:
         raise ValueError(
-            f"task.probes: must have words that tokenizer '{tokenizer.name_or_path}' knows and tells apart (none of "
-            f"{len(asked)} prompts has); give start.model a model that knows them, or leave the key out"
+            f"task.probes: must have words that tokenizer '{tokenizer.name_or_path}' knows and distinguishes (none of "
+            f"{len(asked)} prompts has); set start.model to a model that knows them, or leave the key out"
         )
     return found
 
@@ -242,7 +242,7 @@ def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
 def probe_metrics(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
 ) -> dict[str, MetricValue]:
-    """For each set: mass and spread of the listed words where one is to come, their mass where none is."""
+    """Total probability and normalised entropy of the listed words, for each set of probes."""
     by_name: dict[str, list[ProbeAnswer]] = {}
     for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
         by_name.setdefault(answer.probe.name, []).append(answer)
@@ -263,7 +263,7 @@ def probe_metrics(
 def probe_examples(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
 ) -> list[ExamplePrediction]:
-    """The first tokens after one prompt of each set in each setting, as many as the prompt lists words."""
+    """The top predictions for one prompt per set and setting, as many as the prompt lists words."""
     first: dict[str, WordProbe] = {}
     for probe in asked:
         first.setdefault(probe.name, probe)

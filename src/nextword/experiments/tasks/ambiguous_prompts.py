@@ -1,4 +1,4 @@
-"""Ambiguous prompts as training rows, in three parts that share no pair of words."""
+"""Ambiguous prompts as training rows, in three splits that share no pair of words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class AmbiguousPrompts(Data):
-    """Two rows for each prompt, one for each word; only the word's own tokens are labels."""
+    """Data with two rows per prompt, one per correct word; only the word's tokens are labels."""
 
     def __init__(self, lexicon: Lexicon, config: AmbiguousConfig) -> None:
         self.lexicon, self._config = lexicon, config
@@ -56,7 +56,7 @@ class AmbiguousPrompts(Data):
 
     @cached_property
     def prompts(self) -> dict[str, list[AmbiguousPrompt]]:
-        """The sampled prompts of each part."""
+        """The sampled prompts of each split."""
         config = self._config
         found: dict[str, list[AmbiguousPrompt]] = {}
         haystack = Haystack(config.pairs, config.distractors, config.noise)
@@ -69,7 +69,7 @@ class AmbiguousPrompts(Data):
         return found
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes and leak counts; ``leak_pairs`` and ``leak_prompts`` compare everything available, not a sample."""
+        """Sizes, and leaks between splits: ``leak_pairs`` and ``leak_prompts`` count over all pairs and prompts."""
         trained_pairs = set(chain.from_iterable((*s.train, *s.validation) for s in self.splits.values()))
         tested_pairs = set(chain.from_iterable(s.test for s in self.splits.values()))
         trained_texts = {prompt.text for part in ("train", "validation") for prompt in self._available[part]}
@@ -136,30 +136,30 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("{n} stayed one year in {} and one year in {}.", "Then {n} decided to buy a house in"),
     ),
 }
-"""A statement about two words, and the question that goes with it, of the same person; in words of the stories."""
+"""Templates of a statement about two words and of the question about the same person, in the stories' words."""
 
 
 @dataclass(frozen=True)
 class Haystack:
-    """What the memory of a prompt holds beside the right words."""
+    """Text that surrounds the correct words in a prompt."""
 
     pairs: int = 1
-    """Statements that name two words, each of another person; the question is about one of them."""
+    """Number of statements that name two words, each about another person; the question is about one person."""
     distractors: int = 0
-    """Stories about other words, in any order among the statements."""
+    """Number of stories about other words, mixed with the statements."""
     noise: float = 0.0
     """Share of the training prompts whose right words are others, which the prompt does not hold."""
 
     def hide(
         self, prompts: Sequence[AmbiguousPrompt], pairs: Mapping[str, Sequence[WordPair]], seed: int, training: bool
     ) -> list[AmbiguousPrompt]:
-        """The same prompts with all of this around their words; as they are where there is nothing to add.
+        """Add the surrounding text to prompts; unchanged if there is nothing to add.
 
-        Other words are of the same part of the data: its pairs by group. What surrounds a prompt depends on it and the
-        seed alone. In ``training`` a share of the prompts gets wrong answers.
+        The other words come from the same split. The added text depends only on the prompt and the seed. In
+        ``training``, a share of the prompts gets wrong labels.
 
         Raises:
-            ValueError: There are too few other words.
+            ValueError: If there are too few other words.
         """
         hidden = []
         for prompt in prompts:
@@ -205,19 +205,19 @@ class Haystack:
 
 FACTS_PER_DOCUMENT = 3
 SHARES = {"facts": 0.6, "stories": 0.3, "lists": 0.1}
-"""Share of documents that state relations, tell a story, or read a list twice."""
+"""Shares of documents that state relations, tell a story, or contain a list twice."""
 LIST_LENGTHS = (3, 4, 5, 6, 7)
 LIST_FRAME = "The list says {line}. I read it again: {line}."
 
 
 @cache
 def frames() -> dict[str, Any]:
-    """Sentence frames, by relation and by group."""
+    """Sentence templates, by relation and by group."""
     return tomllib.loads(data_text("frames.toml"))
 
 
 def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
-    """``count`` short documents; every pair is the subject of about the same number of them."""
+    """Generate ``count`` short documents; each pair is the subject of about the same number of them."""
     rng = random.Random(seed)
     all_frames = frames()
     subjects = [(relation, pair) for relation in lexicon.relations for pair in relation.pairs]
@@ -242,7 +242,7 @@ def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
 
 
 def frame_words() -> list[str]:
-    """Texts with every word and name that a frame can put around the words of the lexicon."""
+    """Texts with all words and names that templates add to the words of the lexicon."""
     all_frames = frames()
     blank = dict.fromkeys("abcdxyznm", "")
     relations = [table for name, table in all_frames.items() if name not in ("names", "groups")]
@@ -254,13 +254,13 @@ def frame_words() -> list[str]:
 
 
 def first_names() -> list[str]:
-    """The names that stories give to people."""
+    """First names of the people in the stories."""
     names: list[str] = frames()["names"]
     return names
 
 
 def story(relation: Relation, pair: WordPair, rng: random.Random, without: str) -> str:
-    """A small story about ``pair`` in which nobody is called ``without``."""
+    """Generate a short story about ``pair``, without the name ``without``."""
     all_frames = frames()
     names = [name for name in all_frames["names"] if name != without]
     frame = rng.choice(all_frames["groups"][relation.group]["stories"])
@@ -268,7 +268,7 @@ def story(relation: Relation, pair: WordPair, rng: random.Random, without: str) 
 
 
 def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
-    """Relation, prompt and completing word, for every pair: what a model that knows the relations gets right."""
+    """Relation, prompt and completing word for every pair, to test whether a model knows the relations."""
     all_frames = frames()
     return [
         (relation.name, prompt.format(a=first, b=second), answer.format(a=first, b=second))

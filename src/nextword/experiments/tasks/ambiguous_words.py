@@ -1,4 +1,4 @@
-"""Pairs of words in a relation (capital and country, city and state, man and woman): embedded or from a file."""
+"""Word pairs of relations (capital and country, city and state, man and woman), embedded or from a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pathlib import Path
 WordPair = tuple[str, str]
 
 PRONOUNS = frozenset({"he", "she", "his", "her"})
-"""No "the {}" goes with them; the published task drops every diagonal with one, so the pairs are dropped here."""
+"""Words that do not fit "the {}". The published task drops every diagonal with such a word, so these pairs are
+dropped."""
 
 SECTIONS = {
     "capital-common-countries": "capital",
@@ -22,12 +23,12 @@ SECTIONS = {
     "city-in-state": "city",
     "family": "family",
 }
-"""Sections of the Google analogy file that are used, and the relation each belongs to (the first two overlap)."""
+"""Sections of the Google analogy file, and the relation of each (the first two overlap)."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """All pairs of one relation; ``group`` ("places" or "people") chooses the templates."""
+    """All pairs of one relation; ``group`` ("places" or "people") selects the templates."""
 
     name: str
     group: str
@@ -36,20 +37,20 @@ class Relation:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Relations, where they come from, and the SHA-256 of that source."""
+    """Relations, their source, and its SHA-256."""
 
     relations: tuple[Relation, ...]
     source: str
     sha256: str
 
     def words(self) -> list[str]:
-        """Every word once, in order of appearance."""
+        """All distinct words, in order of appearance."""
         return list(dict.fromkeys(word for r in self.relations for word in chain.from_iterable(r.pairs)))
 
 
 @dataclass(frozen=True)
 class PairSplit:
-    """The pairs of one relation, dealt out once; quadruples are formed inside a part only, so none can cross."""
+    """The pairs of one relation in three disjoint splits; quadruples are formed within a split."""
 
     train: tuple[WordPair, ...]
     validation: tuple[WordPair, ...]
@@ -57,12 +58,12 @@ class PairSplit:
 
 
 def data_text(name: str) -> str:
-    """Text of a file in the package's data folder."""
+    """Read a file of the package's data folder."""
     return (resources.files("nextword.experiments.tasks") / "ambiguous_data" / name).read_text(encoding="utf-8")
 
 
 def embedded() -> Lexicon:
-    """The lexicon that ships with the package.
+    """Load the lexicon that is part of the package.
 
     >>> {relation.name: len(relation.pairs) for relation in embedded().relations}
     {'capital': 70, 'city': 40, 'family': 42}
@@ -76,10 +77,10 @@ def embedded() -> Lexicon:
 
 
 def from_analogies(path: Path) -> Lexicon:
-    """Pairs of the Google analogy file (``questions-words.txt``); each line ``a b c d`` says a : b = c : d.
+    """Read pairs from the Google analogy file (``questions-words.txt``), whose lines ``a b c d`` mean a : b = c : d.
 
     Raises:
-        ValueError: The file is missing or not UTF-8, a line is malformed, or none of the known sections is there.
+        ValueError: If the file is missing or not UTF-8, a line is malformed, or there is no known section.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -100,7 +101,9 @@ def from_analogies(path: Path) -> Lexicon:
             section = line.strip().lstrip(":").strip()
             continue
         if section is None:
-            raise ValueError(f"{path}:{number}: a quadruple before any section; give a line ': section-name' first.")
+            raise ValueError(
+                f"{path}:{number}: a section must come before the first quadruple; add a line ': section-name'."
+            )
         if len(words) != 4:
             given = f"{len(words)} given: '{line.strip()[:80]}'"
             raise ValueError(f"{path}:{number}: must have four words 'a b c d' ({given}).")
@@ -108,7 +111,9 @@ def from_analogies(path: Path) -> Lexicon:
             if section in SECTIONS and not PRONOUNS.intersection(pair):
                 pairs.setdefault(SECTIONS[section], {})[pair] = None
     if not pairs:
-        raise ValueError(f"task.analogies: '{path}' has none of the sections {', '.join(SECTIONS)}.")
+        raise ValueError(
+            f"task.analogies: '{path}' must have at least one of the sections {', '.join(SECTIONS)} (none found)."
+        )
     relations = tuple(
         Relation(name, "people" if name == "family" else "places", tuple(members)) for name, members in pairs.items()
     )
@@ -116,13 +121,13 @@ def from_analogies(path: Path) -> Lexicon:
 
 
 def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:
-    """Deals the pairs of a relation out: ``shares`` to training and validation, the rest to the test set.
+    """Split the pairs of a relation: ``shares`` for training and validation, the rest for testing.
 
-    Pairs that share a word (several cities of one state) stay together, so that no word of a test pair is trained on in
-    this relation; the parts are then only about as large as asked for.
+    Pairs that share a word (several cities of one state) are put in the same split, so that no word of a test pair is
+    trained on in this relation. The sizes of splits are therefore approximate.
 
     Raises:
-        ValueError: A part would have fewer than two pairs, so that no quadruple can be formed in it.
+        ValueError: If a split has fewer than two pairs, so that it has no quadruple.
     """
     families = _families(sorted(relation.pairs))
     # One generator per relation: adding a relation leaves the split of the others as it was.
@@ -174,7 +179,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "The firm has offices in {} and {}, and the new director comes from",
     ),
 }
-"""Our own wording. Each slot follows a word, so that a word has the same tokens in the prompt and as the answer."""
+"""Our templates. Each slot follows a word, so that a word has the same tokens in the prompt and as the answer."""
 
 PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     "people": (
@@ -184,11 +189,11 @@ PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
     ),
     "places": (" {} and {} are my favorites, and I especially love", *TEMPLATES["places"][:3]),
 }
-"""Prompts that HistAlign prints (table 9, figure 1), filled up to four with ours. Where a slot begins the text, a space
-stands before it, so that this word too has the tokens of the answer; the paper counts either form as right."""
+"""Templates that HistAlign prints (table 9, figure 1), completed to four with ours. A slot at the start of the text is
+preceded by a space, so that this word too has the same tokens as the answer; the paper accepts both forms."""
 
 WORDINGS = {"ours": TEMPLATES, "paper": PAPER_TEMPLATES}
-"""Templates by the name that the setting gives them."""
+"""Templates by their name in the setting."""
 
 
 def template_texts(wording: str = "ours") -> list[str]:
@@ -198,7 +203,7 @@ def template_texts(wording: str = "ours") -> list[str]:
 
 @dataclass(frozen=True)
 class AmbiguousPrompt:
-    """One prompt, its two right answers in the order shown, and the other diagonal."""
+    """One prompt, its two correct answers in their order in the prompt, and the two wrong ones."""
 
     text: str
     group: str
@@ -207,7 +212,7 @@ class AmbiguousPrompt:
 
 
 def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPair]]:
-    """Both diagonals of an analogy, each with the other one; none where a word occurs twice (two cities of one state).
+    """Both diagonals of an analogy, each with the other; empty if a word occurs twice (two cities of one state).
 
     >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
     [(('Paris', 'Italy'), ('France', 'Rome')), (('France', 'Rome'), ('Paris', 'Italy'))]
@@ -221,7 +226,7 @@ def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPai
 
 
 def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> list[AmbiguousPrompt]:
-    """Every prompt of these pairs: each two pairs, both diagonals, every template, both orders."""
+    """All prompts of these pairs: every two pairs, both diagonals, every template, both orders."""
     return [
         AmbiguousPrompt(template.format(*shown), group, shown, other)
         for first, second in combinations(pairs, 2)
@@ -232,7 +237,7 @@ def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> lis
 
 
 def sample(available: Iterable[AmbiguousPrompt], count: int, seed: int) -> list[AmbiguousPrompt]:
-    """At most ``count`` prompts, as evenly over the groups as there are prompts, always the same ones for a seed."""
+    """Sample at most ``count`` prompts, as evenly as possible over the groups; the same prompts for the same seed."""
     groups: dict[str, list[AmbiguousPrompt]] = {}
     for prompt in available:
         groups.setdefault(prompt.group, []).append(prompt)

@@ -1,11 +1,11 @@
-"""Story continuation: the beginning of a story is a prompt, and a text may end.
+"""Story continuation: the beginning of a story is the prompt, and a text may end before its maximum length.
 
-The data is stories, one JSON object a line:
+The data is stories, one JSON object per line:
 
     {"story": "Dianne wished so many things. She wished he would stop calling. She wished for company. ..."}
 
-A model is trained on blocks of the stories, one after the other. Of each test story it reads the first 50 tokens and
-writes up to 256, beside the human reference.
+A model is trained on blocks of the concatenated stories. From the first 50 tokens of each test story it generates up
+to 256 tokens, which are compared with the human reference.
 
 Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Language Generation by Aligning with History"
 (EMNLP 2023), sections 5.1 to 5.3 and appendix A.2.
@@ -40,65 +40,65 @@ if TYPE_CHECKING:
 
 
 METRICS: tuple[str | dict[str, Any], ...] = ("diversity", "coherence", "rep", "seq-rep", "likelihood")
-"""Metrics of HistAlign's table 3 without MAUVE, which needs a language model to be named, and repetition."""
+"""Metrics of HistAlign's table 3 and repetition, without MAUVE, for which the user must name a language model."""
 
 
 class StoryWritingConfig(WritingConfig):
-    """What is written after the beginnings of test stories, and how it is measured."""
+    """Settings of the generation from test stories, and its metrics."""
 
     prompts: int = Field(default=100, ge=0)
-    """Test stories, from the first, that give a prompt each; fewer where there are no more; 0: no texts."""
+    """Maximum number of test stories used as prompts, from the first; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
-    """Tokens of a prompt: the first ones of its story; a story that is not longer gives none."""
+    """Tokens per prompt, from the start of the story; a story that is not longer is left out."""
     continuation: int = Field(default=256, ge=1)
-    """Tokens of a text at most, of people's and of each method's; either may end before."""
+    """Maximum tokens of a text, both generated and human; a text may end earlier."""
     decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
-    """Decodings; each gives a samples file."""
+    """Decodings; each gives one samples file."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the texts, as for nextword evaluate; may change later."""
+    """Metrics of the generated texts, as for nextword evaluate; they may be changed later."""
 
     def texts(self) -> Texts | None:
-        """What a comparison must know of it; ``None``: no texts."""
+        """The text generation of a comparison; ``None``: no texts."""
         return self.texts_after("") if self.prompts else None
 
 
 class StoriesConfig(WindowConfig):
-    """What can be set; ``data`` must be."""
+    """Settings of the task; ``data`` is required."""
 
     data: str
     """A .jsonl file, a folder with train, validation and test .jsonl files or with WritingPrompts' .wp_target files, or
-    plain text with a story a line, or between blank lines."""
+    plain text with one story per line or stories separated by blank lines."""
     story_field: str = "story"
-    """Field of a JSON line that holds the story."""
+    """Field with the story."""
     split_field: str | None = None
-    """Field of a JSON line that says train, validation or test; None: one file is split by a hash of the story."""
+    """Field with the split: train, validation or test; none: a single file is split by a hash of the story."""
     validation_share: float = Field(default=0.05, gt=0, lt=0.5)
-    """Fraction of the stories used for validation if the data names no split."""
+    """Fraction of the stories used for validation if the data has no split."""
     test_share: float = Field(default=0.05, gt=0, lt=0.5)
-    """Fraction used for testing if the data names no split; the rest is training data."""
+    """Fraction used for testing if the data has no split; the rest is training data."""
     seed: Seed = 0
     """Seed of the split by hash."""
     tokenizer: str | None = None
-    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training stories."""
+    """Path or hub name of a tokenizer; none: train a byte-level BPE on the training stories."""
     vocabulary: int = Field(default=8000, ge=258)
-    """Tokens of the trained BPE."""
+    """Vocabulary size of the trained BPE."""
     cache: str | None = None
-    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    """Folder for trained tokenizers; none: train one in each run (seconds)."""
     block: int = Field(default=512, ge=2)
     """Tokens of one training row."""
     window: int = Field(default=512, ge=2)
-    """Tokens a model sees at once in measurements; at most what its positions allow."""
+    """Tokens per window in measurements; at most the model's maximum."""
     stride: int = Field(default=256, ge=1)
-    """New tokens scored by each window after the first."""
+    """New tokens scored in each window after the first."""
     generation: StoryWritingConfig = StoryWritingConfig()
-    """Texts that every method writes."""
+    """Texts that every method generates."""
     start: Gpt2StartConfig = Gpt2StartConfig()
     """The start model where no pretrained one is given."""
 
 
 @registry.register("continue")
 class StoryContinuation(WindowTask):
-    """Stories that a method continues. See docs/tasks/continue.md."""
+    """Story continuation: a method continues the beginnings of stories. See docs/tasks/continue.md."""
 
     name = "continue"
     version = 1
@@ -131,14 +131,14 @@ class StoryContinuation(WindowTask):
 
 
 class StoryBlocks(TextBlocks):
-    """Stories one after the other."""
+    """Concatenated stories as training blocks."""
 
     def __init__(self, stories: StoryParts, config: StoriesConfig) -> None:
         super().__init__(config.block)
         self.stories = stories
 
     def describe(self) -> dict[str, int | float | str]:
-        """Stories of each part, the split, the checksum, and how many test stories are training stories too."""
+        """Stories per split, the split, the checksum, and the number of test stories that are in the training data."""
         stories = self.stories
         known = set(stories.train)
         return {
@@ -153,33 +153,33 @@ class StoryBlocks(TextBlocks):
         }
 
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
-        """The stories with a token between any two."""
+        """The concatenated stories, with a separator token."""
         name = "the training stories" if part == "train" else "the validation stories"
         return story_ids(tokenizer, getattr(self.stories, part)), name
 
     def test_text(self) -> str:
-        """All test stories, one after the other."""
+        """All test stories, concatenated."""
         return "\n".join(self.stories.test)
 
 
 # -- Stories in three parts: JSON lines, plain text, or the files that WritingPrompts comes in.
 
 TARGETS = ".wp_target"
-"""Ending of WritingPrompts' files (Fan et al., 2018), with a story a line."""
+"""Ending of WritingPrompts' files (Fan et al., 2018), with one story per line."""
 LINE_END = "<newline>"
-"""What stands for a line end in them."""
+"""Placeholder for a newline in them."""
 WHERE = "task.data"
-"""What messages call the setting."""
+"""Name of the setting in messages."""
 
 WANTED = (
     f"a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl, one with train{TARGETS}, "
-    f"valid{TARGETS} and test{TARGETS}, or plain text with a story a line or between blank lines"
+    f"valid{TARGETS} and test{TARGETS}, or plain text with one story per line or stories separated by blank lines"
 )
 
 
 @dataclass(frozen=True)
 class StoryParts:
-    """The stories of each part, where they are from, how they were told apart, and how many had no words."""
+    """Stories of each split, their source, the kind of split, and the number of stories without words."""
 
     train: list[str]
     validation: list[str]
@@ -196,13 +196,13 @@ class StoryParts:
 
 
 def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
-    """Reads a folder with a file for each part, or one file.
+    """Read a folder with one file per split, or one file.
 
-    Stories of which nothing says the part are dealt out by a hash of their text. Where parts are named and none is for
-    validation, a share of the training stories is taken, by the same hash.
+    Stories without a split are split by a hash of their text. If there are splits but none for validation, a share of
+    the training stories is used, selected by the same hash.
 
     Raises:
-        ValueError: Nothing there, a part is missing or has no stories, or a line is wrong (says which and why).
+        ValueError: If there are no files, a split is missing or empty, or a line is wrong (the message names it).
     """
     if not path.exists():
         raise ValueError(f"{WHERE}: '{path}' does not exist. Give {WANTED}.")
@@ -210,7 +210,7 @@ def read_stories(path: Path, reading: StoriesConfig) -> StoryParts:
     if not path.is_file():
         files = [(part, file) for part in PARTS for file in _files_of(path, part)]
         if not files:
-            raise ValueError(f"{WHERE}: '{path}' has no files of stories. Give {WANTED}.")
+            raise ValueError(f"{WHERE}: '{path}' must have files of stories (none found). Give {WANTED}.")
     field = reading.split_field
     named = [
         (part or (None if line is None or field is None else part_named(line, field)), story)
@@ -268,14 +268,14 @@ def _dealt(story: str, reading: StoriesConfig, test_share: float) -> str:
 
 
 def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Token that ends a story: the tokenizer's eos, else its bos."""
+    """Id of the token that ends a story: the tokenizer's eos, else its bos."""
     return start_id(tokenizer) if tokenizer.eos_token_id is None else int(tokenizer.eos_token_id)
 
 
 def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> list[int]:
-    """Stories one after the other: a start token, a story, an end token.
+    """Token ids of the concatenated stories: a start token, a story, an end token, and so on.
 
-    Where one token is both, as in GPT-2, it stands once between two stories.
+    If one token is both, as in GPT-2, it occurs once between two stories.
     """
     start, end = start_id(tokenizer), end_id(tokenizer)
     before = [] if start == end else [start]
@@ -284,9 +284,9 @@ def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> lis
 
 
 def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], limit: int | None) -> TokenStream:
-    """The same with the bytes that each token covers, of which a token between stories covers none.
+    """``story_ids`` with the number of bytes of each token, which is 0 for tokens between stories.
 
-    No more stories are read than are needed for ``limit`` tokens after the first; None: all.
+    Only as many stories are read as needed for ``limit`` tokens after the first; None: all.
     """
     start, end = start_id(tokenizer), end_id(tokenizer)
     before = [] if start == end else [start]
@@ -305,13 +305,13 @@ def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], lim
 def story_prompts(
     tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], count: int, prefix: int, longest: int
 ) -> list[Prompt]:
-    """The beginnings of the first stories that continue behind them.
+    """Prompts from the beginnings of the first stories that are longer than a prompt.
 
-    The target is the human reference, at most ``longest`` tokens and the end token where the story ends in them.
-    Stories that are no longer than a prompt are left out, and no more are read than are needed.
+    The target is the human reference: at most ``longest`` tokens, with the end token if the story ends there. Only as
+    many stories are read as needed.
 
     Raises:
-        ValueError: No story is longer than a prompt.
+        ValueError: If no story is longer than a prompt.
     """
     prompts: list[Prompt] = []
     for story in stories:

@@ -1,11 +1,11 @@
-"""From a summary to an article that follows it: a summarisation data set read backwards.
+"""Expansion of a summary into an article: a summarisation data set with source and target exchanged.
 
-The data is pairs, one JSON object a line:
+The data is pairs, one JSON object per line:
 
     {"highlights": "Bishop of Fargo is in a hospital .", "article": "Bishop John Folda , of North Dakota , is taking
      time off after being diagnosed with Hepatitis A . ..."}
 
-A model reads the summary as a prompt, or through an encoder beside it, and writes on after a start token.
+A model reads the summary as a prompt or through an encoder, and generates the article after a start token.
 
 Source: He, Chen and Kim, "Generative Pre-Training Language Models with Auxiliary Conditional Summaries" (report of
 Stanford's CS224N), sections 4.1 to 4.3.
@@ -53,31 +53,31 @@ if TYPE_CHECKING:
 # -- What can be set of the start of the task ``expand``, and of the texts that methods write for it.
 
 METRICS: tuple[str | dict[str, Any], ...] = ("likelihood:mean", "rouge:1,2,l", "topics")
-"""Perplexity (the mean over articles is the report's), ROUGE F1 and the divergence of topics: the columns of the
-report's table 1."""
+"""Columns of the report's table 1: perplexity (in the report, the mean over articles), ROUGE F1 and topic
+divergence."""
 
 
 class ExpandStartConfig(Gpt2StartConfig):
-    """The small GPT-2 that all methods start from where no pretrained model is given, and its text."""
+    """The small initial GPT-2, used if no pretrained model is given, and its training text."""
 
     data: list[str] = Field(default=[])
-    """Further text to train it on beside the training articles: text files, which are taken whole, or folders, of which
-    the training part is taken."""
+    """Additional training text besides the training articles: text files, or folders, whose training split is used."""
     block: int = Field(default=256, ge=2)
-    """Tokens of one of its training rows."""
+    """Tokens per training row."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the articles before which their summary stands in its text, as in the setting with a prompt."""
+    """Share of the articles that are preceded by their summary in the training text, as in the setting with a
+    prompt."""
 
 
 class ExpandGenerationConfig(WritingConfig):
-    """What is written from the summaries of the test pairs, and how it is measured."""
+    """Settings of the generation from test summaries, and its metrics."""
 
     prompts: int = Field(default=100, ge=0)
-    """Test pairs, from the first, for which texts are written; 0: none."""
+    """Number of test pairs for which texts are generated, from the first; 0: none."""
     batch_size: int = Field(default=32, ge=1)
-    """Texts written at a time."""
+    """Batch size of the generation."""
     decodings: list[Decoding] = Field(default=[Decoding(top_k=40)], min_length=1)
-    """Ways to write, each without prompt and with the summary as prompt."""
+    """Decodings; each is used without a prompt and with the summary as prompt."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the texts, as for nextword evaluate; may change later."""
 
@@ -93,43 +93,43 @@ class ExpandConfig(Settings):
     """A .jsonl file, a folder with train, validation and test .jsonl files, or a folder with .story files, whose
     highlights are the summary."""
     summary_field: str = "highlights"
-    """Field of a JSON line that holds the summary."""
+    """Field with the summary."""
     article_field: str = "article"
-    """Field that holds the article."""
+    """Field with the article."""
     split_field: str | None = None
-    """Field of one .jsonl file that says train, validation or test; None: it is split by a hash of the article."""
+    """Field of a .jsonl file with the split: train, validation or test; none: split by a hash of the article."""
     validation_share: float = Field(default=0.05, gt=0, lt=1)
-    """Share of the pairs of one .jsonl file, or of a folder of stories, that validates."""
+    """Fraction of the pairs used for validation, if the data has no split."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
     """Fraction used for testing; the rest is training data."""
     seed: Seed = 0
-    """Seed of the split by hash, of the samples and slices below, and of the shuffled summaries."""
+    """Seed of the split by hash, of the samples and slices, and of the shuffled summaries."""
     train_pairs: int | None = Field(default=None, ge=1)
-    """Training pairs at most, a sample; None: all."""
+    """Maximum number of training pairs, sampled at random; none: all."""
     validation_pairs: int | None = Field(default=500, ge=1)
-    """Validation pairs at most."""
+    """Maximum number of validation pairs."""
     test_pairs: int | None = Field(default=1000, ge=2)
-    """Test pairs at most."""
+    """Maximum number of test pairs."""
     tuning_pairs: int = Field(default=100, ge=1)
-    """Validation pairs on which a cache's temperature and weight are chosen."""
+    """Number of validation pairs for choosing a cache's temperature and weight."""
     length: int = Field(default=128, ge=2)
-    """Tokens of a training slice, of the beginning of a test article that is scored, and of a written text; shorter
-    articles are left out."""
+    """Tokens of a training slice, of the scored beginning of a test article, and of a generated text; shorter articles
+    are left out."""
     prompt_tokens: int = Field(default=96, ge=1)
-    """Tokens of a summary as prompt; longer ones are cut off at the end, as prompts only."""
+    """Maximum tokens of a summary as prompt; longer ones are truncated at the end, but not for the encoder."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the training rows that begin with their summary as prompt, another choice in each epoch."""
+    """Share of the training rows that begin with their summary as prompt, sampled anew in each epoch."""
     encoder: str | None = None
-    """Folder or hub name of the encoder that reads the summaries; None or "minilm": all-MiniLM-L6-v2 from its package,
-    where that is installed."""
+    """Folder or hub name of the encoder of the summaries; none or "minilm": all-MiniLM-L6-v2 from its package, if
+    installed."""
     tokenizer: str | None = None
-    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on all that models are trained on."""
+    """Path or hub name of a tokenizer; none: train a byte-level BPE on all training text."""
     vocabulary: int = Field(default=8000, ge=258)
     """Tokens of the trained BPE."""
     cache: str | None = None
     """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
     batch_size: int = Field(default=32, ge=1)
-    """Articles at a time in measurements."""
+    """Batch size of the measurements, in articles."""
     generation: ExpandGenerationConfig = ExpandGenerationConfig()
     """Texts that every method writes."""
     start: ExpandStartConfig = ExpandStartConfig()
@@ -138,7 +138,7 @@ class ExpandConfig(Settings):
 
 @registry.register("expand")
 class Expand(Task):
-    """Articles written from summaries: likelihood, and whether the summary steers. See docs/tasks/expand.md."""
+    """Articles generated from summaries: likelihood, and the effect of the summary. See docs/tasks/expand.md."""
 
     name = "expand"
     version = 1
@@ -167,13 +167,14 @@ class Expand(Task):
             self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, self.data.inputs)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a prompt and a text, and there must be articles that are long enough."""
+        """Check that a prompt and a text fit the model's positions, and that articles are long enough."""
         prompts = self.data.prompts(tokenizer)
         limit = getattr(model_config, "max_position_embeddings", None)
         if limit is not None and prompts.positions > limit:
             raise ValueError(
                 f"a start token, task.prompt_tokens ({self.config.prompt_tokens}), a line end and task.length "
-                f"({self.config.length}) are {prompts.positions} tokens, the start model has {limit} positions"
+                f"({self.config.length}) must fit the start model's {limit} positions (they are {prompts.positions} "
+                f"tokens)"
             )
         self.data.expect_long_articles(tokenizer)
         prompts.beginnings(self.data.pairs.validation, "validation")
@@ -186,7 +187,7 @@ class Expand(Task):
 
 
 class ArticleStart(SmallStart):
-    """A small GPT-2, trained on the training articles and ``task.start.data``; it sees no encoder."""
+    """A small GPT-2, trained on the training articles and ``task.start.data``, without an encoder."""
 
     def __init__(self, data: SummaryArticles, config: ExpandConfig) -> None:
         start = config.start
@@ -201,12 +202,12 @@ class ArticleStart(SmallStart):
         self._data = data
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """How many articles are too short, which depends on the start's tokenizer."""
+        """The number of articles that are too short, which depends on the tokenizer."""
         return self._data.too_short(tokenizer)
 
 
 class Steering(Measures):
-    """Likelihood of the test articles' beginnings without and with prompt, and what another summary does to it."""
+    """Measures the likelihood of the test articles' beginnings without a prompt, with it, and with another summary."""
 
     def __init__(self, data: SummaryArticles, config: ExpandConfig) -> None:
         self._data, self._config = data, config
@@ -214,14 +215,14 @@ class Steering(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """On all test articles that are long enough."""
+        """Measure all test articles that are long enough."""
         scorer = self._scorer(model, tokenizer)
         beginnings = scorer.prompts.beginnings(self._data.pairs.test, "test")
         with inference_mode_of(model):
             return Evaluation(metrics=steering_metrics(scorer, beginnings, self._config.seed, progress))
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation articles."""
+        """Choose the temperature and weight of a cache by the likelihood of the first validation articles."""
         scorer = self._scorer(model, tokenizer)
         beginnings = scorer.prompts.beginnings(self._data.pairs.validation, "validation")[: self._config.tuning_pairs]
         return tuned(model, lambda: scorer.nats(beginnings, prompted=False))
@@ -234,12 +235,12 @@ class Steering(Measures):
 # -- Likelihood of articles after their summaries, and what another article's summary does to it: steering.
 
 SHUFFLES = 1000
-"""How often summaries are dealt out before it is given up to give nobody its own."""
+"""Maximum number of attempts to assign each article another article's summary."""
 
 
 @dataclass(frozen=True)
 class SteeringScorer:
-    """Asks a model for the likelihood of beginnings of articles; ``inputs`` is what it reads beside the prompts."""
+    """Scores beginnings of articles; ``inputs`` makes the conditioner's inputs."""
 
     model: NextWordModel
     prompts: SummaryPrompts
@@ -249,13 +250,13 @@ class SteeringScorer:
     def nats(
         self, beginnings: Sequence[Beginning], prompted: bool, progress: Progress | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Summed nats of each beginning; those of a summary that stands before it are not counted."""
+        """Summed nats of each beginning, without those of a preceding summary."""
         pairs = self.prompts.before(beginnings, prompted)
         rows = target_log_probs(self.model, pairs, self.batch_size, self.inputs, progress)
         return np.array([-math.fsum(row.tolist()) for row in rows])
 
     def likelihood(self, beginnings: Sequence[Beginning], nats: Float[np.ndarray, "N"]) -> dict[str, MetricValue]:
-        """With two perplexities: of all articles together, and the mean of those of the articles, as in the report."""
+        """Likelihood with two perplexities: over all articles, and the mean over articles, as in the report."""
         total = likelihood_sum(self.prompts.before(beginnings, prompted=False), nats.tolist())
         token, texts = "article token", "articles"
         return likelihood_values(total, token, texts) | mean_perplexity(total, token, texts)
@@ -264,9 +265,9 @@ class SteeringScorer:
 def steering_metrics(
     scorer: SteeringScorer, beginnings: Sequence[Beginning], seed: int, progress: Progress | None = None
 ) -> dict[str, MetricValue]:
-    """Likelihood without and with the summary as prompt, and how much of it is due to the right summary.
+    """Likelihood without and with the summary as prompt, and the loss with another article's summary.
 
-    ``seed`` is that of the summaries dealt out anew.
+    ``seed`` is the seed of the assignment of other summaries.
     """
     others = with_other_summaries(beginnings, seed)
     settings = [(beginnings, False), (beginnings, True), (others, True)]
@@ -294,10 +295,10 @@ def _steering(lost: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> M
 
 
 def with_other_summaries(beginnings: Sequence[Beginning], seed: int) -> list[Beginning]:
-    """The same articles, each with the summary and the prompt of another article; no summary is used twice.
+    """Assign each article the summary and prompt of another article; no summary is used twice.
 
     Raises:
-        ValueError: No such choice was found, because too many pairs share an article or a summary.
+        ValueError: If no assignment was found, because too many pairs share an article or a summary.
     """
     chance = random.Random(seed)
     order = list(range(len(beginnings)))
@@ -312,6 +313,6 @@ def with_other_summaries(beginnings: Sequence[Beginning], seed: int) -> list[Beg
                 for number, one in enumerate(beginnings)
             ]
     raise ValueError(
-        f"steering: the {len(beginnings)} test articles cannot get another article's summary each, because too many "
-        f"share an article or a summary. Give more test pairs (task.test_share, task.test_pairs)."
+        f"steering: each of the {len(beginnings)} test articles must get another article's summary (too many share an "
+        "article or a summary). Give more test pairs (task.test_share, task.test_pairs)."
     )

@@ -1,4 +1,4 @@
-"""Summaries and articles as training rows: of each article a slice, another one in every epoch."""
+"""Summaries and articles as training rows: one slice per article, a different one in each epoch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SummaryArticles(Data):
         self._start_texts = [(path, "".join(open_corpus(path, "task.start.data"))) for path in config.start.data]
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, split, checksum, and how many test articles or summaries the training has too."""
+        """Sizes, split, checksum, and the number of test articles and summaries that are in the training data."""
         described = self.pairs.describe()
         if self._start_texts:
             texts, tested = [text for _, text in self._start_texts], self.pairs.test
@@ -54,14 +54,14 @@ class SummaryArticles(Data):
         return described
 
     def whole_text(self) -> str:
-        """Everything that models are trained on."""
+        """All training text."""
         return "\n".join([*(text for _, text in self._start_texts), *(pair.text for pair in self.pairs.train)])
 
     def encoder(self) -> str | None:
-        """The encoder that was named, or the one that comes as a package.
+        """Name of the encoder: that of the settings, or the packaged one.
 
         Raises:
-            ValueError: None was named, and that package is not installed.
+            ValueError: If no encoder is named and the package is not installed.
         """
         return self._encoder or encoder_location(MINILM, "task.encoder")
 
@@ -70,11 +70,11 @@ class SummaryArticles(Data):
         return encoder_named(self._config.encoder or MINILM)
 
     def prompts(self, tokenizer: PreTrainedTokenizerBase) -> SummaryPrompts:
-        """Makes prompts of summaries, and beginnings of articles."""
+        """The maker of prompts and of article beginnings."""
         return SummaryPrompts(tokenizer, self._config.length, self._config.prompt_tokens)
 
     def inputs(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
-        """What a conditioned model reads of the summaries of some prompts."""
+        """The conditioner's inputs for the summaries of some prompts."""
         return SummaryInputs(model, self._auxiliary(tokenizer))
 
     def _auxiliary(self, tokenizer: PreTrainedTokenizerBase) -> AuxiliaryTokenizer | None:
@@ -83,7 +83,7 @@ class SummaryArticles(Data):
         return AuxiliaryTokenizer(load_tokenizer(self._encoder, "task.encoder"), tokenizer)
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Slices:
-        """A slice of each article, another one in each epoch; summaries in tokens of the encoder and of the model."""
+        """Training rows: one slice per article, a different one in each epoch, with its summary."""
         prompts = self.prompts(tokenizer)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         summaries = [self.pairs.train[number].source for number in used]
@@ -93,7 +93,7 @@ class SummaryArticles(Data):
         )  # fmt: skip
 
     def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The beginning of each validation article after a start token, as test articles are scored."""
+        """Validation rows: the beginning of each article after a start token, as test articles are scored."""
         from datasets import Dataset
 
         prompts = self.prompts(tokenizer)
@@ -103,7 +103,7 @@ class SummaryArticles(Data):
         return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
-        """Blocks of the training articles, a share of which (by ``seed``) follow their summary, and of other texts."""
+        """Blocks of the training articles, a share of which follow their summary, and of additional texts."""
         prompts, chance = self.prompts(tokenizer), random.Random(seed)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         stream: list[int] = []
@@ -117,17 +117,17 @@ class SummaryArticles(Data):
         return block_rows(stream, self._config.start.block, "the text of the start", "task.start.block")
 
     def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """How many articles are too short, which depends on the tokenizer; ValueError where all of a part are."""
+        """The number of articles that are too short for this tokenizer; ValueError if all of a split are."""
         prompts, counts = self.prompts(tokenizer), {}
         for part in PARTS:
             pairs: list[Pair] = getattr(self.pairs, part)
             _, used = self._articles(pairs, prompts, part)
-            unit = f"{part} articles of fewer than {prompts.length} tokens, left out"
+            unit = f"{part} articles with fewer than {prompts.length} tokens, which are left out"
             counts[f"{part}_too_short"] = MetricValue(value=len(pairs) - len(used), unit=unit, n=len(pairs))
         return counts
 
     def expect_long_articles(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Raises ValueError where all training articles are too short."""
+        """Raise ValueError if all training articles are too short."""
         self._articles(self.pairs.train, self.prompts(tokenizer), "training")
 
     def _columns(self, summaries: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[int]]]:
@@ -145,14 +145,14 @@ class SummaryArticles(Data):
 # -- Articles in tokens, and of each article another slice in every epoch.
 
 AT_ONCE = 1000
-"""Articles that are encoded together."""
+"""Number of articles that are tokenized together."""
 
 
 @dataclass(frozen=True)
 class Articles:
-    """Articles as one row of tokens; a start token stands before each of them.
+    """Articles as one concatenated row of tokens, with a start token before each.
 
-    ``begins`` says where each begins, at its start token, and after the last one where it ends.
+    ``begins`` has the position of each article's start token, and the end of the last article.
     """
 
     ids: Int[np.ndarray, "N"]
@@ -160,7 +160,7 @@ class Articles:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], start: int) -> Articles:
-        """The tokens of texts, each encoded as a whole."""
+        """Tokenize texts, each as a whole."""
         parts: list[Int[np.ndarray, "T"]] = []
         for begin in range(0, len(texts), AT_ONCE):
             encoded: Any = tokenizer(list(texts[begin : begin + AT_ONCE]), add_special_tokens=False, verbose=False)
@@ -173,31 +173,31 @@ class Articles:
         return len(self.begins) - 1
 
     def tokens(self, number: int) -> int:
-        """How many tokens an article has, its start token left out."""
+        """Number of tokens of an article, without its start token."""
         return int(self.begins[number + 1] - self.begins[number]) - 1
 
     def slice(self, number: int, position: int, length: int) -> list[int]:
-        """``length`` tokens of an article from ``position`` on; at 0 stands the start token."""
+        """``length`` tokens of an article from ``position``; position 0 is the start token."""
         begin = int(self.begins[number]) + position
         tokens: list[int] = self.ids[begin : begin + length].tolist()
         return tokens
 
 
 class Slices:
-    """Training rows of articles, as a data set by number: in every epoch another slice of each article.
+    """A data set of training rows: one slice per article, a different one in each epoch.
 
-    A row has ``length`` tokens to be predicted, and before them the one that stands there in the article: the start
-    token where the slice is the article's beginning. Where it begins depends on ``seed``, the epoch and the article's
-    number only, so that a training that is taken up again, and all methods, see the same rows.
+    A row has ``length`` tokens to predict and the token before them, which is the start token at the article's
+    beginning. The position depends only on ``seed``, the epoch and the article's index, so that a resumed training and
+    all methods have the same rows.
 
     Args:
-        articles: All of them.
-        used: Numbers of the articles to take, each with at least ``length`` tokens.
-        prompts: For each of those, tokens that a prompted row has between the start token and its slice.
-        length: Tokens of a slice.
-        seed: Seed of the positions, and of which rows are prompted.
-        prompted_share: Share of the rows that begin with the start token and their prompt, none of which is predicted.
-        columns: Further columns: for each of the used articles what stands in it.
+        articles: All articles.
+        used: Indices of the articles to use, each with at least ``length`` tokens.
+        prompts: Prompt tokens of each used article, placed between the start token and the slice.
+        length: Tokens per slice.
+        seed: Seed of the positions and of the choice of prompted rows.
+        prompted_share: Share of the rows that begin with their prompt, whose tokens are not predicted.
+        columns: Additional columns, with one value per used article.
     """
 
     def __init__(
@@ -217,11 +217,11 @@ class Slices:
 
     @property
     def column_names(self) -> list[str]:
-        """``input_ids``, ``labels`` and the further columns."""
+        """``input_ids``, ``labels`` and the additional columns."""
         return ["input_ids", "labels", *self.columns]
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which pass over the data begins."""
+        """Set the number of the epoch."""
         self.epoch = int(epoch)
 
     def __len__(self) -> int:
@@ -246,21 +246,21 @@ class Slices:
 
 @dataclass(frozen=True)
 class Beginning:
-    """A summary and the first tokens of its article, all of which are scored."""
+    """A summary and the first tokens of its article, which are all scored."""
 
     number: int
-    """Its place among the articles that are long enough."""
+    """Index among the articles that are long enough."""
     summary: str
     prompt: list[int]
-    """The summary in tokens of the model, cut to a length, and a line end."""
+    """The summary as token ids, truncated, with a newline."""
     ids: list[int]
     text_bytes: int
-    """UTF-8 bytes of the text that ``ids`` cover."""
+    """Number of UTF-8 bytes of the text of ``ids``."""
     article: str
 
 
 class SummaryPrompts:
-    """Makes prompts of summaries of ``longest`` tokens at most, and beginnings of articles of ``length`` tokens."""
+    """Makes prompts from summaries (at most ``longest`` tokens) and beginnings of articles (``length`` tokens)."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, length: int, longest: int) -> None:
         self.tokenizer, self.length, self.longest = tokenizer, length, longest
@@ -268,27 +268,27 @@ class SummaryPrompts:
 
     @cached_property
     def line_end(self) -> list[int]:
-        """What stands between a summary and the text; nothing where the tokenizer has no line ends."""
+        """The newline between a summary and the text; empty if the tokenizer has no newline."""
         ids: list[int] = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
         return ids
 
     @property
     def positions(self) -> int:
-        """Places that a start token, the longest prompt and a text take up."""
+        """Number of positions of a start token, the longest prompt and a text."""
         return 1 + self.longest + len(self.line_end) + self.length
 
     def __call__(self, summaries: Sequence[str]) -> list[list[int]]:
-        """Each summary in tokens, cut off at the end, with a line end."""
+        """Each summary as token ids, truncated at the end, with a newline."""
         if not summaries:
             return []
         encoded: Any = self.tokenizer(list(summaries), add_special_tokens=False, verbose=False)
         return [[*ids[: self.longest], *self.line_end] for ids in encoded["input_ids"]]
 
     def beginnings(self, pairs: Sequence[Pair], part: str) -> list[Beginning]:
-        """Articles that have at least ``length`` tokens; ``part`` is for the message.
+        """Beginnings of the articles with at least ``length`` tokens; ``part`` is the split's name in the message.
 
         Raises:
-            ValueError: There is none, or the tokenizer cannot say which characters a token covers.
+            ValueError: If there is none, or the tokenizer gives no character offsets.
         """
         expect_offsets(self.tokenizer)
         articles = [pair.target for pair in pairs]
@@ -306,7 +306,7 @@ class SummaryPrompts:
         return long_enough
 
     def before(self, beginnings: Sequence[Beginning], prompted: bool) -> list[Prompt]:
-        """What a model reads before each of the texts: a start token, with the summary after it or alone."""
+        """The tokens before each text: a start token, optionally followed by the summary."""
         return [
             Prompt(
                 context=[self.start, *(one.prompt if prompted else [])],
@@ -321,7 +321,7 @@ class SummaryPrompts:
 
 
 def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> None:
-    """Raises ValueError where all of ``count`` articles are too short."""
+    """Raise ValueError if all of ``count`` articles are too short."""
     if not articles:
         raise ValueError(
             f"all {count} {part} articles are shorter than task.length ({length} tokens). Give longer articles or a "
@@ -333,20 +333,20 @@ def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> 
 
 
 class SummaryInputs:
-    """What a conditioned model reads of the summaries beside its prompt; nothing, where it has no conditioner.
+    """Makes the conditioner's inputs from summaries; none for a model without a conditioner.
 
-    Each summary is read by the encoder once, however often it is asked for. ``auxiliary`` makes inputs of summaries;
-    None: there is no encoder, so the model must have no conditioner.
+    Each summary is encoded once and cached. ``auxiliary`` makes inputs from summaries; None: there is no encoder, so
+    the model must not have a conditioner.
     """
 
     def __init__(self, model: NextWordModel, auxiliary: AuxiliaryTokenizer | None) -> None:
         if model.conditioner is not None and auxiliary is None:
-            raise ValueError("task.encoder: a conditioned model reads summaries with an encoder, and there is none")
+            raise ValueError("task.encoder: must be given for a model with a conditioner (none given)")
         self.model, self.auxiliary = model, auxiliary
         self._states: dict[str, Tensor] = {}
 
     def __call__(self, prompts: Sequence[Prompt]) -> dict[str, Tensor]:
-        """Arguments of ``distribution`` and ``generate``."""
+        """The keyword arguments for ``distribution`` and ``generate``."""
         if self.model.conditioner is None or self.auxiliary is None:
             return {}
         summaries = [str(prompt.source) for prompt in prompts]

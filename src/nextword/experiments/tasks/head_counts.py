@@ -1,7 +1,7 @@
-"""Token counts of the training data, for heads that go by them.
+"""Token counts of the training data, for heads that need them.
 
-Such a head has a setting ``counts``, the path of a counts file. Where it is left out, the data that the model is
-trained on is counted, with the model's own tokenizer.
+Such a head has a setting ``counts``, the path of a counts file. If it is not set, the training data is counted with the
+model's tokenizer.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ HeadSpec = str | Mapping[str, Any]
 FIELD = "counts"
 """Setting of a head that names a counts file."""
 ROWS = 1000
-"""Training examples read at a time."""
+"""Number of training examples read at a time."""
 
 
 def wants_counts(head: HeadSpec) -> bool:
-    """Whether a head goes by token counts and names no file."""
+    """Whether a head needs token counts and names no file."""
     config = parse_head(head)
     return FIELD in type(config).model_fields and getattr(config, FIELD) is None
 
 
 def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
-    """The head with ``counts`` as its counts file, where it wants one; any other head as it is."""
+    """The head with ``counts`` as its counts file if it needs one; any other head unchanged."""
     if counts is None or not wants_counts(head):
         return head
     return {**parse_head(head).model_dump(exclude_unset=True), FIELD: str(counts)}
 
 
 def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
-    """Raises ValueError where a head names counts that were made with another tokenizer.
+    """Raise ValueError if a head names counts that were made with another tokenizer.
 
-    A file that is gone is not an error here: a head that is built already needs it no more.
+    A missing file is not an error here, because a head that is already built does not need it.
     """
     named = getattr(parse_head(head), FIELD, None)
     if named is not None and Path(named).exists():
@@ -52,11 +52,11 @@ def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: 
         try:
             TokenCounts.load(named, setting).expect_tokenizer(tokenizer, setting)
         except ValueError as fault:
-            raise ValueError(f"{fault} Or leave '{FIELD}' out: the training text is counted then.") from None
+            raise ValueError(f"{fault} Or leave out '{FIELD}', to count the training text.") from None
 
 
 def counts_file(path: Path, data: Data, tokenizer: PreTrainedTokenizerBase) -> Path:
-    """The file with the counts of the training data, made where it is missing."""
+    """The file with the counts of the training data, created if missing."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         training_counts(data, tokenizer).save(path)
@@ -64,7 +64,7 @@ def counts_file(path: Path, data: Data, tokenizer: PreTrainedTokenizerBase) -> P
 
 
 def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
-    """Counts of all tokens that training asks for."""
+    """Counts of all tokens that are labels in training."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     for rows in _labels(data.training(tokenizer)):
         labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])

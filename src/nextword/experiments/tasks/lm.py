@@ -1,4 +1,4 @@
-"""Language modelling on a text of your own: perplexity, nats per token, bits per byte.
+"""Language modelling on your own text: perplexity, nats per token, bits per byte.
 
 The data is plain text, read from the beginning to the end:
 
@@ -6,7 +6,7 @@ The data is plain text, read from the beginning to the end:
      Robert Boulter is an English film , television and theatre actor . He had a guest @-@ starring role on the
      television series The Bill in 2000 .
 
-Window and stride are settings, every token is scored exactly once, and bits per byte can be compared across tokenizers.
+Window and stride are settings, every token is scored exactly once, and bits per byte is comparable between tokenizers.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
 
 
 class LmFilesConfig(Settings):
-    """Files of the folder ``data``, by part."""
+    """Names of the files in the folder ``data``, by split."""
 
     train: str
-    """File of the training text."""
+    """File with the training text."""
     valid: str
-    """File of the validation text."""
+    """File with the validation text."""
     test: str
-    """File of the test text."""
+    """File with the test text."""
 
 
 class LmConfig(WindowConfig):
-    """What can be set; ``data`` must be."""
+    """Settings of the task; ``data`` is required."""
 
     data: str
-    """A folder with train.txt, valid.txt and test.txt, or one text file, which is cut 90/5/5 % by line position. Tables
-    (.tsv, .csv, .jsonl, .parquet) may stand for the text files, or ``name`` or ``name:config`` of a data set of the
-    hub for the folder."""
+    """A folder with train.txt, valid.txt and test.txt; one text file, which is split 90/5/5 % by line position; or
+    ``name`` or ``name:config`` of a data set on the hub. Tables (.tsv, .csv, .jsonl, .parquet) may be used instead of
+    text files."""
     text_column: str | int = "text"
-    """The column with the text of a table, by name, or by number from 0 in files without header."""
+    """Column with the text of a table, by name, or by number from 0 in files without a header."""
     files: LmFilesConfig | None = None
-    """Names of the three files where they do not say which part they are; all three must be given."""
+    """Names of the three files, if the names do not show the split; all three must be given."""
     tokenizer: str | None = None
-    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training text."""
+    """Path or hub name of a tokenizer; none: train a byte-level BPE on the training text."""
     vocabulary: int = Field(default=8000, ge=258)
-    """Tokens of the trained BPE."""
+    """Vocabulary size of the trained BPE."""
     cache: str | None = None
-    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    """Folder for trained tokenizers; none: train one in each run (seconds)."""
     block: int = Field(default=256, ge=2)
-    """Tokens of one training row."""
+    """Tokens per training row."""
     generation: ContinuationConfig = ContinuationConfig()
-    """Texts that every method writes."""
+    """Texts that every method generates."""
     start: Gpt2StartConfig = Gpt2StartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 @registry.register("lm")
 class LanguageModelling(WindowTask):
-    """Next-token likelihood of a text of your own. See docs/tasks/lm.md."""
+    """Next-token likelihood of your own text. See docs/tasks/lm.md."""
 
     name = "lm"
     version = 1
@@ -97,14 +97,14 @@ class LanguageModelling(WindowTask):
 
 
 class TextData(TextBlocks):
-    """Three texts."""
+    """Training, validation and test text."""
 
     def __init__(self, parts: TextParts, config: LmConfig) -> None:
         super().__init__(config.block)
         self.parts, self._config = parts, config
 
     def describe(self) -> dict[str, int | float | str]:
-        """Bytes of each part, the split and the checksum; the number of scored tokens is in each result's ``n``."""
+        """Bytes of each split, the kind of split and the checksum."""
         return {
             "source": self.parts.source,
             "sha256": self.parts.sha256,
@@ -117,7 +117,7 @@ class TextData(TextBlocks):
         }
 
     def counts(self) -> dict[str, int]:
-        """Articles and words of each part (F2-Softmax, table 5)."""
+        """Articles and words of each split (F2-Softmax, table 5)."""
         return self._counts
 
     @cached_property
@@ -130,10 +130,10 @@ class TextData(TextBlocks):
         }
 
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
-        """A start token and the text."""
+        """Tokens of a start token and the text."""
         ids = [start_id(tokenizer), *token_ids(tokenizer, getattr(self.parts, part))]
         return ids, "the training text" if part == "train" else "the validation text"
 
     def test_text(self) -> str:
-        """All of the test text, however much of it is scored."""
+        """The whole test text, even if only part of it is scored."""
         return self.parts.test

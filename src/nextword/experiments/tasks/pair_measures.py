@@ -1,4 +1,4 @@
-"""Likelihood of the test targets, with the predictions before some rare words that could be copied."""
+"""Measurements on pairs: likelihood of the test targets, and predictions of rare source words."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class TargetLikelihood(Measures):
-    """Likelihood of the test targets, each after its context.
+    """Measures the likelihood of the test targets given their contexts.
 
-    ``tokens`` makes, by tokenizer, the pairs of a part, at most so many from the first; None: all.
+    ``tokens`` tokenizes the first pairs of a split, at most a given number; None: all.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class TargetLikelihood(Measures):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Nats, perplexity and bits per byte; each target is one block of the interval."""
+        """Nats, perplexity and bits per byte, with each target as one block of the bootstrap interval."""
         with inference_mode_of(model):
             total = self._likelihood(model, self._tokens(tokenizer, "test", None), progress)
         return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
+        """Choose the temperature and weight of a cache by the likelihood of the first validation targets."""
         tokens = self._tokens(tokenizer, "validation", self._tuning_pairs)
         return tuned(model, lambda: self._likelihood(model, tokens))
 
@@ -65,7 +65,7 @@ class TargetLikelihood(Measures):
 
 
 class PairLikelihood(TargetLikelihood):
-    """Likelihood of the test targets, and predictions before some rare words that could be copied."""
+    """Measures the likelihood of the test targets and the predictions of some rare source words."""
 
     def __init__(
         self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PairEncoder], config: PairTaskConfig
@@ -79,7 +79,7 @@ class PairLikelihood(TargetLikelihood):
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Nats, perplexity and bits per byte of the targets, and the predictions."""
+        """Nats, perplexity and bits per byte of the targets, and example predictions."""
         measured = super().evaluate(model, tokenizer, progress)
         encoded = self._encoder(tokenizer)(self._pairs.test)
         with inference_mode_of(model):
@@ -93,13 +93,13 @@ class PairLikelihood(TargetLikelihood):
 # -- What a model copies from its sources: words of its outputs, and the first tokens where a rare word comes next.
 
 SHOWN_WORDS = 60
-"""Words of a source that an example shows, around the gap or from its beginning."""
+"""Maximum number of source words in an example, around the gap or from the start."""
 
 
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
-    """Copy recall and precision over all words and over rare ones; a share of nothing is left out.
+    """Copy recall and precision over all words and over rare words; values with denominator 0 are left out.
 
-    ``examples`` are source, reference and output; ``frequent`` are the words that are not rare.
+    ``examples`` are triples of source, reference and output; ``frequent`` are the words that are not rare.
     """
     metrics: dict[str, MetricValue] = {}
     for prefix, kind, leave_out in (("", "source words", frozenset[str]()), ("rare_", "rare source words", frequent)):
@@ -126,9 +126,9 @@ def example_predictions(
     count: int = 3,
     k: int = 3,
 ) -> list[ExamplePrediction]:
-    """The ``k`` first tokens where a rare word of the source comes next in the target, with the share of every source.
+    """The top ``k`` tokens before a rare source word of the target, with the contribution of each component.
 
-    Shown for the first ``count`` pairs in which such a word is one token and not the first of the target.
+    Computed for the first ``count`` pairs in which such a word is a single token and not the target's first.
     """
     predictions: list[ExamplePrediction] = []
     for pair in pairs:

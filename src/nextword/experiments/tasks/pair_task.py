@@ -1,4 +1,4 @@
-"""What tasks on pairs share: the pairs, and for encoder-decoder models rows, a small start and token ids."""
+"""Shared by tasks on pairs: reading pairs, and for encoder-decoder models rows and a small initial model."""
 
 from __future__ import annotations
 
@@ -28,45 +28,45 @@ if TYPE_CHECKING:
 
 
 class PairsConfig(Settings):
-    """What can be set of pairs of a source and a target; ``data`` must be."""
+    """Settings of tasks on pairs of source and target; ``data`` is required."""
 
     data: str
-    """A .jsonl file, a folder with train, validation and test .jsonl files, or other files that the task can read."""
+    """A .jsonl file, a folder with train, validation and test .jsonl files, or other files that the task reads."""
     source_field: str | None = "source"
-    """Field of a JSON line that holds the source."""
+    """Field with the source."""
     target_field: str | None = "target"
-    """Field that holds the target."""
+    """Field with the target."""
     split_field: str | None = None
-    """Field of one .jsonl file that says train, validation or test; None: it is split by a hash of the source."""
+    """Field of a .jsonl file with the split: train, validation or test; none: split by a hash of the source."""
     validation_share: float = Field(default=0.05, gt=0, lt=1)
     """Fraction of a single file used for validation."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
     """Fraction used for testing; the rest is training data."""
     seed: Seed = 0
-    """Seed of the split by hash, of the samples below and of random gaps."""
+    """Seed of the split by hash, of the samples and of random gaps."""
     train_pairs: int | None = Field(default=None, ge=1)
-    """Training pairs at most, a sample; None: all."""
+    """Maximum number of training pairs, sampled at random; none: all."""
     validation_pairs: int | None = Field(default=500, ge=1)
-    """Validation pairs at most."""
+    """Maximum number of validation pairs."""
     test_pairs: int | None = Field(default=1000, ge=2)
-    """Test pairs at most."""
+    """Maximum number of test pairs."""
     tuning_pairs: int = Field(default=100, ge=1)
-    """Validation pairs on which a cache's temperature and weight are chosen."""
+    """Number of validation pairs for choosing a cache's temperature and weight."""
     max_source_tokens: int = Field(default=256, ge=8)
-    """Longer sources are cut off at the end."""
+    """Maximum tokens of a source; longer ones are truncated at the end."""
     max_target_tokens: int = Field(default=64, ge=8)
-    """Longer targets are cut off at the end."""
+    """Maximum tokens of a target; longer ones are truncated at the end."""
     tokenizer: str | None = None
-    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training pairs."""
+    """Path or hub name of a tokenizer; none: train a byte-level BPE on the training pairs."""
     vocabulary: int = Field(default=8000, ge=258)
-    """Tokens of the trained BPE."""
+    """Vocabulary size of the trained BPE."""
     cache: str | None = None
-    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    """Folder for trained tokenizers; none: train one in each run (seconds)."""
     batch_size: int = Field(default=32, ge=1)
-    """Pairs at a time in measurements."""
+    """Batch size of the measurements, in pairs."""
 
     def samples(self, other: OtherFiles) -> PairSamples:
-        """The pairs; ``other`` reads files that hold no JSON lines."""
+        """Read the pairs; ``other`` reads files that are not JSON lines."""
         reading = PairReading(
             source=Side("source", self.source_field), target=Side("target", self.target_field),
             split_field=self.split_field, validation_share=self.validation_share, test_share=self.test_share,
@@ -76,9 +76,9 @@ class PairsConfig(Settings):
 
 
 class PairSamples:
-    """Pairs in three parts, ``train``, ``validation`` and ``test``, each cut to a size; ``available`` has all.
+    """Pairs in three splits, ``train``, ``validation`` and ``test``, each reduced to a size; ``available`` has all.
 
-    The seed of ``reading`` is that of the samples.
+    The seed of ``reading`` is also the seed of the samples.
     """
 
     def __init__(self, path: Path, reading: PairReading, sizes: tuple[int | None, int | None, int | None]) -> None:
@@ -89,7 +89,7 @@ class PairSamples:
         )
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, split, checksum, and how many test pairs have a side that training has too."""
+        """Sizes, split, checksum, and the number of test pairs whose source or target is in the training data."""
         available = self.available
         sizes: dict[str, int | float | str] = {}
         for part in PARTS:
@@ -110,19 +110,19 @@ class PairSamples:
 
 @dataclass(frozen=True)
 class StartPairs:
-    """Pairs that the start is trained on in place of the training pairs, and what the results say of them."""
+    """Pairs for training the initial model instead of the training pairs, and their description in the results."""
 
     pairs: Sequence[Pair] = ()
     facts: Mapping[str, int | float | str] = field(default_factory=dict)
 
 
 class PairRows(Data):
-    """Sources as ``input_ids``, targets as ``labels``; a source that several people wrote of is a row for each.
+    """Rows with sources as ``input_ids`` and targets as ``labels``, one row per target.
 
     Args:
-        pairs: The task's pairs, or what else has parts and describes itself.
-        encoder: Makes what turns them into ids, by tokenizer.
-        first: Pairs that the start alone is trained on; none: it is trained on the training pairs.
+        pairs: The task's pairs, or another object with splits and ``describe``.
+        encoder: Function from a tokenizer to the object that tokenizes pairs.
+        first: Pairs for training the initial model; none: the training pairs.
     """
 
     def __init__(
@@ -131,23 +131,23 @@ class PairRows(Data):
         self.pairs, self._encoder, self._first = pairs, encoder, first or StartPairs()
 
     def whole_text(self) -> str:
-        """Everything that models are trained on."""
+        """All training text."""
         return "\n".join(pair.text for pair in (*self._first.pairs, *self.pairs.train))
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, split, checksums, and how many test pairs have a source or target that training has too."""
+        """Sizes, split, checksums, and the number of test pairs whose source or target is in the training data."""
         return {**self.pairs.describe(), **self._first.facts}
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The training pairs."""
+        """Rows of the training pairs."""
         return self._rows(self.pairs.train, tokenizer)
 
     def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The validation pairs."""
+        """Rows of the validation pairs."""
         return self._rows(self.pairs.validation, tokenizer)
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """What the start is trained on."""
+        """Rows for training the initial model."""
         return self._rows(self._first.pairs or self.pairs.train, tokenizer)
 
     def _rows(self, pairs: Sequence[Any], tokenizer: PreTrainedTokenizerBase) -> Dataset:
@@ -163,33 +163,33 @@ class PairRows(Data):
 
 
 class PairTaskConfig(PairsConfig):
-    """What can be set of every such task; ``data`` must be."""
+    """Settings of all tasks on pairs for encoder-decoder models; ``data`` is required."""
 
     gaps: GapConfig = GapConfig()
-    """How pairs are made of plain text."""
+    """How pairs are made from plain text."""
     mask: str | None = None
-    """Text in place of the sentence taken out; None: the tokenizer's mask token (in T5's, <extra_id_0>)."""
+    """Text that replaces the removed sentence; none: the tokenizer's mask token (for T5, <extra_id_0>)."""
     source_prefix: str = ""
     """Text before every source, for pretrained models that expect one, such as "summarize: "."""
     vocabulary: int = Field(default=8000, ge=259)
-    """Tokens of the trained BPE."""
+    """Vocabulary size of the trained BPE."""
     frequent_words: int = Field(default=1000, ge=0)
     """Words outside this many most frequent words of the training targets count as rare."""
     start: T5StartConfig = T5StartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
     @model_validator(mode="after")
     def _sentences_in_order(self) -> Self:
         if self.gaps.min_sentences > self.gaps.max_sentences:
             raise ValueError(
-                f"gaps.min_sentences ({self.gaps.min_sentences}) must not be more than gaps.max_sentences "
-                f"({self.gaps.max_sentences})"
+                f"gaps.min_sentences: must be at most gaps.max_sentences, {self.gaps.max_sentences} "
+                f"({self.gaps.min_sentences} given)"
             )
         return self
 
 
 class PairTask(Task):
-    """Targets that encoder-decoder models write from sources; ``other`` reads data that is not a table."""
+    """Base class: encoder-decoder models generate targets from sources. ``other`` reads data that is not a table."""
 
     architecture = ENCODER_DECODER
     # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
@@ -215,7 +215,7 @@ class PairTask(Task):
         )
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The tokenizer must end sequences and mark gaps; the model must hold the lengths and begin targets."""
+        """Check that the tokenizer has end and mask tokens, and the model a start token and enough positions."""
         expect_pair_model(model_config, self.config)
         test = self.pairs.test
         self._encoder(tokenizer)([next((pair for pair in test if MASK in pair.source), test[0])])
@@ -228,11 +228,11 @@ class PairTask(Task):
 
 
 def expect_pair_model(model_config: Any, config: Any) -> None:
-    """Raises ValueError where an encoder-decoder model cannot begin targets, or cannot hold the task's lengths."""
+    """Raise ValueError if an encoder-decoder model has no start token for targets or too few positions."""
     if all(getattr(model_config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
         raise ValueError(
-            "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
-            "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
+            "start.model: its config.json must have decoder_start_token_id or bos_token_id, the first token of "
+            "targets (neither given); set decoder_start_token_id (in T5 the padding token)"
         )
     names = ("max_source_tokens", "max_target_tokens")
     expect_positions(model_config, {name: getattr(config, name) for name in names})
@@ -241,14 +241,14 @@ def expect_pair_model(model_config: Any, config: Any) -> None:
 # -- Pairs as token ids, cut to a length, with the text that the ids stand for.
 
 SENTINEL = "<extra_id_0>"
-"""What T5 has in place of a mask token."""
+"""T5's equivalent of a mask token."""
 
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Ids with the special tokens around them, the text that they cover, and where in it each id's text begins.
+    """Token ids including special tokens, their text, and the start of each id's text in it.
 
-    ``starts`` has -1 at a special token.
+    ``starts`` is -1 for a special token.
     """
 
     ids: list[int]
@@ -258,29 +258,29 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """Both sides of a pair."""
+    """A tokenized pair of source and target."""
 
     source: EncodedText
     target: EncodedText
 
     @property
     def tokens(self) -> TokenPair:
-        """What a model reads, and what it is asked for, the end of the sequence included."""
+        """The ids of the source and of the target, including the end-of-sequence token."""
         return TokenPair(self.source.ids, self.target.ids, len(self.target.text.encode()))
 
 
 class PairEncoder:
-    """Turns pairs into ids.
+    """Tokenizes pairs.
 
     Args:
-        tokenizer: The model's.
-        longest_source: Tokens of a source at most, special ones counted; what is beyond is cut off at the end.
-        longest_target: Tokens of a target at most.
+        tokenizer: The model's tokenizer.
+        longest_source: Maximum tokens of a source, including special tokens; longer ones are truncated at the end.
+        longest_target: Maximum tokens of a target.
         prefix: Text before every source.
-        mask: Text for the gap of a source; None: the tokenizer's mask token.
+        mask: Text for the gap in a source; None: the tokenizer's mask token.
 
     Raises:
-        ValueError: The tokenizer has no end-of-sequence token, or cannot say which characters a token covers.
+        ValueError: If the tokenizer has no end-of-sequence token, or gives no character offsets.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class PairEncoder:
         self.prefix = prefix
         self.mask = mask or tokenizer.mask_token or (SENTINEL if SENTINEL in tokenizer.get_vocab() else None)
         self.pad = end if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
-        """Token that fills; without effect, because masks leave it out."""
+        """Padding token; it has no effect, because it is masked."""
         # what the tokenizer itself puts around a text, and the end of the sequence where it puts none
         framed = tokenizer("a", return_special_tokens_mask=True)
         special, ids = framed["special_tokens_mask"], framed["input_ids"]
@@ -308,7 +308,7 @@ class PairEncoder:
             self._after = [*self._after, end]
 
     def __call__(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
-        """Both sides of each pair; ValueError where a source has a gap and there is no mask."""
+        """Tokenize pairs; ValueError if a source has a gap and there is no mask token."""
         sources = [self.prefix + self._with_mask(pair.source) for pair in pairs]
         encoded = zip(
             self._encode(sources, self.longest[0]),
@@ -318,7 +318,7 @@ class PairEncoder:
         return [EncodedPair(source, target) for source, target in encoded]
 
     def visible_text(self, source: EncodedText) -> str:
-        """A source's own text as far as a model sees it, without prefix and mask."""
+        """The part of a source's text that the model sees, without prefix and mask."""
         text = source.text.removeprefix(self.prefix)
         return text.replace(self.mask, " ") if self.mask else text
 
@@ -327,8 +327,8 @@ class PairEncoder:
             return source
         if self.mask is None:
             raise ValueError(
-                f"task.mask: tokenizer '{self.tokenizer.name_or_path}' has no mask token; give the text that is to "
-                f"stand in place of the sentence taken out, for instance task.mask='...'"
+                f"task.mask: tokenizer '{self.tokenizer.name_or_path}' has no mask token; give a text that replaces "
+                f"the removed sentence, for instance task.mask='...'"
             )
         return source.replace(MASK, self.mask)
 

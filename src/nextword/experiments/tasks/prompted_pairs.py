@@ -1,10 +1,10 @@
-"""Pairs for decoder-only models: the source as a prompt, which is not predicted, and the target after it.
+"""Pairs for decoder-only models: the source is the prompt, which is not predicted, followed by the target.
 
 ```
 {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
 ```
-A row is a start token, the source, the separator, the target and an end token. It is the task of ``nextword train``
-for such pairs, and of no comparison.
+A row is a start token, the source, the separator, the target and an end token. ``nextword train`` uses this task for
+pairs; comparisons do not offer it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 class PromptedPairsConfig(PairsConfig):
-    """What can be set; ``data`` must be."""
+    """Settings of the task; ``data`` is required."""
 
     separator: str = "\n"
     """Text between a source and its target, part of the prompt."""
     start: Gpt2StartConfig = Gpt2StartConfig()
-    """The small model, where it is made here."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 class PromptEncoder:
-    """Turns pairs into a prompt and a target.
+    """Tokenizes pairs as prompt and target.
 
     Raises:
-        ValueError: The tokenizer has no end-of-sequence token, or cannot say which characters a token covers.
+        ValueError: If the tokenizer has no end-of-sequence token, or gives no character offsets.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: PromptedPairsConfig) -> None:
@@ -53,11 +53,11 @@ class PromptEncoder:
 
     @property
     def positions(self) -> int:
-        """Tokens of the longest row."""
+        """Maximum number of tokens of a row."""
         return 1 + self._config.max_source_tokens + len(self._separator) + self._config.max_target_tokens
 
     def __call__(self, pairs: Sequence[Pair]) -> list[TokenPair]:
-        """Both sides of each pair."""
+        """Tokenize pairs."""
         if not pairs:
             return []
         targets, sources = [pair.target for pair in pairs], self._ids([pair.source for pair in pairs])
@@ -79,7 +79,7 @@ class PromptEncoder:
 
 
 class PromptedPairs(Task):
-    """Targets written after their sources."""
+    """Decoder-only models generate targets after their sources."""
 
     name = "prompted-pairs"
     version = 1
@@ -100,7 +100,7 @@ class PromptedPairs(Task):
         self.measures = TargetLikelihood(self._tokens, config.batch_size, config.tuning_pairs)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a row."""
+        """Check that a row fits the model's positions."""
         longest = self._encoder(tokenizer).positions
         expect_positions(model_config, {"max_source_tokens + task.separator + task.max_target_tokens": longest})
 
@@ -112,7 +112,7 @@ class PromptedPairs(Task):
 
 
 class PromptedRows(PairRows):
-    """Prompt and target as one row; labels are those of the target."""
+    """Rows of prompt and target; only the target has labels."""
 
     def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
         from datasets import Dataset

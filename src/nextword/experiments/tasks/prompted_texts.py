@@ -1,4 +1,4 @@
-"""Texts that are written from prompts, as what a task writes."""
+"""Generate texts from prompts, for tasks whose methods generate texts."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """Texts after each prompt: as long as the human reference, or until the model ends them.
+    """Generates one text per prompt: as long as the human reference, or until the model ends it.
 
     Args:
-        texts: Which texts, and how they are measured.
-        prompts: The prompts in tokens of a tokenizer, by the kind that a decoding names.
-        batch_size: Texts written at a time.
-        score_batch: Targets scored at a time.
-        inputs: What a model reads besides, by model and tokenizer.
-        longest: Tokens of a text at most, which the model may end. ``None``: as many as people wrote, which are as many
-            after every prompt.
-        search: Arguments of ``generate`` for all methods, such as limits of what is written.
+        texts: Decodings and metrics of the texts.
+        prompts: Function from a tokenizer to prompts, by the kind of prompts that a decoding names.
+        batch_size: Number of texts generated at once.
+        score_batch: Number of targets scored at once.
+        inputs: Function from model and tokenizer to additional model inputs.
+        longest: Maximum tokens of a text, which the model may end earlier. ``None``: the length of the human
+            references, which must be equal for all prompts.
+        search: Arguments of ``generate`` for all methods, such as length limits.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class PromptedTexts(Writes):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Each file starts from its seed, and resumes behind the last batch of it that was written.
+        """Generate samples files. Each file uses its own seed and resumes after its last written batch.
 
-        The log-probabilities of the human references are the same in each file of a kind of prompts. Where a model may
-        end a text, special tokens are not part of texts and references.
+        The log-probabilities of the human references are the same in all files with the same kind of prompts. If a
+        model may end a text, special tokens are not part of texts and references.
 
         Raises:
-            ValueError: Texts are to be of one length and are not, because ``arguments`` ask for another.
+            ValueError: If texts must have a fixed length and ``arguments`` set another.
         """
         generator = Generator(model, {**self._search, **arguments}, self._inputs(model, tokenizer))
         prompts, left_out = self._prompts(tokenizer), self._left_out(tokenizer)
@@ -109,7 +109,10 @@ class PromptedTexts(Writes):
                         texts = generator.write([prompt for _, (prompt, _) in part])
                         if not ends and len(texts[0]) != length:
                             title = drawn.way.decoding.title
-                            raise ValueError(f"decoding '{title}' wrote {len(texts[0])} tokens instead of {length}")
+                            raise ValueError(
+                                f"decoding '{title}': must generate {length} tokens ({len(texts[0])} generated); "
+                                f"remove length limits from its arguments"
+                            )
                         lines = (
                             (row, _line(tokenizer, prompt, text, log_probs, left_out))
                             for text, (row, (prompt, log_probs)) in zip(texts, part, strict=True)
@@ -174,10 +177,9 @@ def _go_on_drawing(kept: Sequence[str], device: torch.device) -> None:
 def as_decoding_says(
     model: NextWordModel, decoding: Decoding, length: int, *, ends: bool
 ) -> AbstractContextManager[None]:
-    """Within this block a model writes as a decoding says, without any constraint that its own settings ask for.
+    """Inside the ``with`` block, the model generates only by the decoding's arguments, ignoring its generation_config.
 
-    Where it ``ends`` a text by the end token, this has at most ``length`` tokens; otherwise every text has exactly so
-    many.
+    If ``ends``, a text may end earlier with the end token and has at most ``length`` tokens; else exactly ``length``.
     """
     # a decoder of its own begins with one token; max_new_tokens would give one more where a model has a default
     longest = {"max_length": length + 1} if model.config.is_encoder_decoder else {"max_new_tokens": length}
@@ -188,7 +190,7 @@ def as_decoding_says(
 
 
 def top_words(distribution: Any, row: int, k: int, tokenizer: PreTrainedTokenizerBase) -> list[TopWord]:
-    """The ``k`` first tokens of one of N positions, with the share of every source; those of probability 0 left out."""
+    """The top ``k`` tokens at one of N positions, with their components; tokens of probability 0 are left out."""
     log_probs, ids = distribution.top_k(k)
     sources = {name: shares[row].tolist() for name, shares in distribution.sources(ids).items()}
     return [

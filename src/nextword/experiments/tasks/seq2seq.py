@@ -1,11 +1,11 @@
-"""From a source to a target: likelihood of the targets, and whether a model copies what is to be copied.
+"""Sequence to sequence: likelihood of targets given sources, and copy recall and precision.
 
-The data is pairs of your own, one JSON object a line:
+The data is your own pairs, one JSON object per line:
 
     {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
 
-or plain text, of each paragraph of which one sentence is taken out, as in the pre-training of PEGASUS (Zhang et al.,
-2020): source "A dog barked. <mask> The cat ran.", target "The dog saw the cat."
+or plain text. From each paragraph one sentence is removed, as in the pre-training of PEGASUS (Zhang et al., 2020):
+source "A dog barked. <mask> The cat ran.", target "The dog saw the cat."
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
 LIKELIHOOD_SHARE = 0.25
-"""Share of an evaluation's time that goes into the likelihood, about; the rest is generation."""
+"""Approximate share of the likelihood in the evaluation's time; the rest is generation."""
 
 
 class CopiedTextsConfig(Settings):
-    """What is generated to measure copying."""
+    """Settings of the generation that measures copying."""
 
     pairs: int = Field(default=300, ge=1)
-    """Test pairs, from the first, whose targets are generated."""
+    """Number of test pairs for which targets are generated, from the first."""
     beams: int = Field(default=1, ge=1, le=1000)
-    """Beams; 1 is greedy."""
+    """Number of beams; 1: greedy search."""
     max_new_tokens: int | None = Field(default=None, ge=1)
-    """Longest output; None: as long as the longest target."""
+    """Maximum tokens of an output; none: that of the longest target."""
 
 
 class Seq2SeqStartConfig(T5StartConfig):
-    """The small T5 that all methods start from where no pretrained model is given."""
+    """The small initial T5, used if no pretrained model is given."""
 
     data: str | None = None
-    """Another folder or file to train it on, read like task.data, its training part; None: the training pairs."""
+    """Folder or file whose training split trains it, read like task.data; none: the training pairs."""
 
 
 class Seq2SeqConfig(PairTaskConfig):
-    """What can be set; ``data`` must be."""
+    """Settings of the task; ``data`` is required."""
 
     generation: CopiedTextsConfig = CopiedTextsConfig()
-    """Settings of generation."""
+    """Settings of the generation that measures copying."""
     start: Seq2SeqStartConfig = Seq2SeqStartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 @registry.register("seq2seq")
 class SequenceToSequence(PairTask):
-    """Targets written from sources by encoder-decoder models: likelihood, and copying. See docs/tasks/seq2seq.md."""
+    """Encoder-decoder models generate targets from sources: likelihood and copying. See docs/tasks/seq2seq.md."""
 
     name = "seq2seq"
     version = 1
@@ -94,14 +94,14 @@ def _start_pairs(data: str | None, pairs: PairSamples) -> StartPairs:
 
 
 class LikelihoodAndCopying(PairLikelihood):
-    """Likelihood of the test targets, copying in generated outputs, example predictions."""
+    """Measures the likelihood of the test targets, copying in generated outputs, and example predictions."""
 
     _config: Seq2SeqConfig
 
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Likelihood over all test pairs, copying over the first of them."""
+        """Measure the likelihood of all test pairs, and copying on the first pairs."""
         config, encoder = self._config, self._encoder(tokenizer)
         measured = super().evaluate(model, tokenizer, progress_within(progress, 0, LIKELIHOOD_SHARE))
         encoded = encoder(self._pairs.test)[: config.generation.pairs]

@@ -1,4 +1,4 @@
-"""The small model that a task trains from scratch where no pretrained one is given: any, a GPT-2, a T5."""
+"""The small initial model (any architecture, GPT-2, T5) that a task trains if no pretrained model is given."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SmallStart(Start):
-    """A tokenizer, a small model for its tokens, and what that is trained on.
+    """A small initial model: its tokenizer, configuration and training rows.
 
-    ``tokenizer`` is called once; ``rows`` makes rows by tokenizer and seed; ``training`` has ``steps``, ``batch_size``
-    and ``learning_rate``.
+    ``tokenizer`` is called once; ``rows`` makes training rows from tokenizer and seed; ``training`` has ``steps``,
+    ``batch_size`` and ``learning_rate``.
     """
 
     def __init__(
@@ -36,43 +36,43 @@ class SmallStart(Start):
         self.architecture, self.training = architecture, training
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer that was named, or one made from the data."""
+        """The named tokenizer, or one trained on the data."""
         return self._tokenizer()
 
     def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:
-        """The configuration, the rows and the settings of the training."""
+        """The configuration, the training rows and the training settings."""
         return Pretraining(self.architecture(tokenizer), self._rows(tokenizer, seed), self.training)
 
 
 class StartSettings(Settings):
-    """Training of a small model, with ``steps``, ``batch_size`` and ``learning_rate``."""
+    """Settings with ``steps``, ``batch_size`` and ``learning_rate`` of a small model's training."""
 
     def training(self) -> dict[str, Any]:
-        """Settings of its training."""
+        """The training settings."""
         return self.model_dump(include={"steps", "batch_size", "learning_rate"})
 
 
 class Gpt2StartConfig(StartSettings):
-    """The small GPT-2 that all methods start from where no pretrained model is given."""
+    """The small initial GPT-2, used if no pretrained model is given."""
 
     n_layer: int = Field(default=3, ge=1, le=1000)
-    """Transformer layers."""
+    """Number of transformer layers."""
     n_embd: int = Field(default=128, ge=4, le=100_000)
-    """Width of the states."""
+    """Width of the hidden states."""
     n_head: int = Field(default=4, ge=1)
-    """Attention heads; must divide n_embd."""
+    """Number of attention heads; must divide n_embd."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout everywhere; a run of a few minutes sees the text about once and needs none."""
+    """Dropout rate. A run of a few minutes reads the text about once and needs none."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout of attention weights; None: as everywhere."""
+    """Dropout rate of attention weights; none: the same as dropout."""
     tied: bool = True
-    """Whether input and output embeddings are one matrix."""
+    """Whether to tie input and output embeddings."""
     steps: int = Field(default=800, ge=0)
-    """Optimiser steps; 0: every method starts from the same random weights."""
+    """Optimiser steps; 0: every method begins with the same random weights."""
     batch_size: int = Field(default=8, ge=1)
-    """Blocks of one step."""
+    """Blocks per step."""
     learning_rate: float = Field(default=2e-3, gt=0)
-    """Highest learning rate."""
+    """Maximum learning rate."""
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> Self:
@@ -81,7 +81,7 @@ class Gpt2StartConfig(StartSettings):
         return self
 
     def architecture(self, tokenizer: PreTrainedTokenizerBase, positions: int) -> GPT2Config:
-        """A GPT-2 of this size for the tokens of ``tokenizer``, that sees ``positions`` of them at once."""
+        """Configuration of a GPT-2 of this size with the vocabulary of ``tokenizer`` and ``positions`` positions."""
         from transformers import GPT2Config
 
         end = start_id(tokenizer)
@@ -94,28 +94,28 @@ class Gpt2StartConfig(StartSettings):
 
 
 class T5StartConfig(StartSettings):
-    """The small T5 that all methods start from where no pretrained model is given."""
+    """The small initial T5, used if no pretrained model is given."""
 
     d_model: int = Field(default=128, ge=4, le=100_000)
-    """Width of the states; a multiple of num_heads."""
+    """Width of the hidden states; a multiple of num_heads."""
     d_ff: int = Field(default=384, ge=4, le=1_000_000)
-    """Width inside the feed-forward layers."""
+    """Inner width of the feed-forward layers."""
     num_layers: int = Field(default=2, ge=1, le=1000)
-    """Layers of the encoder."""
+    """Number of encoder layers."""
     num_decoder_layers: int = Field(default=2, ge=1, le=1000)
-    """Layers of the decoder."""
+    """Number of decoder layers."""
     num_heads: int = Field(default=4, ge=1, le=1000)
-    """Attention heads."""
+    """Number of attention heads."""
     feed_forward: Literal["gated-gelu", "relu"] = "gated-gelu"
-    """Feed-forward layers of T5 1.1 or of the first T5."""
+    """Feed-forward layers: those of T5 1.1 or of the original T5."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout everywhere; a run of a few minutes sees each pair a few times and needs none."""
+    """Dropout rate. A run of a few minutes reads each pair a few times and needs none."""
     steps: int = Field(default=2000, ge=1)
     """Optimiser steps."""
     batch_size: int = Field(default=16, ge=1)
-    """Pairs of one step."""
+    """Pairs per step."""
     learning_rate: float = Field(default=5e-3, gt=0)
-    """Highest learning rate."""
+    """Maximum learning rate."""
 
     @model_validator(mode="after")
     def _heads_divide_the_width(self) -> Self:
@@ -124,7 +124,7 @@ class T5StartConfig(StartSettings):
         return self
 
     def architecture(self, tokenizer: PreTrainedTokenizerBase, pad: int) -> T5Config:
-        """A T5 of this size for the tokens of ``tokenizer``, which begins every target with ``pad``."""
+        """Configuration of a T5 of this size with the vocabulary of ``tokenizer``; every target begins with ``pad``."""
         from transformers import T5Config
 
         architecture = T5Config(

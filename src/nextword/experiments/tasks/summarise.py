@@ -1,6 +1,6 @@
-"""From a document to its summary: likelihood of people's summaries, and what is measured of those that models write.
+"""Summarisation: likelihood of the human summaries, and metrics of generated summaries.
 
-The data is pairs in the form of XSum, CNN/DailyMail, SAMSum, DialogSum, BookSum or SQuALITY, or of your own:
+The data is pairs in the format of XSum, CNN/DailyMail, SAMSum, DialogSum, BookSum or SQuALITY, or your own:
 
     {"document": "The full cost of damage in Newton Stewart is still being assessed. ...",
      "summary": "Clean-up operations are continuing across the Scottish Borders."}
@@ -37,43 +37,43 @@ if TYPE_CHECKING:
 # -- What can be set of the start of the task ``summarise``, and of the summaries that methods write for it.
 
 METRICS: tuple[str | dict[str, Any], ...] = ("rouge:1,2,l", "cider", "copying")
-"""Metrics that need no trained model. Softmax-CPR's figure 4 also has mauve and factcc, HistAlign's table 5 also
+"""Metrics without model-based ones. Softmax-CPR's figure 4 also has mauve and factcc, HistAlign's table 5 also
 entities, factcc and dae."""
 
 
 class SummaryStartConfig(T5StartConfig):
-    """The small T5 that all methods start from where no pretrained model is given, and what it is trained on."""
+    """The small initial T5, used if no pretrained model is given, and its training text."""
 
     data: list[str] = Field(default=[])
-    """Further documents beside the training documents: data sets like task.data, of which the training documents are
-    taken, or text files, which are taken whole. Of all of them sentences are taken out, which it learns to write."""
+    """Additional documents besides the training documents: data sets like task.data, whose training split is used, or
+    text files. Sentences are removed from all of them, and the model learns to generate these sentences."""
 
 
 class SummaryGenerationConfig(WritingConfig):
-    """What is written from the test documents, and how it is measured."""
+    """Settings of the generation from test documents, and its metrics."""
 
     summaries: int = Field(default=200, ge=0)
     """Number of test documents, from the first, that each model summarises; 0: none."""
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
-    """Ways to write: "beam:B", "greedy", "top-p:P" and the like."""
+    """Decodings, such as "beam:B", "greedy" or "top-p:P"."""
     max_tokens: int | None = Field(default=None, ge=1)
-    """Longest summary; None: as long as the longest target."""
+    """Maximum tokens of a summary; none: that of the longest target."""
     min_tokens: int = Field(default=0, ge=0)
-    """Shortest summary: before, the model cannot end it."""
+    """Minimum tokens of a summary; the model cannot end it earlier."""
     length_penalty: float = 1.0
-    """Beams are ranked by their log-probability divided by their length to this power: above 1 favours long ones."""
+    """Beams are ranked by log-probability divided by length to this power; above 1 favours long summaries."""
     no_repeat_ngram: int = Field(default=0, ge=0)
-    """No n-gram of this length comes twice in a summary; 0: any may."""
+    """No n-gram of this length may occur twice in a summary; 0: no limit."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the texts, as for nextword evaluate; may change later. Model-based metrics may be named by
-    folder: {metric = "factcc", model = "FOLDER"}."""
+    """Metrics of the generated texts, as for nextword evaluate; they may be changed later. A model-based metric needs
+    its model's folder: {metric = "factcc", model = "FOLDER"}."""
 
     def texts(self) -> Texts | None:
-        """What a comparison must know of it; ``None``: no texts."""
+        """The text generation of a comparison; ``None``: no texts."""
         return self.texts_after("") if self.summaries else None
 
     def search(self) -> dict[str, Any]:
-        """Limits of what is written, as arguments of transformers' ``generate``; without limits none."""
+        """The length limits as arguments of transformers' ``generate``."""
         limits: dict[str, Any] = {}
         if self.min_tokens:
             limits["min_new_tokens"] = self.min_tokens
@@ -89,29 +89,29 @@ class SummaryGenerationConfig(WritingConfig):
 
 
 class SummariseConfig(PairTaskConfig):
-    """What can be set; ``data`` must be."""
+    """Settings of the task; ``data`` is required."""
 
     data: str
-    """A .jsonl file, a folder with one for each part, other tables in their place, or the original files of XSum
-    (.summary) or CNN/DailyMail (.story)."""
+    """A .jsonl file or other table, a folder with one per split, or the original files of XSum (.summary) or
+    CNN/DailyMail (.story)."""
     source_field: str | None = None
-    """Field that holds the document; None: recognised by the fields that there are."""
+    """Field with the document; none: recognise the data set by its fields."""
     target_field: str | None = None
-    """Field that holds the summary; a path such as "questions.0.responses[].response_text" may lead to several."""
+    """Field with the summary; a path such as "questions.0.responses[].response_text" may give several."""
     split_field: str | None = None
-    """Field of one file that says train, validation or test; None: "split" where there is such a field and the data set
-    is recognised, otherwise the file is split by a hash of the document."""
+    """Field of a single file with the split: train, validation or test; none: the field "split" if the data set is
+    recognised and has it, else the file is split by a hash of the document."""
     gaps: GapConfig = GapConfig()
-    """How sentences are taken out of documents for the start."""
+    """How sentences are removed from documents to train the initial model."""
     generation: SummaryGenerationConfig = SummaryGenerationConfig()
-    """Summaries that every method writes."""
+    """Summaries that every method generates."""
     start: SummaryStartConfig = SummaryStartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 @registry.register("summarise")
 class Summarise(PairTask):
-    """Summaries written by encoder-decoder models: likelihood, ROUGE, CIDEr, copying. See docs/tasks/summarise.md."""
+    """Encoder-decoder models generate summaries: likelihood, ROUGE, CIDEr, copying. See docs/tasks/summarise.md."""
 
     name = "summarise"
     version = 1
@@ -148,13 +148,12 @@ class Summarise(PairTask):
 
 
 def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> StartPairs:
-    """Gap sentences (PEGASUS) of the training documents and of further ones; no test document is among them.
+    """Gap sentences (PEGASUS) from the training documents and additional documents, without test documents.
 
-    ``data`` are text files, which are taken whole, and data sets, which are read and split as the task's, and of which
-    the training documents are taken.
+    ``data`` are text files, or data sets that are read and split like the task's and whose training split is used.
 
     Raises:
-        ValueError: Nothing there, or no document has enough sentences.
+        ValueError: If a file does not exist, or no document has enough sentences.
     """
     texts = [one_line(pair.source for pair in pairs.train)]
     known = {pair.source for pair in pairs.train}
@@ -170,8 +169,8 @@ def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> 
     taken_out = [pair for text in texts for pair in gap_pairs(text, gaps, pairs.reading.seed)]
     if not taken_out:
         raise ValueError(
-            f"task.start: no document has task.gaps.min_sentences ({gaps.min_sentences}) sentences; give more "
-            f"documents with task.start.data, or a smaller number"
+            f"task.start: must have documents with task.gaps.min_sentences ({gaps.min_sentences}) sentences (none "
+            "has); give more documents with task.start.data, or lower task.gaps.min_sentences"
         )
     digest = hashlib.sha256()
     for pair in taken_out:
@@ -187,5 +186,5 @@ def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> 
 
 
 def one_line(documents: Iterable[str]) -> str:
-    """Each document as a line, so that the sentences of all of its paragraphs are neighbours."""
+    """Each document as one line, so that sentences of different paragraphs are adjacent."""
     return "\n".join(" ".join(document.split()) for document in documents)

@@ -1,7 +1,7 @@
-"""From a table to a sentence that follows from it: LogicNLG.
+"""LogicNLG: generate a sentence that follows from a table.
 
-The data is LogicNLG's own files. A sentence says which columns it is about, and a model reads these columns as text
-with marks, and with ranks, sums and averages that were computed beforehand, as in PLOG:
+The data is LogicNLG's original files. Each sentence has a list of the columns it is about. A model reads these columns
+as text with markup, together with precomputed ranks, sums and averages, as in PLOG:
 
     <table> <caption> olympic games </caption> <sum_cell> 1589 <col_header> seats </col_header> </sum_cell> ...
     <cell> 589 <col_header> seats </col_header> <row_idx> 0 </row_idx> <max_rank> 2 </max_rank> ... </cell> ... </table>
@@ -47,77 +47,78 @@ if TYPE_CHECKING:
 
 
 class TableTextsConfig(WritingConfig):
-    """What is written in place of the test sentences, and how it is measured."""
+    """Settings of the generation for test sentences, and its metrics."""
 
     sentences: int | None = Field(default=None, ge=0)
-    """Test sentences, from the first, in whose place one is written; None: all; 0: none."""
+    """Number of test sentences, from the first, for which a sentence is generated; none: all; 0: no texts."""
     decodings: list[Decoding] = Field(default=[Decoding(beams=4)], min_length=1)
-    """Ways to write; PLOG's is a search with four beams."""
+    """Decodings; PLOG uses beam search with four beams."""
     metrics: list[str | dict[str, Any]] = Field(default=["bleu-logicnlg"], min_length=1)
-    """Metrics of the texts, as for nextword evaluate; may change later. Model-based metrics need a model or parser:
-    {metric = "tapex", model = "FOLDER"}, and so tapas and nli; {metric = "sp", parser = "module:function"}."""
+    """Metrics of the generated texts, as for nextword evaluate; they may be changed later. Model-based metrics need a
+    model or parser: {metric = "tapex", model = "FOLDER"} (likewise tapas and nli); {metric = "sp", parser =
+    "module:function"}."""
 
     def texts(self) -> Texts | None:
-        """What a comparison must know of it; ``None``: no texts."""
+        """The text generation of a comparison; ``None``: no texts."""
         return None if self.sentences == 0 else self.texts_after("")
 
 
 class TableStartConfig(T5StartConfig):
-    """The small T5 that all methods start from where no pretrained model is given."""
+    """The small initial T5, used if no pretrained model is given."""
 
     data: str | None = None
-    """Further text to train it on beside the training sentences, as for the task lm: of each of its paragraphs a
-    sentence is taken out, and to be written."""
+    """Additional training text besides the training sentences, as for the task lm: from each paragraph a sentence is
+    removed, which the model learns to generate."""
 
 
 class Table2TextConfig(Settings):
-    """What can be set; ``data`` must be."""
+    """Settings of the task; ``data`` is required."""
 
     data: str
-    """A folder with LogicNLG's own files: train_lm.json, val_lm.json, test_lm.json and all_csv."""
+    """A folder with LogicNLG's original files: train_lm.json, val_lm.json, test_lm.json and all_csv."""
     precomputation: Precomputation = "complete"
-    """What is computed of the columns: ranks, sums and averages wherever they make sense ("complete"), what PLOG's
-    released code computes ("published"), or nothing ("none")."""
+    """Precomputed facts of the columns: ranks, sums and averages wherever they make sense ("complete"), those of PLOG's
+    released code ("published"), or none ("none")."""
     order: Order = "row"
-    """Whether cells come row by row, as in PLOG's commands, or column by column."""
+    """Order of the cells: row by row, as in PLOG's commands, or column by column."""
     seed: Seed = 0
-    """Seed of the samples below."""
+    """Seed of the samples."""
     train_sentences: int | None = Field(default=None, ge=1)
-    """Training sentences at most, a sample; None: all."""
+    """Maximum number of training sentences, sampled at random; none: all."""
     validation_sentences: int | None = Field(default=500, ge=1)
-    """Validation sentences at most."""
+    """Maximum number of validation sentences."""
     test_sentences: int | None = Field(default=None, ge=2)
-    """Test sentences at most; references are all sentences of a table even so."""
+    """Maximum number of test sentences; the references are always all sentences of a table."""
     tuning_sentences: int = Field(default=100, ge=1)
-    """Validation sentences on which a cache's temperature and weight are chosen."""
+    """Number of validation sentences for choosing a cache's temperature and weight."""
     max_source_tokens: int = Field(default=500, ge=8)
-    """Longer tables are cut off at the end."""
+    """Maximum tokens of a table; longer ones are truncated at the end."""
     max_target_tokens: int = Field(default=200, ge=8)
-    """Longer sentences are cut off at the end; a written one has at most so many tokens."""
+    """Maximum tokens of a sentence, also of a generated one; longer ones are truncated at the end."""
     tokenizer: str | None = None
-    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on what models are trained on."""
+    """Path or hub name of a tokenizer; none: train a byte-level BPE on all training text."""
     vocabulary: int = Field(default=8000, ge=259)
-    """Tokens of the trained BPE, without the marks around the parts of a table."""
+    """Vocabulary size of the trained BPE, without the markup tokens of tables."""
     cache: str | None = None
-    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    """Folder for trained tokenizers; none: train one in each run (seconds)."""
     batch_size: int = Field(default=32, ge=1)
-    """Sentences at a time in measurements."""
+    """Batch size of the measurements, in sentences."""
     generation: TableTextsConfig = TableTextsConfig()
-    """Texts that every method writes."""
+    """Texts that every method generates."""
     start: TableStartConfig = TableStartConfig()
-    """The start model where no pretrained one is given."""
+    """The small initial model, used if no pretrained model is given."""
 
 
 # -- Sentences about tables as training rows of an encoder-decoder model.
 
 
 class TableRows(PairRows):
-    """Tables as ``input_ids``, sentences as ``labels``; the start learns sentences of a further text too."""
+    """Rows with tables as ``input_ids`` and sentences as ``labels``, plus additional text for the initial model."""
 
     pairs: TableSamples
 
     def whole_text(self) -> str:
-        """Everything that models are trained on; of each table the columns of one sentence, without marks."""
+        """All training text, with the columns of one sentence per table, without markup."""
         train = self.pairs.train
         tables = list({one.table.name: one for one in train}.values())
         cells = [[word for word in pair.source.split() if word not in MARKS] for pair in self.pairs.as_text(tables)]
@@ -125,11 +126,11 @@ class TableRows(PairRows):
         return "\n".join(texts)
 
     def start_rows(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """The training sentences, and those taken out of the further text."""
+        """Rows of the training sentences, and of the sentences removed from the additional text."""
         return super()._rows([*self.pairs.as_text(self.pairs.train), *self._first.pairs], tokenizer)
 
     def test_text(self) -> str:
-        """All test sentences."""
+        """All test sentences, as one text."""
         return "\n".join(one.sentence for one in self.pairs.available.test)
 
     def _rows(self, pairs: Sequence[TableSentence], tokenizer: PreTrainedTokenizerBase) -> Dataset:
@@ -141,7 +142,7 @@ class TableRows(PairRows):
 
 @registry.register("table2text")
 class TableToText(Task):
-    """Sentences that encoder-decoder models write from tables: likelihood, BLEU. See docs/tasks/table2text.md."""
+    """Encoder-decoder models generate sentences from tables: likelihood, BLEU. See docs/tasks/table2text.md."""
 
     name = "table2text"
     version = 1
@@ -176,7 +177,7 @@ class TableToText(Task):
             self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The tokenizer must end sequences; the model must hold the lengths and begin targets."""
+        """Check that the tokenizer has an end token, and that the model has a start token and enough positions."""
         expect_pair_model(model_config, self.config)
         self._encoder(tokenizer)
 
@@ -217,7 +218,7 @@ def _start_pairs(data: str | None) -> StartPairs:
 
 
 class TableSamples:
-    """Sentences in three parts, ``train``, ``validation`` and ``test``, each cut to a size."""
+    """Sentences in three splits, ``train``, ``validation`` and ``test``, each reduced to a size."""
 
     def __init__(
         self,
@@ -235,7 +236,7 @@ class TableSamples:
             self._by_table[one.table.name].append(one.sentence)
 
     def as_text(self, sentences: Sequence[TableSentence]) -> list[Pair]:
-        """Table and sentence; white space of both is single, as in PLOG."""
+        """Table and sentence as text, with white space collapsed, as in PLOG."""
         return [Pair(self._linearised(one), " ".join(one.sentence.split())) for one in sentences]
 
     def references(self, one: TableSentence) -> list[str]:
@@ -245,7 +246,7 @@ class TableSamples:
         return [one.sentence, *others]
 
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, checksum, and how many test sentences are about a table, or say a sentence, that training has."""
+        """Sizes, checksum, and the number of test sentences whose table or text is in the training data."""
         sizes: dict[str, int | float | str] = {}
         for part in PARTS:
             available = getattr(self.available, part)

@@ -1,4 +1,4 @@
-"""A table as one line of text with marks around its parts, as PLOG writes it for a model."""
+"""Tables as one line of text with markup, in PLOG's format."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import Any, Literal
 from nextword.runtime.corpora.logicnlg import TableSentence
 
 Order = Literal["row", "column"]
-"""Whether cells come row by row or column by column."""
+"""Order of the cells: row by row or column by column."""
 
 _NAMES = ("table", "caption", "cell", "col_header", "row_idx", "max_rank", "min_rank", "sum_cell", "avg_cell")
 
 MARKS = tuple(mark for name in _NAMES for mark in (f"<{name}>", f"</{name}>"))
-"""The marks, each of which is to be one token."""
+"""Markup texts, each of which becomes one token."""
 
 
 class Linearisation:
-    """Writes the linked columns of a table as text; what is computed of a column is computed once.
+    """Writes the linked columns of a table as text; facts of a column are computed once.
 
     The caption comes first, then sum and average of each column, then the cells, each with its column's name, its row
-    (from 0), and its rank from above and below. White space is made single.
+    (from 0), and its rank from the top and from the bottom. White space is collapsed.
 
-    Source: the released code of PLOG (Liu et al., 2022). Differs: the space before a mark is part of the mark's token.
+    Source: the released code of PLOG (Liu et al., 2022). Differs: the space before a markup text is part of its token.
 
     Args:
-        precomputation: What is computed of the columns.
-        order: How the cells follow one another.
+        precomputation: Which facts of the columns are computed.
+        order: Order of the cells.
 
     Examples:
         >>> from nextword.runtime.corpora.logicnlg import CsvTable
@@ -50,7 +50,7 @@ class Linearisation:
         self._facts = cache(lambda table, column: facts([row[column] for row in table.rows]))
 
     def __call__(self, one: TableSentence) -> str:
-        """The text of a sentence's table."""
+        """Return a sentence's table as text."""
         table = one.table
         facts = {column: self._facts(table, column) for column in one.columns}
         parts = ["<table>", _marked("caption", one.title)]
@@ -92,18 +92,18 @@ MONTHS = (
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
 MONTH_NAMES = {name: number for number, full in enumerate(MONTHS, 1) for name in (full, full[:3])} | {"sept": 9}
-"""The months by name and abbreviation."""
+"""Numbers of the months by name and abbreviation."""
 
 NO_YEAR = 2260
-"""Stands for the year of a date without one, so that it comes after all others."""
+"""Year used for dates without a year, so that they come after all others."""
 
 
 def numbers(cells: Sequence[str]) -> list[float | None]:
-    """The first number of each cell; ``None`` where there is none.
+    """The first number of each cell; ``None`` if there is none.
 
-    Thousands separators, the colon of a time and white space inside a number are dropped. Where a cell has a result
-    ("3 + 4 = 7"), results are the numbers of its column. Where the number of one cell has several points ("1.2.3"),
-    points are dropped in the whole column.
+    Thousands separators, the colon of a time and white space inside a number are dropped. If a cell has a result
+    ("3 + 4 = 7"), the results are the numbers of the column. If a number has several points ("1.2.3"), points are
+    dropped in the whole column.
 
     Source: PLOG (Liu et al., 2022), its released code.
 
@@ -119,7 +119,7 @@ def numbers(cells: Sequence[str]) -> list[float | None]:
 
 
 def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
-    """The date of each cell, of which day, month and year may be missing; ``None`` where one is not a calendar date.
+    """The date of each cell, whose day, month or year may be missing; ``None`` if one cell is not a date.
 
     >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
     [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]
@@ -131,7 +131,7 @@ def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
 
 
 def month_pattern(names: Sequence[str] | dict[str, int]) -> re.Pattern[str]:
-    """Finds one of the names as a word."""
+    """Pattern that finds a month's name as a word."""
     return re.compile(rf"\b(?:{'|'.join(names)})\b")
 
 
@@ -147,22 +147,22 @@ def _date(cell: str, month: re.Match[str] | None) -> date:
 # -- What is computed of a column before a model reads it: the rank of each cell, the sum and the average.
 
 Precomputation = Literal["complete", "published", "none"]
-"""What is computed: ranks, sums and averages where they make sense, what PLOG's released code computes, or nothing."""
+"""Facts to compute: ranks, sums and averages where they make sense, those of PLOG's released code, or none."""
 
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """A column as a model reads it."""
+    """A column with its computed facts."""
 
     cells: tuple[str, ...]
     ranks: tuple[tuple[int, int], ...] | None = None
-    """For each cell its rank from above (1, 2, ...) and from below (-1, -2, ...)."""
+    """Rank of each cell from the top (1, 2, ...) and from the bottom (-1, -2, ...)."""
     totals: tuple[str, str] | None = None
-    """Sum and average as text."""
+    """Sum and average, as text."""
 
 
 def plain(cells: Sequence[str]) -> ColumnFacts:
-    """Nothing but the cells.
+    """The cells without facts.
 
     >>> plain(["new york", "5"])
     ColumnFacts(cells=('New York', '5'), ranks=None, totals=None)
@@ -171,9 +171,9 @@ def plain(cells: Sequence[str]) -> ColumnFacts:
 
 
 def complete(cells: Sequence[str]) -> ColumnFacts:
-    """Ranks of a column in which each cell has a number, or each a date; sum and average of one of numbers.
+    """Ranks if all cells are numbers or all are dates; sum and average if all are numbers.
 
-    Equal values have equal ranks: of 5, 7, 7 both sevens are 1 from above, and 5 is 3.
+    Equal values have equal ranks: in 5, 7, 7 both sevens have rank 1 from the top, and 5 has rank 3.
 
     Source: PLOG (Liu et al., 2022). Differs from its released code, which is ``published``.
 
@@ -192,15 +192,15 @@ def complete(cells: Sequence[str]) -> ColumnFacts:
 
 
 def published(cells: Sequence[str]) -> ColumnFacts:
-    """What the released code of PLOG makes of a column, oddities included.
+    """The facts that PLOG's released code computes, including its peculiarities.
 
-    - Cells are what pandas reads: with a missing cell, 589 becomes "589.0", and the missing one "nan".
-    - A column that pandas takes for numbers has no ranks; one of text with a number in each cell has.
-    - One month in a column makes it one of dates; March is not known and counts as January.
-    - Of text, sum and average are of the cells that have a number, and of columns of dates as well.
-    - Of n equal largest values, each is n from above.
+    - Cells are read by pandas: in a column with a missing cell, 589 becomes "589.0" and the missing cell "nan".
+    - A column that pandas reads as numbers has no ranks; a text column with a number in each cell has.
+    - One month makes a column a date column; March is unknown and counts as January.
+    - Text and date columns also have sum and average, over the cells with a number.
+    - Each of n equal largest values has rank n from the top.
 
-    Not followed: where all columns of a table are numbers and one has fractions, it writes all cells with a point.
+    Not reproduced: if all columns of a table are numbers and one has fractions, it writes all cells with a point.
 
     Source: the released code of PLOG (Liu et al., 2022).
 
@@ -238,7 +238,7 @@ FACTS: dict[Precomputation, Callable[[Sequence[str]], ColumnFacts]] = {
     "published": published,
     "none": plain,
 }
-"""What is made of a column."""
+"""The function for each kind of facts."""
 
 _MONTHS = month_pattern(MONTH_NAMES)
 _PUBLISHED_MONTHS = month_pattern([name for name in MONTH_NAMES if name not in ("march", "sept")])
@@ -250,7 +250,7 @@ def _tied_ranks(values: Sequence[Any]) -> tuple[tuple[int, int], ...]:
 
 
 def _short(value: float) -> str:
-    """At most two decimals.
+    """Format a number with at most two decimals.
 
     >>> _short(12.0), _short(10 / 3), _short(2.5)
     ('12', '3.33', '2.5')

@@ -1,6 +1,6 @@
-"""What a task is: data, a start, measures and, where methods write texts, how. It knows nothing of how models train.
+"""The base class of tasks: data, an initial model, measurements and, optionally, text generation.
 
-docs/add-a-task.md shows a complete one.
+docs/add-a-task.md shows a complete example.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Architecture:
-    """One of the two, as a person calls it with its article; tasks name the one whose models they train."""
+    """Decoder-only or encoder-decoder; a task names the architecture that it trains."""
 
     name: str
     auto_class: str
-    """The class of transformers that builds and loads such models."""
+    """transformers class that builds and loads such models."""
     has_encoder: bool
-    """Whether ``input_ids`` are a source that an encoder reads, and ``labels`` a target of its own length; otherwise
-    labels stand beside the input ids, one for one."""
+    """Whether ``input_ids`` are a source for the encoder and ``labels`` a target of its own length; otherwise there is
+    one label per input id."""
 
     def new(self, config: PretrainedConfig) -> PreTrainedModel:
-        """A model with random weights; ValueError where it would not fit into memory."""
+        """Make a model with random weights; ValueError if it does not fit into memory."""
         from nextword.runtime.weights import built
 
         model: PreTrainedModel = built(lambda: self._class().from_config(config), "task.start")
         return model
 
     def load(self, source: str, **kwargs: Any) -> PreTrainedModel:
-        """A pretrained model, from a folder, a GGUF file or the hub."""
+        """Load a pretrained model from a folder, a GGUF file or the hub."""
         model: PreTrainedModel = from_pretrained(self._class(), source, **kwargs)
         return model
 
@@ -64,15 +64,15 @@ ENCODER_DECODER = Architecture("an encoder-decoder model", "AutoModelForSeq2SeqL
 
 
 def architecture_of(config: PretrainedConfig) -> Architecture:
-    """The architecture of the model that a configuration describes."""
+    """The architecture of a configuration's model."""
     return ENCODER_DECODER if getattr(config, "is_encoder_decoder", False) else DECODER_ONLY
 
 
 def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, PretrainedConfig]:
-    """Where a saved model lies, ours or any of transformers, and its configuration.
+    """Location and configuration of a saved model of nextword or transformers.
 
     Raises:
-        ValueError: There is none; says the setting that names it, and gives advice.
+        ValueError: If there is none; the message names the setting.
     """
     from transformers import AutoConfig
 
@@ -85,113 +85,113 @@ def saved_model(name: str, setting: str, advice: str) -> tuple[str | Path, Pretr
 
 
 def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:
-    """Raises ValueError where a model has fewer positions than ``sizes``: tokens to see at once, by setting."""
+    """Raise ValueError if a model has fewer positions than one of ``sizes``, the window sizes by setting."""
     limit = getattr(config, "max_position_embeddings", None)
     for name, size in sizes.items():
         if limit is not None and size > limit:
-            raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
+            raise ValueError(f"task.{name}: must be at most {limit}, the positions of the start model ({size} given)")
 
 
 # -- What a task is.
 
 
 class Data(ABC):
-    """Rows to train on, and what they are made of.
+    """Data of a task: training and validation rows, and their description.
 
     Training and validation rows have columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length.
-    For a decoder-only model each label stands beside its input id; for an encoder-decoder model ``input_ids`` are the
-    source and ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder),
-    ``source_ids`` (the same text in tokens of the model) and ``source_positions`` (for each of those its place among
-    the auxiliary tokens).
+    For a decoder-only model there is one label per input id; for an encoder-decoder model ``input_ids`` are the source
+    and ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder),
+    ``source_ids`` (the same text as tokens of the model) and ``source_positions`` (position of each source id among the
+    auxiliary tokens).
     """
 
     @abstractmethod
     def describe(self) -> dict[str, int | float | str]:
-        """Sizes, how the data is split, what leaks (a number), sources and checksums."""
+        """Sizes, the split, the number of leaks between splits, sources and checksums."""
 
     def counts(self) -> dict[str, int]:
-        """More numbers for the results, such as words and articles.
+        """Further numbers for the results, such as words and articles.
 
-        Unlike ``describe`` they do not say whose a folder is, so more may be counted later.
+        Unlike ``describe``, they do not identify a folder, so further counts may be added later.
         """
         return {}
 
     @abstractmethod
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Any:
-        """The training rows.
+        """Return the training rows.
 
         Returns:
-            A ``datasets.Dataset``, or an object with ``column_names``, ``__len__``, ``__getitem__`` by number and
-            ``set_epoch``, which is called before each pass over the data.
+            A ``datasets.Dataset``, or an object with ``column_names``, ``__len__``, ``__getitem__`` by index, and
+            ``set_epoch``, which is called before each epoch.
         """
 
     @abstractmethod
     def validation(self, tokenizer: PreTrainedTokenizerBase) -> Any:
-        """As ``training``, of the validation split."""
+        """Return the validation rows, in the format of ``training``."""
 
     def encoder(self) -> str | None:
-        """Folder or hub name of the encoder that reads the auxiliary texts; ``None``: there are none.
+        """Folder or hub name of the encoder of the auxiliary texts; ``None`` if there are no auxiliary texts.
 
         Raises:
-            ValueError: There are auxiliary texts, and no encoder is there to read them.
+            ValueError: If there are auxiliary texts but no encoder.
         """
         return None
 
     def test_text(self) -> str | None:
-        """The test data as one text, for measures that compare what was written with all of it; ``None``: none."""
+        """The test data as one text, for metrics that compare texts with all of it; ``None``: not available."""
         return None
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How to get the starting checkpoint that all methods share: random weights, trained with the plain likelihood."""
+    """Training of the initial checkpoint that all methods share: from random weights, with the likelihood."""
 
     model_config: PretrainedConfig
     dataset: Dataset
-    """Columns as those of ``Data.training``."""
+    """Training rows, in the format of ``Data.training``."""
     settings: dict[str, Any]
     """``steps``, ``batch_size``, ``learning_rate``."""
 
 
 class Start(ABC):
-    """The tokenizer and the model that all methods begin from, where no pretrained ones are given."""
+    """The tokenizer and the small initial model of a task, used if no pretrained model is given."""
 
     tokens: tuple[str, ...] = ()
-    """Texts that are one token each for every model of the task; a pretrained one gets those that it lacks."""
+    """Texts that become single tokens; they are added to a pretrained model's tokenizer if missing."""
 
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """A tokenizer made from the data."""
+        """Make a tokenizer from the data."""
 
     @abstractmethod
     def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:
-        """A small model and what it is trained on first."""
+        """The small model's configuration and training."""
 
     def probe(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
-        """What a start, a pretrained one too, already knows; measured once and stored beside the results."""
+        """Measure what an initial checkpoint knows, also a pretrained one; stored with the results."""
         return {}
 
     def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
-        """Whether a start that was probed so may be compared on; if not, it is trained for another round."""
+        """Whether an initial checkpoint with this probe is good enough; else it is trained for another round."""
         return True
 
 
 class Measures(ABC):
-    """What is measured of a trained model."""
+    """Measurements of a trained model."""
 
     @abstractmethod
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """All measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
+        """Make all measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Evaluation-time settings of a head, chosen on validation; the model is left with them. ``{}``: none."""
+        """Choose evaluation-time settings of the head on validation data, and apply them to the model. ``{}``: none."""
         return {}
 
 
 class Writes(ABC):
-    """The texts that every method writes after it was measured."""
+    """Text generation of a task, for every method after its measurements."""
 
     texts: Texts
 
@@ -204,34 +204,34 @@ class Writes(ABC):
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Writes samples files (docs/file-formats.md), each as a whole or not at all, drawn from its seed.
+        """Generate samples files (docs/file-formats.md), each with its own seed, each written atomically.
 
-        All methods must be given the same prompts in the same order.
+        All methods must get the same prompts in the same order.
 
         Args:
             model: A trained model.
             tokenizer: Its tokenizer.
-            files: What goes where; decodings are those of ``texts``.
-            arguments: The method's own arguments of ``generate``.
+            files: Output file of each decoding of ``texts`` and seed.
+            arguments: The method's arguments of ``generate``.
             progress: Called with the finished share, 0 to 1.
         """
 
 
 class Task(ABC):
-    """One task with its own config, as the sum of its parts."""
+    """A task: its config, data, initial model, measurements and text generation."""
 
     name: ClassVar[str]
-    """As registered."""
+    """Registered name."""
     version: ClassVar[int]
-    """Raised when examples or metrics change, so that numbers of two versions are never compared."""
+    """Version, increased when examples or metrics change, so that results of different versions are never compared."""
     Config: ClassVar[type[BaseModel]]
     architecture: ClassVar[Architecture] = DECODER_ONLY
-    """Architecture of the models it trains; others are refused."""
+    """Architecture of the models; others raise an error."""
     may_change: ClassVar[frozenset[str]] = frozenset()
-    """Settings that a finished comparison may change, since they only say how written texts are measured."""
+    """Settings that a finished comparison may change, because they only affect the metrics of generated texts."""
     training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """``steps``, ``batch_size``, ``learning_rate``, ``freeze_output_embeddings`` of a method's training from a small
-    start; rates and warm-up of a pretrained one are those of ``FineTuning``."""
+    """Training settings of a method on the small initial model (``steps``, ``batch_size``, ...). For a pretrained
+    model, learning rates and warm-up are those of ``FineTuning``."""
 
     config: Any
     data: Data
@@ -241,10 +241,10 @@ class Task(ABC):
 
     @abstractmethod
     def __init__(self, config: Any) -> None:
-        """Reads the data and sets the parts."""
+        """Read the data and set the components."""
 
     def check(self, model_config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
-        """Raises ValueError where this task cannot be measured on such a start, before anything is trained."""
+        """Raise ValueError if this task cannot be run with such an initial model, before any training."""
 
 
 registry: Registry[type[Task]] = Registry("task", Task)

@@ -1,4 +1,4 @@
-"""Byte-level BPE trained on a text and kept in a folder."""
+"""Train byte-level BPE tokenizers and keep them in a folder; word tokenizers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ if TYPE_CHECKING:
 
 
 SMALLEST_VOCABULARY = 258
-"""The 256 bytes and two special tokens."""
+"""Minimum vocabulary size: the 256 bytes and two special tokens."""
 
 
 def trained_tokenizer(
     text: str, vocabulary: int, cache: Path | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """Byte-level BPE of ``vocabulary`` tokens; read from ``cache`` where this text and size were trained before.
+    """A byte-level BPE of ``vocabulary`` tokens, loaded from ``cache`` if it was trained on this text before.
 
-    Bytes are the base alphabet, so that no character is unknown and every text can be scored. ``mask`` is one more
-    special token.
+    Bytes are the base alphabet, so no character is unknown and every text can be scored. ``mask`` adds a special token.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     special = [END, PAD, *([mask] if mask is not None else [])]
     smallest = SMALLEST_VOCABULARY + len(special) - 2
     if vocabulary < smallest:
-        raise ValueError(f"task.vocabulary: must be at least {smallest}, bytes and special tokens ({vocabulary} given)")
+        raise ValueError(
+            f"task.vocabulary: must be at least {smallest}, the number of bytes and special tokens ({vocabulary} given)"
+        )
     masked = "" if mask is None else f"{mask}/"
     key = hashlib.sha256(f"bpe/{masked}{vocabulary}/{text}".encode()).hexdigest()[:16]
     path = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
@@ -58,7 +59,7 @@ def trained_tokenizer(
 def named_or_trained(
     name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer that ``task.tokenizer`` names (a path or hub name), or ``trained_tokenizer`` of a text."""
+    """The tokenizer named by ``task.tokenizer`` (path or hub name), or one trained on a text."""
     if name is not None:
         return load_tokenizer(name, "task.tokenizer")
     return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)
@@ -68,7 +69,7 @@ def named_or_trained(
 
 
 def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Tokenizer whose vocabulary is every word of ``texts``, in order of appearance, after the three special tokens.
+    """A tokenizer whose vocabulary is every word of ``texts``, in order of appearance, after the three special tokens.
 
     >>> tokenizer = word_tokenizer(["Paris is big.", "Rome is big."])
     >>> tokenizer("Rome is big.")["input_ids"], len(tokenizer)
@@ -88,7 +89,7 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
 
 
 def with_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> PreTrainedTokenizerBase:
-    """The same tokenizer, of which each of these texts is one token now; the space before it belongs to it."""
+    """Add tokens to the tokenizer, in place; the space before such a token belongs to it."""
     from tokenizers import AddedToken
 
     tokenizer.add_tokens([AddedToken(token, lstrip=True, normalized=False) for token in tokens])
@@ -96,7 +97,7 @@ def with_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> Pr
 
 
 def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> None:
-    """Adds tokens to the tokenizer of a pretrained model, which gets a random embedding for each that is new."""
+    """Add tokens to the tokenizer of a pretrained model, which gets a random embedding for each new token."""
     with_tokens(tokenizer, tokens)
     embeddings: Any = model.get_input_embeddings()
     if tokens and len(tokenizer) > embeddings.num_embeddings:
@@ -107,11 +108,11 @@ def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, token
 
 
 def expect_end(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The end-of-sequence token; ValueError where there is none."""
+    """The end-of-sequence token; ValueError if there is none."""
     if tokenizer.eos_token_id is None:
         raise ValueError(
-            f"tokenizer '{tokenizer.name_or_path}' has no end-of-sequence token, so a model could not end what it "
-            "writes; set one"
+            f"tokenizer '{tokenizer.name_or_path}' must have an end-of-sequence token, with which a model ends its "
+            f"texts (none given); set one"
         )
     return int(tokenizer.eos_token_id)
 
@@ -124,7 +125,7 @@ END, PAD, UNKNOWN = "<eos>", "<pad>", "<unk>"
 def for_transformers(
     tokenizer: Tokenizer, unknown: str | None = None, mask: str | None = None
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer as transformers knows it; ``<eos>`` stands before a text and ends it, ``<pad>`` fills."""
+    """Wrap the tokenizer for transformers; ``<eos>`` starts and ends a text, ``<pad>`` is padding."""
     from transformers import PreTrainedTokenizerFast
 
     make: Any = PreTrainedTokenizerFast  # its constructor has no annotations

@@ -1,4 +1,4 @@
-"""Texts that a task reads in blocks and scores in windows, and likelihoods as measured numbers."""
+"""Tasks on running text: training blocks, scoring in windows, and likelihood values."""
 
 from __future__ import annotations
 
@@ -37,48 +37,48 @@ if TYPE_CHECKING:
 
 
 class WindowConfig(Settings):
-    """How a text is scored in windows."""
+    """Settings of scoring a text in windows."""
 
     window: int = Field(default=256, ge=2)
-    """Tokens a model sees at once in measurements; at most what its positions allow."""
+    """Tokens per window in measurements; at most the model's maximum."""
     stride: int = Field(default=128, ge=1)
-    """New tokens scored by each window after the first."""
+    """New tokens scored in each window after the first."""
     test_tokens: int | None = Field(default=100_000, ge=2)
-    """Tokens of the test text that are scored, from its beginning; None: all."""
+    """Number of test tokens that are scored, from the start of the text; none: all."""
     tuning_tokens: int = Field(default=4096, ge=2)
-    """Tokens of the validation text on which a cache's temperature and weight are chosen."""
+    """Number of validation tokens for choosing a cache's temperature and weight."""
     batch_size: int = Field(default=8, ge=1)
-    """Windows scored in one batch."""
+    """Windows per batch."""
 
 
 class WindowLikelihood(Measures):
-    """Likelihood of the test text, in windows; ValueError where the stride is longer."""
+    """Measures the likelihood of the test text in windows; ValueError if the stride is longer than the window."""
 
     def __init__(self, test: Stream, validation: Stream, config: WindowConfig) -> None:
         if config.stride > config.window:
-            raise ValueError(f"task.stride ({config.stride}) must not be longer than task.window ({config.window})")
+            raise ValueError(f"task.stride: must be at most task.window, {config.window} ({config.stride} given)")
         self._test, self._validation, self._config = test, validation, config
 
     def evaluate(
         self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
     ) -> Evaluation:
-        """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
+        """Perplexity and nll per token, and bits per byte, with bootstrap intervals."""
         with inference_mode_of(model):
             total = self._likelihood(model, self.test_stream(tokenizer), self._config.stride, progress)
         return Evaluation(metrics=likelihood_values(total))
 
     def test_stream(self, tokenizer: PreTrainedTokenizerBase) -> TokenStream:
-        """The test text; ValueError where it is shorter than one window."""
+        """Tokens of the test text; ValueError if it is shorter than one window."""
         stream, window = self._test(tokenizer, self._config.test_tokens), self._config.window
         if len(stream.target) < window:
             raise ValueError(
-                f"the text has {len(stream.target)} tokens, shorter than one window of {window}. "
-                f"Give more text or a smaller task.window."
+                f"task.window: the test text must have at least one window of {window} tokens ({len(stream.target)} "
+                "given); give more text or a smaller task.window"
             )
         return stream
 
     def read_windows(self, tokenizer: PreTrainedTokenizerBase) -> Iterator[list[int]]:
-        """What a model reads of the test text, and of the validation text to tune a cache, window by window."""
+        """The windows of the test text, and of the validation text for tuning a cache."""
         tuning = self._validation(tokenizer, self._config.tuning_tokens)
         size, stride = self._config.window, self._config.stride
         for stream, step in ((self.test_stream(tokenizer), stride), (tuning, size)):
@@ -86,7 +86,7 @@ class WindowLikelihood(Measures):
                 yield stream.ids[window.begin : window.begin + window.size].tolist()
 
     def tune(self, model: NextWordModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
+        """Choose the temperature and weight of a cache by the likelihood of the first validation tokens."""
         stream = self._validation(tokenizer, self._config.tuning_tokens)
         return tuned(model, lambda: self._likelihood(model, stream, self._config.window))
 
@@ -105,7 +105,7 @@ class WindowLikelihood(Measures):
 
 @dataclass(frozen=True)
 class TokenStream:
-    """A text as tokens.
+    """A tokenized text.
 
     Attributes:
         ids: A start token, and the N tokens of the text: M = N + 1.
@@ -117,54 +117,54 @@ class TokenStream:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None = None) -> TokenStream:
-        """The first ``limit`` tokens of a text; ``None``: all.
+        """Tokenize a text; keep its first ``limit`` tokens, ``None``: all.
 
         Raises:
-            ValueError: The tokenizer has no start token, or cannot say which characters a token covers.
+            ValueError: If the tokenizer has no start token, or gives no character offsets.
         """
         ids, text_bytes = ids_and_bytes(tokenizer, text)
         return cls(np.array([start_id(tokenizer), *ids[:limit]]), text_bytes[:limit])
 
     @property
     def context(self) -> Int[np.ndarray, "1"]:
-        """What stands before the text."""
+        """The start token."""
         return self.ids[:1]
 
     @property
     def target(self) -> Int[np.ndarray, "N"]:
-        """The text."""
+        """The ids of the text."""
         return self.ids[1:]
 
 
 Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
-"""So many tokens of a text at most; ``None``: all."""
+"""Maximum number of tokens of a text; ``None``: all."""
 
 
 class TextBlocks(Data):
-    """Text whose rows are contiguous blocks."""
+    """Data of running text, whose rows are contiguous blocks."""
 
     def __init__(self, block: int) -> None:
         self._block = block
 
     @abstractmethod
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[Sequence[int], str]:
-        """All tokens of a part, ``train`` or ``validation``, and what to call it in a message."""
+        """All tokens of a split, ``train`` or ``validation``, and its name in messages."""
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Blocks of the training text."""
+        """Rows: blocks of the training text."""
         stream, name = self.token_stream(tokenizer, "train")
         return block_rows(stream, self._block, name, "task.block")
 
     def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Blocks of the validation text."""
+        """Rows: blocks of the validation text."""
         stream, name = self.token_stream(tokenizer, "validation")
         return block_rows(stream, self._block, name, "task.block")
 
 
 class WindowTask(Task):
-    """What tasks on a text share: a model trained on its blocks, scored in windows, that writes after prompts from it.
+    """Base class of tasks on running text: training on blocks, scoring in windows, generation from prompts.
 
-    ``whole_text`` gives what a tokenizer is trained on; ``longest`` is that of ``PromptedTexts``.
+    ``whole_text`` is the text for training a tokenizer; ``longest`` is that of ``PromptedTexts``.
     """
 
     may_change = MAY_CHANGE
@@ -192,7 +192,7 @@ class WindowTask(Task):
             self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a window, a block and a text after its prompt; the test text a window."""
+        """Check that windows, blocks and generated texts fit the model's positions, and the test text has a window."""
         expect_positions(model_config, self._lengths())
         self.measures.test_stream(tokenizer)
         if self.writes is not None:
@@ -214,9 +214,9 @@ class WindowTask(Task):
 
 
 def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
-    """``nll``, ``bits_per_byte`` and, where it is a number, ``perplexity``.
+    """The values ``nll``, ``bits_per_byte`` and, if finite, ``perplexity``.
 
-    Intervals are over the blocks of the sum. ``token`` and ``text``, what the bytes are of, are for the units.
+    Intervals are over blocks. ``token`` and ``text`` are names for the units of tokens and bytes.
     """
     of = "" if text is None else f" of {text}"
     values = {
@@ -233,9 +233,9 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
 
 
 def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:
-    """``mean_perplexity``, the mean of the perplexities of the blocks, each one text, where it is a number.
+    """The value ``mean_perplexity``, the mean of the texts' perplexities, if finite; each block is a text.
 
-    ``token`` and ``texts`` are for the unit: "article token", "articles".
+    ``token`` and ``texts`` are names for the unit, such as "article token" and "articles".
     """
     value = total.mean_perplexity()
     if not math.isfinite(value):
@@ -245,7 +245,7 @@ def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, M
 
 
 def measured_value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    """A number with its interval, where that has two ends."""
+    """A measured value with its interval, if both ends are finite."""
     low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
@@ -254,20 +254,20 @@ def measured_value(value: float, unit: str, n: int, interval: Interval) -> Metri
 
 
 def block_rows(stream: Sequence[int], size: int, text: str, setting: str) -> Dataset:
-    """Contiguous blocks as ``input_ids`` and ``labels``; a remainder shorter than a block is left out.
+    """Rows of contiguous blocks as ``input_ids`` and ``labels``; a remainder shorter than a block is dropped.
 
     >>> block_rows([7, 1, 2, 3, 4], 2, "the training text", "task.block")["input_ids"][:]
     [[7, 1], [2, 3]]
 
     Raises:
-        ValueError: The stream is shorter than one block; ``text`` is what it is, ``setting`` what holds the size.
+        ValueError: If the stream is shorter than one block; ``text`` and ``setting`` are names for the message.
     """
     from datasets import Dataset
 
     blocks = [list(stream[begin : begin + size]) for begin in range(0, len(stream) - size + 1, size)]
     if not blocks:
         raise ValueError(
-            f"{setting}: {text} has {len(stream)} tokens, shorter than one block of {size}; give more text or a "
-            f"smaller block"
+            f"{setting}: {text} must have at least one block of {size} tokens ({len(stream)} given); give more text "
+            "or a smaller block"
         )
     return Dataset.from_dict({"input_ids": blocks, "labels": blocks})

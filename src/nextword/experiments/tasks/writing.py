@@ -1,4 +1,4 @@
-"""What texts a task has every method write: the ways to write them, after which prompts, and how they are measured."""
+"""Settings of the texts that every method generates: decodings, prompts and metrics."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nextword.settings.config import Seed, Settings
 
 @dataclass(frozen=True)
 class PromptedDecoding:
-    """One way to write, and which of a task's prompts it starts from.
+    """A decoding and the kind of prompts it continues.
 
     >>> PromptedDecoding(Decoding(top_k=40), ", with prompt").title
     'top-k 40, with prompt'
 
     Attributes:
-        prompts: Names the prompts, as the end of a title; empty where a task has prompts of one kind.
+        prompts: Name of the kind of prompts, used in titles; empty if a task has one kind.
     """
 
     decoding: Decoding
@@ -32,7 +32,7 @@ class PromptedDecoding:
 
     @property
     def title(self) -> str:
-        """What a table calls it."""
+        """Name in tables."""
         return f"{self.decoding.title}{self.prompts}"
 
     @property
@@ -43,7 +43,7 @@ class PromptedDecoding:
 
 @dataclass(frozen=True)
 class SeededDecoding:
-    """One samples file: a way to write, and the seed of the tokens that are drawn."""
+    """One samples file: a decoding and its sampling seed."""
 
     way: PromptedDecoding
     seed: int
@@ -55,17 +55,17 @@ METRICS = (
     "likelihood", "unigram-kl:test", "ms-jaccard:1,2,3", "self-bleu:1,2,3", "distinct:1,2,3", "rep", "uniq-seq",
     "frequency-groups",
 )  # fmt: skip
-"""The seven metrics of F2-Softmax, and how frequent the written tokens are (its figure 2)."""
+"""The seven metrics of F2-Softmax, and the frequency groups of the generated tokens (its figure 2)."""
 
 WINS = ("perplexity", "kl-human-generated", "ms-jaccard-3", "self-bleu-3", "distinct-3", "rep", "uniq-seq")
-"""The seven that vote in its table 9."""
+"""The seven values by which F2-Softmax's table 9 ranks systems."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """What texts every method writes for a task, and how they are measured.
+    """The texts that every method generates for a task: decodings and metrics.
 
-    ``decodings`` are written a samples file each, and told apart by their titles; the rest is as in ``WritingConfig``.
+    Each of ``decodings`` gives one samples file and needs a unique title; the rest is as in ``WritingConfig``.
     """
 
     decodings: tuple[PromptedDecoding, ...]
@@ -75,27 +75,27 @@ class Texts:
     draws: tuple[int, ...] | None = None
 
     def draws_of(self, way: PromptedDecoding) -> tuple[int | None, ...]:
-        """Seeds of the samples files that one model writes in this way; None: the seed that it was trained with."""
+        """Seeds of the samples files of one model with this decoding; None: its training seed."""
         return self.draws if self.draws is not None and way.is_sampled else (None,)
 
 
 class WritingConfig(Settings):
-    """How texts are written, and how they are measured."""
+    """Settings of text generation and its metrics."""
 
     batch_size: int = Field(default=32, ge=1)
-    """Prompts continued at a time."""
+    """Batch size of the generation, in prompts."""
     decodings: list[Decoding] = Field(default=[Decoding(), Decoding(top_k=3)], min_length=1)
-    """Ways to write: "greedy", "top-k:K", "top-p:P", "sample" (these three also with a temperature: "top-k:3,0.7"),
-    "beam:B", or settings in full: {top_k = 3, temperature = 0.7}."""
+    """Decodings: "greedy", "top-k:K", "top-p:P", "sample" (the last three also with a temperature: "top-k:3,0.7"),
+    "beam:B", or arguments: {top_k = 3, temperature = 0.7}."""
     draws: list[Seed] | None = Field(default=None, min_length=1)
-    """Sampling seeds. Each trained model generates once per seed, into a samples file of its own, for instance
-    [0, 1, 42]. None: once, with its training seed. Greedy and beam search run once."""
+    """Sampling seeds, for instance [0, 1, 42]. Each trained model generates one samples file per seed. None: once,
+    with its training seed. Greedy and beam search run once."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
-    """Metrics of the texts, as for nextword evaluate; may change later."""
+    """Metrics of the generated texts, as for nextword evaluate; they may be changed later."""
     wins: list[str] | None = None
-    """Keys that vote in the table of wins; None: one of each metric; may change later."""
+    """Keys of the values that are compared when systems are ranked; none: one per metric; they may be changed later."""
     examples: int = Field(default=3, ge=0)
-    """Texts shown in the report: those of the first prompts; may change later."""
+    """Number of prompts whose texts the report shows; it may be changed later."""
 
     @field_validator("metrics")
     @classmethod
@@ -109,13 +109,13 @@ class WritingConfig(Settings):
         titles = [decoding.title for decoding in self.decodings]
         twice = [title for number, title in enumerate(titles) if title in titles[:number]]
         if twice:
-            raise ValueError(f"decodings: '{twice[0]}' is given twice")
+            raise ValueError(f"decodings: must be different ('{twice[0]}' given twice); remove one")
         if self.draws is not None and len(set(self.draws)) < len(self.draws):
             raise ValueError(f"draws: must be different seeds ({', '.join(map(str, self.draws))} given)")
         return self
 
     def texts_after(self, *prompts: str) -> Texts:
-        """What a comparison must know of it, where texts are written after prompts of these kinds."""
+        """The text generation of a comparison, with prompts of these kinds."""
         ways = tuple(PromptedDecoding(decoding, kind) for decoding in self.decodings for kind in prompts)
         wins = None if self.wins is None else tuple(self.wins)
         draws = None if self.draws is None else tuple(self.draws)
@@ -123,29 +123,30 @@ class WritingConfig(Settings):
 
 
 MAY_CHANGE = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
-"""Settings of a task that only say how written texts are measured."""
+"""Settings of a task that only affect the metrics of generated texts."""
 
 
 class ContinuationConfig(WritingConfig):
-    """What is written after prompts from the test text, and how it is measured."""
+    """Settings of the generation from test prompts, and its metrics."""
 
     prompts: int = Field(default=0, ge=0)
-    """Blocks of the test text, from its beginning, that give a prompt each; fewer where it has no more; 0: no texts."""
+    """Maximum number of blocks of the test text used for prompts, from its start; 0: generate no texts."""
     prefix: int = Field(default=50, ge=1)
-    """Tokens of a prompt: the first ones of its block."""
+    """Tokens per prompt, from the start of its block."""
     continuation: int = Field(default=100, ge=1)
-    """Tokens of a text: those of the rest of the block, and as many that a method writes in their place."""
+    """Tokens per text: the rest of the block is the human reference, and a method generates the same number of
+    tokens."""
     wins: list[str] | None = None
-    """Keys that vote in the table of wins; None: F2-Softmax's seven with the metrics above, else one of each metric;
-    may change later."""
+    """Keys of the values that are compared when systems are ranked; none: F2-Softmax's seven if its metrics are used,
+    else one per metric; they may be changed later."""
 
     @property
     def block(self) -> int:
-        """Tokens of a prompt and its text."""
+        """Number of tokens of a prompt and its text."""
         return self.prefix + self.continuation
 
     def texts(self) -> Texts | None:
-        """What a comparison must know of it; ``None``: no texts."""
+        """The text generation of a comparison; ``None``: no texts."""
         if not self.prompts:
             return None
         texts = self.texts_after("")
@@ -154,12 +155,12 @@ class ContinuationConfig(WritingConfig):
 
 
 def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: ContinuationConfig) -> list[Prompt]:
-    """The first blocks of a text, none overlapping another: the beginning of a block is a prompt, its rest the target.
+    """Prompts and targets from the first non-overlapping blocks of a text: the start of a block, and its rest.
 
-    F2-Softmax, section 4.1.5, has 50 tokens of each block as prompt and 100 as target.
+    F2-Softmax (section 4.1.5) uses 50 tokens of each block as prompt and 100 as target.
 
     Raises:
-        ValueError: The text is shorter than one block.
+        ValueError: If the text is shorter than one block.
     """
     prompts = []
     for number, begin in enumerate(range(0, len(ids) - config.block + 1, config.block)):
@@ -169,6 +170,7 @@ def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: 
         prompts.append(Prompt(list(ids[begin:cut]), list(ids[cut:end]), int(text_bytes[cut:end].sum()), number))
     if not prompts:
         raise ValueError(
-            f"task.generation: the test text has {len(ids)} tokens, no block of prefix + continuation = {config.block}"
+            f"task.generation: the test text must have at least prefix + continuation = {config.block} tokens "
+            f"({len(ids)} given); give more text or smaller settings"
         )
     return prompts

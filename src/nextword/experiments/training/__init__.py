@@ -1,1 +1,1 @@
-"""One model from data to a folder that loads: ``train_model.py``, and ``one_training.py``, which calls transformers."""
+"""Training of one model: ``train_model.py`` is the entry, and ``one_training.py`` calls transformers."""

@@ -1,4 +1,4 @@
-"""Another head on a finished model, without training; its settings chosen on held-out text."""
+"""Attach another head to a finished model without training, and choose its settings on held-out text."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from nextword.model.card import CardFacts
 from nextword.model.saving import save_model_folder
 
 CALIBRATION = "calibration.json"
-"""File of the model's folder that says how its settings were chosen."""
+"""File in the model's folder with the results of the calibration."""
 
 
 @dataclass(frozen=True)
 class AddedHead:
-    """What was put on a model."""
+    """Result of attaching a head to a model."""
 
     spec: str
-    """The head, with the settings that were chosen."""
+    """The head, with the chosen settings."""
     calibration: CalibrationResults | None
-    """How they were; None where there was no held-out text."""
+    """Results of the calibration; None without held-out text."""
     can_be_calibrated: bool
-    """Whether it has settings that held-out text could choose."""
+    """Whether the head has settings that held-out text can choose."""
     replaced: str | None = None
-    """The model's former head, where the new one does not lie over it and it is more than its softmax."""
+    """The model's former head, if the new head replaces it and it is not a softmax; else None."""
 
 
 def add_head(
@@ -50,25 +50,24 @@ def add_head(
     command: str | None = None,
     progress: Progress | None = None,
 ) -> AddedHead:
-    """Saves a model with another head over the same weights, and beside it how its settings were chosen.
+    """Save a model with another head over the same weights, with the results of the calibration.
 
     Args:
-        opened: The model, which stays as it is.
+        opened: The model, which is not modified.
         head: Spec of the head, such as ``cache`` or ``knn:store=store``.
         out: Folder of the new model.
-        held: Texts on which a cache's or a store's temperature and weight are chosen, in one pass; None: they are as in
-            ``head``.
-        tokens: How many tokens of them are read.
-        command: What made it, for the model card.
-        progress: Told the share of the tokens that is read.
+        held: Held-out texts for choosing the head's temperature and weight in one pass; None: keep those of ``head``.
+        tokens: Maximum number of held-out tokens to read.
+        command: Command line, for the model card.
+        progress: Function called with the share of the tokens read so far, 0 to 1.
 
     Raises:
-        ValueError: ``out`` holds something already, the head cannot sit on the model or has nothing to choose, or a
-            text is in its n-gram index.
+        ValueError: If ``out`` is not empty, the head does not fit the model or has nothing to choose, or a text is in
+            its n-gram index.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"out: must be a new folder ('{folder}' has something in it); name another")
+        raise ValueError(f"out: must be a new folder ('{folder}' is not empty); give another folder")
     if opened.auxiliary_tokenizer is not None:
         raise ValueError(f"model: must be without a conditioner ('{opened.name}' given); use nextword.attach in Python")
     ours: Any = attach(opened.model, head)

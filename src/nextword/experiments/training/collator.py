@@ -1,4 +1,4 @@
-"""Sequences of different lengths become one padded batch; auxiliary texts are read once before."""
+"""Collate sequences into padded batches, and encode auxiliary texts once before training."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COLUMN = "aux_input_ids"
-"""Column of the texts' ids."""
+"""Column with the ids of auxiliary texts."""
 LIMIT = 2**30
-"""Bytes of states that are kept in memory."""
+"""Maximum bytes of encoded states in memory."""
 ROWS = 32
-"""Texts that are encoded together."""
+"""Texts per encoder batch."""
 
 Key = tuple[int, ...]
 Stage = Callable[[], AbstractContextManager[Callable[[float], None]]]
-"""Says that a stage begins and ends, and hands out the function that says how far it is."""
+"""A context manager for a stage, which yields the stage's progress function."""
 
 
 class EncodedTexts(dict[Key, Float[Tensor, "_ E"]]):
-    """A frozen encoder's states of texts, one for each token, by the texts' ids."""
+    """A frozen encoder's states of texts, one per token, by the texts' ids."""
 
     def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
-        """The states of each text, or None where one of them was not encoded."""
+        """The states of each text; None if a text was not encoded."""
         states = [self.get(tuple(row.tolist())) for row in ids]
         return [row for row in states if row is not None] if all(row is not None for row in states) else None
 
 
 def is_encodable(model: Any) -> bool:
-    """Whether the model has an encoder of auxiliary texts that training leaves as it is."""
+    """Whether the model has an encoder of auxiliary texts that is not trained."""
     encoder = getattr(model, "auxiliary_encoder", None)
     return encoder is not None and not any(parameter.requires_grad for parameter in encoder.parameters())
 
 
 def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
-    """The texts of data sets, each once, sorted by length and then by ids: whatever order the rows have."""
+    """The distinct texts of data sets, sorted by length and then by ids, independent of the order of rows."""
     texts = {tuple(row) for dataset in datasets if COLUMN in dataset.column_names for row in _column(dataset)}
     return sorted(texts, key=lambda text: (len(text), text))
 
@@ -67,12 +67,12 @@ def _column(dataset: Any) -> Iterable[Sequence[int]]:
 
 @torch.no_grad()
 def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], None]) -> EncodedTexts | None:
-    """Encodes distinct texts with a model's frozen encoder, on the model's device.
+    """Encode distinct texts with a model's frozen encoder, on the model's device.
 
-    The batches are always the same, so that the digits are.
+    The batches are always the same, so the results are reproducible to the last digit.
 
     Returns:
-        None where the states would take more than ``LIMIT``; the encoder then reads the texts of every batch.
+        The states; None if they would take more than ``LIMIT`` bytes, so that each batch must be encoded anew.
     """
     width = model.auxiliary_encoder.config.hidden_size
     needed = 4 * width * sum(map(len, texts))
@@ -91,7 +91,7 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
 
 
 class TaskRows:
-    """The rows of a task in a tokenizer's tokens, made when they are first asked for, and their auxiliary texts."""
+    """The tokenized rows of a task, made on first use, and their encoded auxiliary texts."""
 
     def __init__(self, data: Data, tokenizer: PreTrainedTokenizerBase) -> None:
         self._data, self._tokenizer = data, tokenizer
@@ -99,18 +99,18 @@ class TaskRows:
 
     @cached_property
     def training(self) -> Any:
-        """Rows to train on."""
+        """Training rows."""
         return self._data.training(self._tokenizer)
 
     @cached_property
     def validation(self) -> Any:
-        """Rows for validation losses."""
+        """Validation rows."""
         return self._data.validation(self._tokenizer)
 
     def encoded(self, model: Any, with_validation: bool, stage: Stage) -> EncodedTexts | None:
-        """The encoder's states of all auxiliary texts, where it makes the same of them all through training.
+        """The frozen encoder's states of all auxiliary texts.
 
-        They are made once for each encoder, within ``stage``. None: there are none, or too many to keep.
+        They are computed once per encoder, within ``stage``. None: there are none, or too many to keep.
         """
         if not is_encodable(model):
             return None
@@ -128,19 +128,19 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """The auxiliary text's part of a batch, for models with a conditioner; other models never see these columns.
+    """Makes a batch's auxiliary inputs, for models with a conditioner; other models do not get these columns.
 
     >>> Auxiliary()([{"aux_input_ids": [5, 6]}, {"aux_input_ids": [7]}])["aux_attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
 
     source: bool = False
-    """Whether to pass on the text in the decoder's tokens as well, for heads that copy from it."""
+    """Whether to pass the text as decoder tokens too, for heads that copy from it."""
     encoded: EncodedTexts | None = None
-    """The encoder's states of texts, passed on in index of their ids where all of a batch are there."""
+    """Encoded states of texts, passed instead of ids if all texts of a batch are encoded."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""
+        """The arguments of ``forward``: ids (B, A) or states (B, A, E) with their mask, and the source (B, S)."""
         rows = _batch_column(examples, "aux_input_ids")
         ids, mask = padded(rows, FILL["aux_input_ids"])
         states = self.encoded.of(rows) if self.encoded is not None else None
@@ -153,13 +153,13 @@ class Auxiliary:
 
     @property
     def columns(self) -> list[str]:
-        """What the data must have for it."""
+        """Columns that the data must have."""
         return ["aux_input_ids", *(["source_ids", "source_positions"] if self.source else [])]
 
 
 @dataclass(frozen=True)
 class RightPadding:
-    """Pads on the right: ids with ``pad_id``, labels with -100, and a mask that is 0 there.
+    """Collator that pads on the right: ids with ``pad_id``, labels with -100, the mask with 0.
 
     >>> batch = RightPadding()([{"input_ids": [5, 6, 7], "labels": [-100, 6, 7]}, {"input_ids": [8], "labels": [8]}])
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["attention_mask"].tolist()
@@ -168,15 +168,16 @@ class RightPadding:
 
     pad_id: int = 0
     aligned: bool = True
-    """Whether each label stands beside an input id, as for decoder-only models. The labels of encoder-decoder models
-    are a sequence of their own, padded to its own longest length T' in index of T."""
+    """Whether there is one label per input id, as for decoder-only models. The labels of encoder-decoder models are a
+    separate sequence, padded to its own maximum length T' instead of T."""
     without_logits: bool = False
-    """Put ``return_logits=False`` into the batch: our models then return a loss without building (B,T,V)."""
+    """Put ``return_logits=False`` into the batch, so that our models return a loss without computing (B, T, V)
+    logits."""
     auxiliary: Auxiliary | None = None
-    """Makes the auxiliary text's part of the batch; without it such columns are left out."""
+    """Makes the batch's auxiliary inputs; None: such columns are dropped."""
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """One batch of (B,T) tensors, T the longest length; ValueError where aligned labels are not as many as ids."""
+        """Make a batch of (B, T) tensors, T the maximum length; ValueError if aligned labels and ids do not match."""
         ids, mask = padded(_batch_column(examples, "input_ids"), self.pad_id)
         labels = stacked(_batch_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
@@ -198,22 +199,22 @@ def _batch_column(examples: Sequence[dict[str, Any]], name: str) -> list[torch.T
 
 
 class EpochSetter(TrainerCallback):
-    """Calls ``set_epoch`` of the training data before each epoch is read.
+    """Callback that calls ``set_epoch`` of the training data before each epoch.
 
-    accelerate does so too, except in the rest of an epoch that a resumed training begins in the middle of: the rows
-    would then be those of the first epoch. Worker processes are started when the epoch is read, so they know it.
+    accelerate does the same, except in an epoch that a resumed training begins in the middle of, which would then have
+    the rows of the first epoch. Worker processes start with each epoch, so they use its number.
     """
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Tells the number of the epoch, from 0."""
+        """Set the number of the epoch, from 0."""
         self._dataset.set_epoch(int(state.epoch))
 
 
 class FixedDataset:
-    """Data whose ``set_epoch`` nobody sees: accelerate would otherwise tell validation data how often it was read."""
+    """Data without ``set_epoch``, because accelerate would otherwise change the epoch of validation data."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset

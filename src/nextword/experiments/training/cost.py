@@ -1,4 +1,4 @@
-"""What a training costs: callbacks of ``transformers.Trainer`` that measure the time and the memory of its steps."""
+"""Cost of a training: ``transformers.Trainer`` callbacks that measure time and memory of steps."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from torch.profiler import ProfilerActivity, profile
 from nextword.experiments.training.resume import StatefulCallback
 
 MEASURED_STEP = 2
-"""The step whose memory is measured on a CPU: the first one at which the optimiser's state already exists."""
+"""The step whose memory is measured on a CPU: the first one at which the optimiser's state exists."""
 MIB = 2**20
 
 
 class StepClock(StatefulCallback):
-    """Times each optimiser step. Checkpoints keep the times, so that a resumed training reports all of them."""
+    """Callback that times each optimiser step; checkpoints include the times, so a resumed training has all of them."""
 
     checkpointed = ("total", "seconds")
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
-        """Seconds of each step, but for those in which a process warms up."""
+        """Seconds of each step, without warm-up steps."""
         self._resumed = 0.0
         self._training_began = self._step_began = 0.0
         self._warming_up = 0
 
     @property
     def total(self) -> float:
-        """Seconds since the training began, without those between an interruption and its checkpoint."""
+        """Seconds of training so far, without the time lost between a checkpoint and an interruption."""
         return self._resumed + (time.perf_counter() - self._training_began if self._training_began else 0.0)
 
     @total.setter
@@ -44,17 +44,17 @@ class StepClock(StatefulCallback):
         self._resumed = seconds
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Resumes from the times in the checkpoint, where there is one."""
+        """Restore the times from the checkpoint, if there is one."""
         super().on_train_begin(args, state, control)
         self._warming_up = MEASURED_STEP if args.device.type == "cpu" else 1
         self._training_began = time.perf_counter()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Starts one step's time."""
+        """Start timing a step."""
         self._step_began = _now(args.device)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends it."""
+        """Stop timing the step."""
         seconds = _now(args.device) - self._step_began
         if self._warming_up:
             self._warming_up -= 1
@@ -62,21 +62,21 @@ class StepClock(StatefulCallback):
             self.seconds.append(seconds)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stops."""
+        """Add the last seconds."""
         self._resumed, self._training_began = self.total, 0.0
 
     @property
     def median_ms(self) -> float | None:
-        """Median milliseconds of a step; ``None`` where all were needed to warm up."""
+        """Median milliseconds per step; ``None`` if all steps were warm-up."""
         return 1000 * statistics.median(self.seconds) if self.seconds else None
 
 
 class PeakMemory(StatefulCallback):
-    """Most memory that tensors took at one time: parameters, gradients, optimiser state and activations.
+    """Callback that measures the peak memory of tensors: parameters, gradients, optimiser state and activations.
 
-    On a GPU it is what torch's allocator counts over the whole training. On a CPU the resident size of the process says
-    little (it keeps freed memory and holds the libraries), so the allocations of one step are recorded and added to
-    what lives between steps.
+    On a GPU it is the peak of torch's allocator over the whole training. On a CPU, the resident size of the process
+    includes freed memory and libraries, so the allocations of one step are recorded and added to the memory that
+    persists between steps.
     """
 
     checkpointed = ("mib",)
@@ -91,7 +91,7 @@ class PeakMemory(StatefulCallback):
 
     @property
     def mib(self) -> float | None:
-        """The peak so far; ``None`` where it is not measured yet."""
+        """Peak so far in MiB; ``None`` if it is not measured yet."""
         if self._device is None or self._device.type != "cuda":
             return self._before
         return max(self._before or 0.0, torch.cuda.max_memory_allocated(self._device) / MIB)
@@ -101,7 +101,7 @@ class PeakMemory(StatefulCallback):
         self._before = mib
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Forgets what the GPU needed for others, and chooses the step that is measured on a CPU."""
+        """Reset the GPU's peak, and choose the step that is measured on a CPU."""
         super().on_train_begin(args, state, control)
         self._device = args.device
         if args.device.type == "cuda":
@@ -110,7 +110,7 @@ class PeakMemory(StatefulCallback):
             self._until_measured = min(MEASURED_STEP, state.max_steps - state.global_step)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begins to record, at the measured step."""
+        """Begin recording, at the measured step."""
         self._until_measured -= 1
         if self._until_measured == 0:
             self._between_steps = _living_bytes(kwargs["model"], kwargs["optimizer"])
@@ -119,14 +119,14 @@ class PeakMemory(StatefulCallback):
             self._profile.__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends the record."""
+        """End recording."""
         recorded = self._profile
         if recorded is not None:
             self.stop_recording()
             self.mib = (self._between_steps + _peak_bytes(recorded)) / MIB
 
     def stop_recording(self) -> None:
-        """Ends a record that an error or Ctrl-C left open: torch can have one at a time."""
+        """End a recording that an error or Ctrl-C left open, because torch allows one at a time."""
         if self._profile is not None:
             with self._silence:
                 self._profile.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""``transformers.Trainer`` with learning rates of their own for parts of a model."""
+"""``transformers.Trainer`` with separate learning rates for parameter groups."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 REST = "backbone"
-"""The group of all parameters that no other group has."""
+"""Group of all parameters that are in no other group."""
 
 PARTS = {"encoder": "auxiliary_encoder", "conditioner": "conditioner", "head": "next_word_head"}
-"""Groups that are an attribute of a model of ours, before ``REST``, which contains what it is attached to."""
+"""Groups that are attributes of our models; all other parameters are in ``REST``."""
 
 GROUPS = ("output_embeddings", *PARTS, REST)
-"""All groups there are."""
+"""All groups."""
 
 
 def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
-    """All parameters of a model by group, each in one; groups without parameters are left out.
+    """The parameters of a model by group, each in one group; empty groups are left out.
 
-    ``output_embeddings`` has what is tied to them too, so that in GPT-2 it has the input embeddings.
+    ``output_embeddings`` includes tied parameters, so in GPT-2 it has the input embeddings.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
@@ -48,13 +48,13 @@ def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
 
 
 def trained_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
-    """The groups of which something is trained, with what is."""
+    """The trained parameters by group, without empty groups."""
     trained = {name: [one for one in group if one.requires_grad] for name, group in parameter_groups(model).items()}
     return {name: group for name, group in trained.items() if group}
 
 
 def expect_trained(rates: Iterable[str], model: PreTrainedModel) -> None:
-    """Raises ValueError where a rate is given for a group that the model does not have or does not train."""
+    """Raise ValueError if a rate is given for a group that the model does not have or does not train."""
     groups, trained = parameter_groups(model), trained_groups(model)
     for name in rates:
         if name not in trained:
@@ -63,34 +63,35 @@ def expect_trained(rates: Iterable[str], model: PreTrainedModel) -> None:
 
 
 NEW = ("head", "conditioner")
-"""Groups that are new where a head is attached to a pretrained model."""
+"""Groups of new parameters when a head is attached to a pretrained model."""
 
 HARSH = 1e-3
-"""Learning rate above which a pretrained model forgets what it knows within a few steps, about."""
+"""Approximate learning rate above which a pretrained model forgets what it learned within a few steps."""
 
 
 def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
-    """What is to be said of rates that are too high for the pretrained weights of these groups: a line, or none."""
+    """A warning if learning rates are too high for the pretrained weights of these groups; else None."""
     # low-rank adapters are new parameters too
     old = [name for name in groups if name not in NEW and not (name == REST and settings.lora is not None)]
     highest = max((settings.learning_rates.get(name, settings.learning_rate) for name in old), default=0.0)
     if highest <= HARSH:
         return []
     return [
-        f"training.learning_rate: {highest:g} is much for a pretrained model, which forgets what it knows; give about "
-        f"{FineTuning().learning_rate:g}, and training.learning_rates.head={highest:g} where new parameters want more"
+        f"training.learning_rate: {highest:g} is high for a pretrained model, which may forget what it learned; use "
+        f"about {FineTuning().learning_rate:g}, and training.learning_rates.head={highest:g} if new parameters need "
+        "more"
     ]
 
 
 class GroupedTrainer(Trainer):
-    """``transformers.Trainer`` with learning rates for some groups; the others have ``args.learning_rate``."""
+    """``transformers.Trainer`` with learning rates per group; other groups use ``args.learning_rate``."""
 
     def __init__(self, rates: Mapping[str, float], *args: Any, **kwargs: Any) -> None:
         self._rates = dict(rates)
         super().__init__(*args, **kwargs)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Trainer's own optimiser, its groups (with and without weight decay) split by learning rate."""
+        """Create Trainer's optimiser, with its groups (with and without weight decay) split by learning rate."""
         optimizer = super().create_optimizer(model)
         if self._rates:  # without, the optimiser stays as it is, so that earlier checkpoints continue
             prepared: Any = self.model if model is None else model
@@ -100,10 +101,10 @@ class GroupedTrainer(Trainer):
         return optimizer
 
     def create_accelerator_and_postprocess(self) -> None:
-        """Trainer's own, and FSDP on a CPU too: accelerate leaves it out there without a word.
+        """Prepare for FSDP on a CPU too, which accelerate silently skips.
 
         Processes that share a vocabulary read the same batches. For accelerate this is tensor parallelism, which it
-        refuses on a CPU where it knows of it beforehand.
+        refuses on a CPU if it is configured beforehand.
         """
         from accelerate import ParallelismConfig
         from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
@@ -121,15 +122,15 @@ class GroupedTrainer(Trainer):
             self.is_fsdp_enabled = True
 
     def compute_loss_context_manager(self) -> Any:
-        """Trainer's own; with FSDP and bf16 the autocast that accelerate leaves to its own way of sharding."""
+        """Add the autocast for FSDP with bf16, which accelerate leaves out with our sharding."""
         if self.args.fsdp and self.args.bf16:
             return torch.autocast(self.args.device.type, dtype=torch.bfloat16)
         return super().compute_loss_context_manager()
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The batches of a step; none where the training ended before, which Trainer would follow by one more step.
+        """The batches of a step; none if the training has already ended, because Trainer would do one more step.
 
-        That is so where a process was killed between the last checkpoint and whatever comes after the training.
+        This happens if a process was killed between the last checkpoint and the end of the run.
         """
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True

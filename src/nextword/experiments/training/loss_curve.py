@@ -1,4 +1,4 @@
-"""The loss curve of a training: whole over interruptions, to the last step; what diverges or falls no more is ended."""
+"""The loss curve of a training, complete over interruptions; early stopping and stopping on divergence."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nextword.results.records import Cost, CurvePoint, Record
 
 
 class RunningLoss(StatefulCallback):
-    """The loss of the steps since the last point of the curve, kept in checkpoints.
+    """Callback that keeps the loss since the last point of the curve in checkpoints.
 
-    Trainer keeps it for itself and begins at zero where it resumes, so that the next point would be the mean over the
-    steps since the checkpoint only.
+    Trainer does not save it and resumes from zero, so the next point would be the mean over the steps since the
+    checkpoint only.
     """
 
     checkpointed = ("summed", "since")
@@ -29,7 +29,7 @@ class RunningLoss(StatefulCallback):
 
     @property
     def summed(self) -> float:
-        """Sum over the steps, in float32 as Trainer adds them up."""
+        """Sum over the steps, in float32 as in Trainer."""
         return self._trainer._tr_loss.item() if hasattr(self._trainer, "_tr_loss") else 0.0
 
     @summed.setter
@@ -38,7 +38,7 @@ class RunningLoss(StatefulCallback):
 
     @property
     def since(self) -> int:
-        """The step of the last point."""
+        """Step of the last point."""
         return getattr(self._trainer, "_globalstep_last_logged", 0)
 
     @since.setter
@@ -46,50 +46,50 @@ class RunningLoss(StatefulCallback):
         self._trainer._globalstep_last_logged = step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends a training that cannot recover: after such a step, weights are NaN."""
+        """Stop a training whose loss is NaN or infinite, because its weights are then NaN."""
         if not on_every_process(math.isfinite(self.summed), args.device):
             raise DivergedError(f"diverged at step {state.global_step}: the loss is {self.summed}")
 
 
 class DivergedError(ValueError):
-    """A training whose loss is NaN or infinite; says at which step."""
+    """The loss of a training is NaN or infinite; the message names the step."""
 
 
 class LastStepLogger(TrainerCallback):
-    """Makes the training curve reach the last step, wherever the logging interval ends."""
+    """Callback that adds the last step to the training curve."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Asks for a log entry at the last step."""
+        """Request a log entry at the last step."""
         if state.global_step == state.max_steps:
             control.should_log = True
 
 
 class BestCheckpoint(TrainerCallback):
-    """Makes each lower validation loss a checkpoint; Trainer remembers which was the lowest, and does not delete it.
+    """Callback that saves a checkpoint at each new lowest validation loss; Trainer keeps the best one.
 
-    The folder in which checkpoints lie may have moved since the last interruption.
+    The folder of checkpoints may have been moved since the last interruption.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Says where the best one lies, if there is one."""
+        """Set the path of the best checkpoint, if there is one."""
         if state.best_global_step:
             state.best_model_checkpoint = str(self._folder / f"checkpoint-{state.best_global_step}")
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
-        """Asks for a checkpoint; Trainer compares and saves after this."""
+        """Request a checkpoint; Trainer compares and saves afterwards."""
         if state.best_metric is None or evaluated["metrics"]["eval_loss"] < state.best_metric:
             control.should_save = True
 
 
 class EarlyStopping(StatefulCallback):
-    """Ends a training whose validation loss has not fallen for a while.
+    """Callback that stops a training whose validation loss no longer falls.
 
     Args:
-        patience: Validation losses without improvement that are borne.
-        min_improvement: Nats per token by which one must be lower than the lowest before.
+        patience: Number of validation losses without improvement before stopping.
+        min_improvement: Minimum improvement over the lowest loss, in nats per token.
     """
 
     checkpointed = ("lowest", "waited")
@@ -97,12 +97,12 @@ class EarlyStopping(StatefulCallback):
     def __init__(self, patience: int, min_improvement: float) -> None:
         self._patience, self._min_improvement = patience, min_improvement
         self.lowest: float | None = None
-        """The loss that must be improved on."""
+        """Lowest loss so far."""
         self.waited = 0
-        """Losses since then."""
+        """Number of losses since the lowest."""
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
-        """Counts, and ends; the checkpoint is for a process that is killed between this and the saved model."""
+        """Count, and stop if needed; a checkpoint is saved in case the process is killed before the model is saved."""
         loss = evaluated["metrics"]["eval_loss"]
         if self.lowest is None or loss < self.lowest - self._min_improvement:
             self.lowest, self.waited = loss, 0
@@ -113,28 +113,28 @@ class EarlyStopping(StatefulCallback):
             control.should_save = args.save_strategy != "no"
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends a training that resumes from the checkpoint of its end."""
+        """Stop a training that resumes from its final checkpoint."""
         if self.waited >= self._patience:
             control.should_training_stop = True
 
 
 class TrainingOutcome(Record):
-    """What a finished training says about itself."""
+    """Curves and cost of a finished training."""
 
     curve: list[CurvePoint]
-    """Training loss, nats per token, each point the mean since the one before."""
+    """Training loss in nats per token; each point is the mean since the previous point."""
     validation_curve: list[CurvePoint] = Field(default=[])
-    """Validation loss, nats per token, as Trainer averages it (over batches); empty without ``evaluate_every``."""
+    """Validation loss in nats per token, averaged over batches as in Trainer; empty without ``evaluate_every``."""
     best_step: int | None = None
-    """The step whose weights these are, where those of the lowest validation loss were kept; None: of the last."""
+    """Step with the lowest validation loss, whose weights are kept; None: the weights are those of the last step."""
     cost: Cost
-    """Parameters, time and memory; see docs/compare.md for what each number means."""
+    """Parameters, time and memory, explained in docs/compare.md."""
 
     def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
-        """This training and another of the same model after it, as one.
+        """Combine this training with a following one of the same model.
 
-        Steps continue counting, seconds add up, memory is the higher peak, and the time of a step is the mean of both
-        by their numbers of steps.
+        Step numbers continue, seconds add up, memory is the higher peak, and the time per step is the mean weighted by
+        steps.
         """
         steps = [outcome.curve[-1].step if outcome.curve else 0 for outcome in (self, later)]
         costs = [self.cost, later.cost]
@@ -165,13 +165,13 @@ def _later(curve: list[CurvePoint], steps: int) -> list[CurvePoint]:
 # -- Whether validation losses rise again: the model learns its training data by heart.
 
 RISE = 0.01
-"""Nats per token; a smaller rise does not count."""
+"""Minimum rise in nats per token; a smaller one is ignored."""
 IN_A_ROW = 3
-"""Validation losses above the lowest before it is said during a training: fewer may be chance."""
+"""Number of consecutive validation losses above the lowest that triggers the warning; fewer may be chance."""
 
 
 def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
-    """The lowest point of validation losses, where the last one is higher; None where it is not.
+    """The lowest point of the validation losses, if the last one is higher; else None.
 
     >>> points = [CurvePoint(step=step, loss=loss) for step, loss in ((10, 5.0), (20, 4.0), (30, 4.5))]
     >>> risen(points).step, risen(points[:2])
@@ -184,15 +184,15 @@ def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
 
 
 def rises_steadily(curve: Sequence[CurvePoint]) -> bool:
-    """Whether the last few losses all lie above the lowest one."""
+    """Whether the last few losses are all above the lowest one."""
     lowest = risen(curve)
     return lowest is not None and sum(point.step > lowest.step for point in curve) >= IN_A_ROW
 
 
 def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str:
-    """What is said where validation losses have risen: since when, and what to do. Empty where they have not.
+    """The warning that validation losses rise, with advice; empty if they do not rise.
 
-    ``keep_best`` says whether the weights of the lowest one are kept, ``finished`` whether the training is over.
+    ``keep_best`` is whether the weights of the lowest loss are kept, ``finished`` whether the training is over.
     """
     lowest = risen(curve)
     if lowest is None:
@@ -200,9 +200,9 @@ def warning(curve: Sequence[CurvePoint], keep_best: bool, finished: bool) -> str
     last = curve[-1]
     found = (
         f"validation loss was lowest at step {lowest.step} ({lowest.loss:.3f}) and is {last.loss:.3f} at step "
-        f"{last.step}: the model learns the training data by heart"
+        f"{last.step}: the model overfits the training data"
     )
     if not keep_best:
         return f"{found}. Give training.keep_best=true, training.steps={lowest.step}, or more text."
     kept = f"This is the model of step {lowest.step}" if finished else f"The weights of step {lowest.step} are kept"
-    return f"{found}. {kept}; training.patience={IN_A_ROW} would stop soon after it."
+    return f"{found}. {kept}; training.patience={IN_A_ROW} would stop the training soon after it."

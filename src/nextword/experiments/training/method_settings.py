@@ -1,4 +1,4 @@
-"""What one model is: its head, what it is trained for, what conditions it, and what is special in its training."""
+"""Settings of one method: head, objective, conditioner and training."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nextword.settings.specs import Grammar, split_outside
 logger = logging.getLogger(__name__)
 
 SHORT_FORM = ("head", "objective", "conditioner")
-"""What a method as text says, in this order."""
+"""Components of a method's short form, in order."""
 
 
 class MethodSettings(Settings):
-    """A head with its objective. Text is the short form ``head/objective/conditioner``; the later parts may be missing.
+    """A head with its objective. A string is the short form ``head/objective/conditioner``; later parts are optional.
 
-    Every setting of a part can be given: in its spec (``histalign:alpha=0.5``), or as a table.
+    Each component can be a spec with settings (``histalign:alpha=0.5``) or a table.
 
     >>> MethodSettings.model_validate("cache/histalign").objective
     'histalign'
@@ -39,7 +39,7 @@ class MethodSettings(Settings):
     """Conditioner spec, for instance ``bergpt:2``, or its settings as a table; ``nextword list conditioners`` shows
     them. Only for tasks with an auxiliary text."""
     training: dict[str, JsonValue] = Field(default={})
-    """Training settings in which this method differs from all others, for instance ``{lora = {rank = 8}}``."""
+    """Training settings of this method alone, for instance ``{lora = {rank = 8}}``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -47,32 +47,32 @@ class MethodSettings(Settings):
         return table_of_method(text) if isinstance(text, str) else text
 
     def expect_known_names(self) -> None:
-        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        """Raise ValueError, with the nearest known name, if a head, objective or conditioner does not exist."""
         for kind in SHORT_FORM:
             if (part := getattr(self, kind)) is not None:
                 _grammar(kind).parse(part)
 
     @property
     def spec(self) -> str:
-        """The head ``in_short``."""
+        """The head in short form."""
         return in_short("head", self.head)
 
     @property
     def objective_spec(self) -> str:
-        """The objective in short."""
+        """The objective in short form."""
         return in_short("objective", self.objective)
 
     @property
     def conditioner_spec(self) -> str | None:
-        """The conditioner in short."""
+        """The conditioner in short form."""
         return None if self.conditioner is None else in_short("conditioner", self.conditioner)
 
 
 def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
-    """A part as text as it is given; of a table, what a spec says without names (``histalign:paper``).
+    """A component in short form: its spec, or for a table the unnamed settings (``histalign:paper``).
 
-    Comparisons call their tables and folders so. A table may have settings that are not said here. ``kind`` is one of
-    ``SHORT_FORM``.
+    Comparisons use it for titles and folders. A table may have settings that the short form leaves out. ``kind`` is
+    one of ``SHORT_FORM``.
     """
     if isinstance(part, str):
         return part
@@ -93,30 +93,32 @@ def _grammar(kind: str) -> Grammar[Any]:
 
 
 def table_of_method(text: str) -> dict[str, Any]:
-    """The short form of a method as a table of specs.
+    """Convert the short form of a method to a table of specs.
 
     >>> table_of_method("cache/histalign:alpha=0.5")
     {'head': 'cache', 'objective': 'histalign:alpha=0.5'}
 
     Raises:
-        ValueError: It has too many parts.
+        ValueError: If it has too many parts.
     """
     parts = [part.strip() for part in split_outside(text, "/")]
     if len(parts) > len(SHORT_FORM):
-        raise ValueError(f"'{text}' has {len(parts)} parts; a method is written {'/'.join(SHORT_FORM)}")
+        raise ValueError(
+            f"'{text}': must have at most {len(SHORT_FORM)} parts, {'/'.join(SHORT_FORM)} ({len(parts)} given)"
+        )
     return dict(zip(SHORT_FORM, parts, strict=False))
 
 
 def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
-    """The table that a spec, or the short form of a method, stands for; None for any other text.
+    """Convert a spec or the short form of a method to a table; None for any other text.
 
-    For ``nextword.settings.overrides.overridden``, so that ``objective.alpha=0.5`` changes ``objective = "histalign"``,
-    and ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
+    ``nextword.settings.overrides.overridden`` uses it, so that ``objective.alpha=0.5`` changes
+    ``objective = "histalign"``, and ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
 
-    ``path`` are the keys that lead to the text; the last says what it is.
+    ``path`` are the keys to the text; the last key is its kind.
 
     Raises:
-        ValueError: A spec that cannot be read.
+        ValueError: If a spec cannot be parsed.
 
     >>> table_of_spec(["head"], "mos:5+mi"), table_of_spec(["start", "model"], "gpt2")
     ({'head': 'mos', 'components': 5, 'mi': {}}, None)
@@ -129,13 +131,13 @@ def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
 # -- Recipes: a task is a table in them, whose data may stand beside it.
 
 BESIDE_TASK = ("data", "encoder")
-"""Settings of a task that a recipe may also have at its top: ``data = "book.txt"`` is ``task.data``."""
+"""Task settings that are also allowed at the top level of a recipe: ``data = "book.txt"`` is ``task.data``."""
 
 
 def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe whose task is a table, with all of its settings in it.
+    """Convert a recipe so that its task is a table with all task settings.
 
-    In earlier versions the settings of a training's task were a table ``data``, with its path as ``path``.
+    In earlier versions, the task settings of a training were a table ``data``, with its path as ``path``.
 
     >>> with_task_table({"task": "lm", "data": "book.txt"})
     {'task': {'name': 'lm', 'data': 'book.txt'}}
@@ -156,7 +158,7 @@ def with_task_table(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_recipe(recipe: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A recipe with its overrides, before it is checked; raises ValueError for an override that cannot be read."""
+    """Apply overrides to a recipe before validation; ValueError for an override that cannot be parsed."""
     if isinstance(old := recipe.get("data"), Mapping):
         for key in old:
             _current_name(f"data.{key}")

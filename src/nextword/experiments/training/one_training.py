@@ -1,4 +1,4 @@
-"""One training from data to outcome, with ``transformers.Trainer``."""
+"""Train a model with ``transformers.Trainer``."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ def fit(
     encoded: EncodedTexts | None = None,
     progress: Callable[[float], None] | TrainerCallback | None = None,
 ) -> TrainingOutcome:
-    """Trains ``model`` in place; one that is sharded over processes is read with ``whole_model`` afterwards.
+    """Train ``model`` in place; if it is sharded over processes, load it with ``whole_model`` afterwards.
 
     Called again with the same folder after an interruption, it resumes from the last complete checkpoint. On a CPU the
-    weights are then those of an uninterrupted training, bit for bit.
+    weights are then bitwise equal to those of an uninterrupted training.
 
     Args:
-        model: A model with labels in its ``forward``, ours or any of transformers, decoder-only or encoder-decoder.
+        model: A model of nextword or transformers, decoder-only or encoder-decoder, whose ``forward`` takes labels.
         dataset: Columns ``input_ids`` and ``labels`` of any length, and ``aux_input_ids`` for a model with a
-            conditioner; see ``nextword.experiments.tasks.Data``. Where it has ``set_epoch``, that is called before
-            each epoch.
-        settings: How to train.
-        seed: Order of the batches and dropout. It does not depend on the model, so every method sees the same batches.
-        folder: Where checkpoints are kept.
-        validation: Like ``dataset``; needed with ``settings.evaluate_every``.
-        encoded: States of auxiliary texts, made by the model's own encoder, which training must leave as it is.
-        progress: Called with the share of steps that are done; or a callback of Trainer, which receives every event.
+            conditioner; see ``nextword.experiments.tasks.Data``. If it has ``set_epoch``, this is called before each
+            epoch.
+        settings: Training settings.
+        seed: Seed of batch order and dropout. It does not depend on the model, so every method has the same batches.
+        folder: Folder for checkpoints.
+        validation: Validation data in the format of ``dataset``; needed with ``settings.evaluate_every``.
+        encoded: States of auxiliary texts from the model's frozen encoder.
+        progress: Function called with the share of finished steps, or a Trainer callback.
 
     Raises:
-        ValueError: The data cannot be trained on, the settings ask for what is not here, or ``folder`` holds
-            checkpoints of another training.
-        DivergedError: The loss of a step is NaN or infinite.
+        ValueError: If the data is not suitable, the settings need something unavailable, or ``folder`` has checkpoints
+            of another training.
+        DivergedError: If the loss of a step is NaN or infinite.
     """
     folder = Path(folder)
     asked = {"dataset": dataset, "settings": settings, "seed": seed, "folder": folder}
@@ -87,7 +87,7 @@ def fit(
 
 
 def fit_with_main() -> None:
-    """Trains with the main process whatever that trains, until it has ended."""
+    """In a secondary process: join every training of the main process until it ends."""
     for asked in processes.received():
         model = asked.pop("kind").from_pretrained(asked["folder"] / BEGINNING).train()
         with contextlib.suppress(DivergedError):  # the main process says so
@@ -214,12 +214,12 @@ def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, colla
 
 
 def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
-    """The losses of one kind (``loss``, ``eval_loss``) in what Trainer has logged."""
+    """The losses of one kind (``loss``, ``eval_loss``) from Trainer's log."""
     return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
 
 
 def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
-    """What makes rows of a task's data one batch for this model; arguments as in ``fit``."""
+    """The collator of this model; arguments as in ``fit``."""
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
     return RightPadding(

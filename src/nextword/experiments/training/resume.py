@@ -1,4 +1,4 @@
-"""Whose checkpoints a folder holds, and from which of them an interrupted training continues."""
+"""Resume an interrupted training: identify the training of a folder, and find its last complete checkpoint."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IDENTITY = "training.json"
-"""File in a training's folder that says whose checkpoints these are."""
+"""File in a training's folder that identifies the training."""
 BEGINNING = "beginning"
-"""Folder in a training's that holds the model as it begins, for processes that train with the main one."""
+"""Subfolder with the initial model, for the other processes of a distributed training."""
 WHOLE = "whole"
-"""Folder in a training's that holds the gathered weights of a model that was sharded over processes."""
+"""Subfolder with the gathered weights of a model that was sharded over processes."""
 STATE = "trainer_state.json"
-"""File of Trainer in each checkpoint."""
+"""File that Trainer writes into each checkpoint."""
 
 SHARDS = ("pytorch_model_fsdp_0", "optimizer_0")
-"""Folders in the checkpoint of a model that is sharded over processes, each with a file of every process."""
+"""Folders in the checkpoint of a sharded model, each with one file per process."""
 
 
 class TrainingIdentity(Record):
-    """What must be the same for checkpoints to be continued."""
+    """Properties that must be equal for a training to resume from checkpoints."""
 
     seed: int
-    """Order of the batches and dropout."""
+    """Seed of batch order and dropout."""
     settings: TrainingSettings
-    """How it is trained."""
+    """Training settings."""
     model: dict[str, JsonValue]
-    """Class, head and shapes."""
+    """Class, head and parameter shapes of the model."""
 
     @classmethod
     def of(cls, model: PreTrainedModel, settings: TrainingSettings, seed: int) -> TrainingIdentity:
-        """The state of a training that is about to begin."""
+        """The identity of a training that is about to begin."""
         shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
         head, objective, conditioner = (
             getattr(model.config, one, None) for one in ("head", "objective", "conditioner")
@@ -65,19 +65,19 @@ class TrainingIdentity(Record):
 
 
 class StatefulCallback(TrainerCallback, ExportableState):
-    """Its attributes named in ``checkpointed`` lie in every checkpoint, so that a resumed training has them.
+    """Callback whose attributes in ``checkpointed`` are saved in checkpoints and restored on resuming.
 
-    Trainer's own way to restore callbacks makes new objects, and who holds the first ones never sees them.
+    Trainer restores callbacks as new objects, which the owner of the original object would not see.
     """
 
     checkpointed: ClassVar[tuple[str, ...]]
 
     def state(self) -> dict[str, Any]:
-        """What Trainer writes into a checkpoint."""
+        """The state that Trainer writes into a checkpoint."""
         return {"args": {}, "attributes": {name: getattr(self, name) for name in self.checkpointed}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Resumes from the checkpoint, where there is one."""
+        """Restore the state from the checkpoint, if there is one."""
         # Trainer expects an entry when it saves; a checkpoint of an earlier version may have none.
         stored = state.stateful_callbacks.setdefault(type(self).__name__, {})
         stored = stored[-1] if isinstance(stored, list) else stored
@@ -94,9 +94,9 @@ def _without_paths(settings: Any) -> str:
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint of ``transformers.Trainer`` in ``folder`` that can be read in full, or ``None``.
+    """The newest complete checkpoint of ``transformers.Trainer`` in ``folder``, or ``None``.
 
-    A process that is killed while it saves leaves half a checkpoint behind; such a one is passed over with a warning.
+    A process that is killed while saving leaves an incomplete checkpoint, which is skipped with a warning.
     """
     for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
         problem = checkpoint_problem(checkpoint)
@@ -107,13 +107,13 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 
 
 def drop_checkpoints(folder: Path) -> None:
-    """Deletes what a training needs no more when its model is saved elsewhere."""
+    """Delete the checkpoints of a training whose model is saved elsewhere."""
     for path in (*folder.glob("checkpoint-*"), folder / BEGINNING, folder / WHOLE):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def checkpoint_problem(checkpoint: Path) -> str | None:
-    """Why a checkpoint cannot be resumed from, or ``None`` where it can."""
+    """The reason why a checkpoint is not usable; ``None`` if it is."""
     if _step(checkpoint) < 0:
         return "its name has no step number"
     try:
@@ -137,7 +137,7 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
 
 
 def weights_problem(folder: Path) -> str | None:
-    """What is wrong with the safetensors files in ``folder``, or ``None``."""
+    """The problem of the safetensors files in ``folder``, or ``None``."""
     from safetensors import SafetensorError, safe_open
 
     names = {path.name for path in folder.glob("*.safetensors")}

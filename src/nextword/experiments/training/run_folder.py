@@ -1,10 +1,11 @@
-"""The folder of one training: what lies where, whose it is, and whether it is finished.
+"""The folder of one training: its files, its identity, and whether it is finished.
 
 ```
 config.json, *.safetensors, tokenizer files, README.md     the model, written by ``nextword.model.saving``
-record.json                                                what was asked, measured and spent; written last of all
-training/run.json                                          which training this is; the folder is refused to another one
-training/tokenizer/, training/counts.npz                   made from the data, where the model is made here or a head
+record.json                                                settings, measurements and cost; written last of all
+training/run.json                                          identity of the training; another training in the folder is
+an error training/tokenizer/, training/counts.npz                   made from the data, where the model is made here or
+a head
                                                            goes by counts
 training/training.json, training/checkpoint-*/             of the training itself; checkpoints go when it is finished
 training/outcome.json                                      curves and cost
@@ -32,28 +33,28 @@ from nextword.runtime.resumable import ResumableFolder, expect_same, set_ones
 
 MANIFEST, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
-"""Keys of a manifest that say nothing about the model."""
+"""Keys of a manifest that do not describe the model."""
 FILES = "files"
-"""Key of what the data say of themselves, their checksum for instance: a file may be another one by now."""
+"""Key of the data's description, such as its checksum, because a file may have changed."""
 
 
 class RunFolder(ResumableFolder):
-    """Paths and completeness; knows no model."""
+    """Paths and state of a training's folder."""
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path, "training", f"training/{MANIFEST}", [f"training/{IDENTITY}", RECORD])
         self.training = self.path / "training"
-        """What is needed while training, and its checkpoints."""
+        """Folder of the files that are needed while training, and of checkpoints."""
         self.record = self.path / RECORD
-        """What says that all is finished."""
+        """The record, which exists when the training is finished."""
 
     def expect(self, config: TrainConfig, files: Mapping[str, Any] | None = None) -> None:
-        """Expects the folder to be free or this training's own; writes nothing.
+        """Check that the folder is empty or belongs to this training; writes nothing.
 
-        ``files`` is what its data say of themselves; None: they are not read yet.
+        ``files`` is the data's description; None: the data is not read yet.
 
         Raises:
-            ValueError: The folder belongs to another training (says what differs) or holds other files.
+            ValueError: If the folder belongs to another training (the message says what differs) or has other files.
         """
         begun = self.begun()
         if begun is not None:
@@ -63,22 +64,22 @@ class RunFolder(ResumableFolder):
             expect_same(self.path, self.kind, set_ones(manifest), asked, lambda key: key.split(".")[0] in may_change)
 
     def begin(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
-        """Makes the folder this training's own, as ``expect``; what one left that was never trained is deleted."""
+        """Check the folder like ``expect`` and mark it as this training's; files of an untrained run are deleted."""
         self.expect(config, files)
         if not self.has_begun:
             shutil.rmtree(self.training, ignore_errors=True)
             self.write_manifest({**config.model_dump(mode="json"), FILES: dict(files)})
 
     def begun_settings(self) -> TrainingSettings | None:
-        """Settings that the training was begun with here, by an earlier version perhaps; None before it began."""
+        """Settings with which the training was begun, possibly by an earlier version; None before it began."""
         path = self.training / IDENTITY
         return TrainingIdentity.load(path).settings if path.exists() else None
 
     def finished(self) -> TrainingResults | None:
-        """The record, where the model is finished.
+        """The record, if the training is finished; else None.
 
         Raises:
-            ValueError: There is a record that cannot be read, or a model that is not the one it was written for.
+            ValueError: If the record cannot be read, or the model does not match it.
         """
         if not self.record.exists():
             return None
@@ -89,10 +90,10 @@ class RunFolder(ResumableFolder):
         return results
 
     def drop_checkpoints(self) -> None:
-        """Deletes what a finished training needs no more."""
+        """Delete files that a finished training no longer needs."""
         drop_checkpoints(self.training)
 
     def checkpoints(self) -> list[str]:
-        """Names of the checkpoints, the newest last."""
+        """Names of the checkpoints, oldest first."""
         found = self.training.glob("checkpoint-*")
         return sorted((path.name for path in found), key=lambda name: int(name.rpartition("-")[2]))

@@ -1,4 +1,4 @@
-"""How a model is trained: the part of ``transformers.TrainingArguments`` that a comparison varies."""
+"""Training settings: the subset of ``transformers.TrainingArguments`` that nextword offers, and more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WARMUPS = ("warmup_steps", "warmup_ratio")
 
 
 class LoraSettings(Settings):
-    """Low-rank adapters (Hu et al. 2022) in place of the backbone's own weights, merged into them after training."""
+    """Low-rank adapters (Hu et al. 2022), trained instead of the backbone's weights and merged into them afterwards."""
 
     rank: int = Field(default=8, gt=0, le=65_536)
     """Rank of each adapter."""
@@ -24,94 +24,95 @@ class LoraSettings(Settings):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the adapters' inputs."""
     targets: str | list[str] = "all-linear"
-    """Names of the backbone's layers that get one, or a regular expression; ``all-linear`` is every linear layer but
-    the output embeddings."""
+    """Names of the backbone's layers that get an adapter, or a regular expression; ``all-linear``: every linear layer
+    except the output embeddings."""
 
 
 class TrainingSettings(Settings):
-    """Settings of one training. Exactly one of ``steps`` and ``epochs`` says how long it is.
+    """Settings of one training. Exactly one of ``steps`` and ``epochs`` must be given.
 
     >>> TrainingSettings(steps=100).learning_rate
     0.0005
     """
 
     steps: int | None = Field(default=None, gt=0)
-    """Optimiser steps."""
+    """Number of optimiser steps."""
     epochs: float | None = Field(default=None, gt=0)
-    """Passes over the training data."""
+    """Number of passes over the training data."""
     batch_size: int = Field(default=16, gt=0)
-    """Sequences per forward pass, over all processes: started with torchrun, they share them. Where the rows of an
-    epoch are not a multiple of it, several processes fill the last batch up with its first rows."""
+    """Sequences per forward pass, divided among the processes of torchrun. If the rows of an epoch are not a multiple
+    of it, several processes complete the last batch with the epoch's first rows."""
     gradient_accumulation_steps: int = Field(default=1, gt=0)
-    """Forward passes per optimiser step. The loss is divided once, by the number of predicted tokens in all of them."""
+    """Forward passes per optimiser step. The summed loss is divided once, by the number of predicted tokens in all of
+    them."""
     learning_rate: float = Field(default=5e-4, gt=0)
     """Peak learning rate of AdamW."""
     learning_rates: dict[str, Annotated[float, Field(gt=0)]] = Field(default={})
-    """Peak learning rates of parts of the model; what is not named here has ``learning_rate``. Parts are ``backbone``,
-    ``head``, ``conditioner``, ``encoder`` (that of the auxiliary text) and ``output_embeddings`` (with what is tied to
-    them)."""
+    """Peak learning rates of parameter groups; groups that are not named have ``learning_rate``. Groups: ``backbone``,
+    ``head``, ``conditioner``, ``encoder`` (of the auxiliary text) and ``output_embeddings`` (with tied parameters)."""
     weight_decay: float = Field(default=0.0, ge=0)
     """AdamW's decoupled weight decay, not applied to biases and normalisation layers."""
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
-    """Learning rate after the warm-up."""
+    """Schedule of the learning rate after the warm-up."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Steps over which the learning rate rises from 0. Not together with ``warmup_ratio``."""
+    """Number of steps over which the learning rate rises from 0. Not together with ``warmup_ratio``."""
     warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
-    """The same as a share of all steps."""
+    """Warm-up as a share of all steps."""
     max_grad_norm: float = Field(default=1.0, ge=0)
-    """Gradients are scaled down to this norm; 0 leaves them alone."""
+    """Maximum gradient norm, to which larger gradients are scaled down; 0: no limit."""
     consecutive: bool = False
-    """Read the rows in the order of the text, and let a head that looks back beyond its window (``cache:long=12288``)
-    see those of the batch and of former steps, as TRIME does with its long-term memory. Rows are else shuffled."""
+    """Read the rows in text order instead of shuffled, and let a head with memory beyond its window
+    (``cache:long=12288``) read the rows of the batch and of earlier steps, as TRIME does with its long-term memory."""
     alike: bool = False
-    """Put rows that are similar by BM25 into one batch, and let a head that looks back beyond its window see those
-    before it there, as TRIME does with its external memory. Not together with ``consecutive``."""
+    """Put rows that are similar by BM25 into one batch, and let a head with memory beyond its window read the earlier
+    rows of the batch, as TRIME does with its external memory. Not together with ``consecutive``."""
     bf16: bool = False
-    """Forward and backward passes in bfloat16 autocast, weights as ``weights`` says."""
+    """Run forward and backward passes in bfloat16 autocast; ``weights`` sets the precision of weights."""
     fp16: bool = False
-    """The same in float16, with a scaled loss; needs a GPU."""
+    """Run forward and backward passes in float16 autocast, with a scaled loss; needs a GPU."""
     weights: Literal["float32", "bfloat16"] = "float32"
-    """Precision in which weights, gradients and optimiser states are held, and the model is saved. ``bfloat16`` takes
-    half the memory; a step that changes a weight by less than about 0.3 % is lost in rounding."""
+    """Precision of weights, gradients, optimiser states and the saved model. ``bfloat16`` halves the memory; a step
+    that changes a weight by less than about 0.3 % is lost in rounding."""
     activation_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, more time."""
+    """Gradient checkpointing: recompute activations in the backward pass, with less memory and more time."""
     fsdp: bool = False
-    """Spread weights, gradients and optimiser states over the processes that torchrun has started (FSDP2), so that each
-    holds a share. Without it, each holds all (DDP)."""
+    """Shard weights, gradients and optimiser states over the processes of torchrun (FSDP2). By default each process
+    has a full copy (DDP)."""
     shard_vocabulary: bool = False
-    """Divide the rows of the output embedding among the processes that torchrun has started; all of them read the same
-    batches. Whatever ``save_every`` says, it writes no checkpoints while it trains, and begins again when killed."""
+    """Shard the rows of the output embedding over the processes of torchrun; all processes read the same batches. No
+    checkpoints are written, whatever ``save_every`` is, so an interrupted training starts again."""
     trains: Literal["all", "head"] = "all"
-    """What is trained: everything that can be, or the parameters of the head alone."""
+    """Trained parameters: all, or those of the head only."""
     freeze_output_embeddings: bool = False
-    """Do not train the output embeddings. Where they are tied to the input embeddings, those are frozen as well."""
+    """Freeze the output embeddings, and the input embeddings if they are tied."""
     lora: LoraSettings | None = None
-    """Train low-rank adapters in the backbone and leave its own weights as they are. Head, conditioner and output
-    embeddings that are not tied are trained in full."""
+    """Train low-rank adapters in the backbone and freeze its weights. Head, conditioner and untied output embeddings
+    are trained in full."""
     log_every: int = Field(default=10, gt=0)
     """Steps between two points of the training curve."""
     evaluate_every: int | None = Field(default=None, gt=0)
-    """Steps between two validation losses; none by default."""
+    """Steps between two validation losses; none: no validation losses."""
     keep_best: bool = False
-    """Keep the weights of the lowest validation loss, not those of the last step. Each better one is a checkpoint."""
+    """Keep the weights with the lowest validation loss instead of those of the last step. Each new lowest loss is
+    saved as a checkpoint."""
     patience: int | None = Field(default=None, gt=0)
-    """Stop after so many validation losses without improvement; None: never."""
+    """Stop after this number of validation losses without improvement; none: never."""
     min_improvement: float = Field(default=0.0, ge=0)
-    """Nats per token by which a validation loss must be lower than the best before to count for ``patience``."""
+    """Minimum improvement of the validation loss in nats per token, for ``patience``."""
     save_every: int | None = Field(default=200, gt=0)
-    """Steps between two checkpoints that an interrupted training resumes from; ``None`` saves none."""
+    """Steps between two checkpoints, from which an interrupted training resumes; none: save no checkpoints."""
     dataloader_workers: int = Field(default=0, ge=0, le=1024)
-    """Processes that prepare batches; 0 prepares them in the training process."""
+    """Number of processes that prepare batches; 0: the training process does."""
     report_to: list[str] = Field(default=[])
-    """Trackers of transformers to log to, for instance ``["tensorboard"]``, ``["wandb"]`` or ``["trackio"]``."""
+    """Experiment trackers of transformers, for instance ``["tensorboard"]``, ``["wandb"]`` or ``["trackio"]``."""
 
     @property
     def checkpoint_every(self) -> int | None:
-        """Steps between two checkpoints; None where there are none."""
+        """Steps between two checkpoints; None: no checkpoints."""
         return None if self.shard_vocabulary else self.save_every
 
     def steps_over(self, rows: int) -> int:
-        """Optimiser steps of a training on so many rows, as Trainer counts them.
+        """Number of optimiser steps of a training on this many rows, as in Trainer.
 
         >>> TrainingSettings(steps=100).steps_over(80), TrainingSettings(epochs=1.5, batch_size=8).steps_over(20)
         (100, 5)
@@ -127,40 +128,46 @@ class TrainingSettings(Settings):
             raise ValueError(f"must have either steps or epochs (steps={self.steps}, epochs={self.epochs} given)")
         for one, other in (("consecutive", "alike"), WARMUPS, ("bf16", "fp16")):
             if getattr(self, one) and getattr(self, other):
-                raise ValueError(f"give either {one} or {other}, not both")
+                raise ValueError(f"{one}, {other}: must not both be given; leave one out")
         return self
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.fp16 and self.weights == "bfloat16":
-            raise ValueError("fp16: its scaled loss needs weights in float32; leave out fp16 or weights")
+            raise ValueError(
+                "fp16: must have weights in float32, because of its scaled loss; leave out fp16 or weights"
+            )
         for name in ("keep_best", "patience"):
             if getattr(self, name) and self.evaluate_every is None:
-                raise ValueError(f"{name}: goes by the validation loss; give evaluate_every as well")
+                raise ValueError(
+                    f"{name}: must be given together with evaluate_every, because it needs validation losses; add "
+                    f"evaluate_every"
+                )
         if self.keep_best and self.checkpoint_every is None:
             needed = (
                 "leave out shard_vocabulary, which writes none" if self.shard_vocabulary else "give save_every as well"
             )
-            raise ValueError(f"keep_best: the best weights lie in a checkpoint; {needed}")
+            raise ValueError(f"keep_best: must have checkpoints for the best weights; {needed}")
         if self.fsdp and self.lora is not None:
             raise ValueError(
-                "fsdp: adapters are merged into whole weights, which no process has; leave out fsdp or lora"
+                "fsdp: must be given without lora, because adapters are merged into whole weights; leave out fsdp "
+                "or lora"
             )
         if self.shard_vocabulary and (self.fsdp or self.lora is not None):
             raise ValueError(
-                "shard_vocabulary: cannot go with fsdp, which divides the same rows in another way, nor with lora, "
-                "which is merged into whole weights; leave out one of them"
+                "shard_vocabulary: must be given without fsdp (which shards the same rows differently) and without "
+                "lora (which is merged into whole weights); leave out one of them"
             )
         if self.trains == "head" and (self.lora is not None or self.freeze_output_embeddings):
-            raise ValueError('trains: "head" leaves all else as it is; give neither lora nor freeze_output_embeddings')
+            raise ValueError('trains: must not be "head" with lora or freeze_output_embeddings; leave these out')
         return self
 
 
 class FineTuning(Settings):
-    """What a pretrained model is trained with where nothing else is asked for, by every verb and every task.
+    """Default training settings for a pretrained model, in all commands and tasks.
 
-    Its length and its batches are those of the task or of the verb. New parameters begin at random or at zero and have
-    further to go than weights that somebody has trained, so they have a rate of their own.
+    The number of steps and the batch size are those of the task or command. New parameters start at random values or
+    zero and have a higher learning rate than pretrained weights.
 
     >>> FineTuning().over({"steps": 200, "learning_rate": 2e-3}, {})["learning_rate"]
     5e-05
@@ -169,16 +176,16 @@ class FineTuning(Settings):
     learning_rate: float = Field(default=5e-5, gt=0)
     """Peak learning rate of the pretrained weights."""
     new_parameters: float = Field(default=1e-3, gt=0)
-    """Peak learning rate of what a head and a conditioner add."""
+    """Peak learning rate of the parameters of a head and a conditioner."""
     adapters: float = Field(default=5e-4, gt=0)
     """Peak learning rate of low-rank adapters, with ``lora``."""
     warmup_ratio: float = Field(default=0.06, ge=0, lt=1)
-    """Share of the steps over which the rates rise from 0."""
+    """Share of the steps over which the learning rates rise from 0."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults of a training that begins from a pretrained model, over those of the task for a small one.
+        """Defaults for training a pretrained model, which override the task's defaults for a small model.
 
-        A ``learning_rate`` that is given is that of new parameters and adapters too.
+        A given ``learning_rate`` also applies to new parameters and adapters.
         """
         rates = {"head": self.new_parameters, "conditioner": self.new_parameters}
         if given.get("lora"):
@@ -188,10 +195,10 @@ class FineTuning(Settings):
 
 
 def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings over settings, the later before the earlier.
+    """Merge settings; later ones override earlier ones.
 
-    A setting of ``epochs`` also replaces an earlier one of ``steps``, and the other way round; likewise the two
-    warm-ups. Learning rates of parts are replaced part by part.
+    ``epochs`` also replaces an earlier ``steps``, and vice versa; likewise the two warm-up settings. Learning rates of
+    groups are replaced one by one.
 
     >>> overlaid({"epochs": 3.0, "batch_size": 8}, {"steps": 20})
     {'batch_size': 8, 'steps': 20}
@@ -209,5 +216,5 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The defaults, ``overlaid`` with the overrides; ValueError for a wrong setting, named as ``where.key``."""
+    """The defaults merged with the overrides; ValueError for a wrong setting, named ``where.key``."""
     return validated(TrainingSettings, overlaid(defaults, overrides), where)

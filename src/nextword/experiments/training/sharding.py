@@ -1,10 +1,10 @@
-"""A sharded model (FSDP2): each process holds a share of weights, gradients and the optimiser's states.
+"""Shard a model (FSDP2): each process has a share of the weights, gradients and optimiser states.
 
-accelerate would do this by itself, and gives the output layer a group of its own, whose weight can be read in that
-layer's forward only. Heads read it afterwards, so here a group is a layer of the backbone, and what is left (the
-embeddings, tied or not, head, conditioner) is one group that stays gathered from the forward pass to the gradient.
+accelerate would make the output layer a group of its own, whose weight is available only during that layer's forward.
+Heads read the weight afterwards. So here each layer of the backbone is a group, and the rest (embeddings, head,
+conditioner) is one group that stays gathered from the forward pass to the gradient.
 
-``share_vocabulary`` is for an output embedding that no process is to hold as a whole: it is never gathered.
+``share_vocabulary`` shards the output embedding so that it is never gathered in one process.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def shard(model: PreTrainedModel) -> None:
-    """Shards a model over all processes that a launcher has started, in place; every process gives the same weights.
+    """Shard a model in place over all processes of a launcher; every process must pass the same weights.
 
     Raises:
-        ValueError: The model does not say which of its modules are its layers.
+        ValueError: If the model does not declare its layers.
     """
     from torch.distributed.fsdp import fully_shard
 
@@ -36,8 +36,8 @@ def shard(model: PreTrainedModel) -> None:
     layers = [module for module in model.modules() if type(module).__name__ in names]
     if not layers:
         raise ValueError(
-            f"training.fsdp: {type(model).__name__} does not name its layers (_no_split_modules), so there is nothing "
-            "to share; leave it out"
+            f"training.fsdp: {type(model).__name__} must name its layers in _no_split_modules, because these are "
+            f"sharded (none named); leave training.fsdp out"
         )
     precisions = {weight.dtype: name for name, weight in model.named_parameters() if weight.is_floating_point()}
     if len(precisions) > 1:
@@ -50,14 +50,13 @@ def shard(model: PreTrainedModel) -> None:
 
 
 def share_vocabulary(model: PreTrainedModel) -> None:
-    """Divides the output embedding among all processes, in place: each holds a range of its rows, a DTensor.
+    """Shard the output embedding in place over all processes: each has a range of its rows, as a DTensor.
 
-    Every process gives the same weights, and then reads the same batches. Input embeddings that are tied to it are
-    divided with it.
+    Every process must pass the same weights and then reads the same batches. Tied input embeddings are sharded too.
 
     Raises:
-        ValueError: The model has a conditioner, its output layer is not a plain one, or it has so few tokens that a
-            process would get none.
+        ValueError: If the model has a conditioner, its output layer is not a linear layer, or there are fewer tokens
+            than needed for all processes.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard
@@ -78,21 +77,20 @@ def share_vocabulary(model: PreTrainedModel) -> None:
 def _expect_divisible(model: Any, output: Any) -> None:
     where = "training.shard_vocabulary"
     if getattr(model, "conditioner", None) is not None:
-        raise ValueError(f"{where}: divides models without a conditioner, and this one has one; leave it out")
+        raise ValueError(f"{where}: must be used with a model without a conditioner (this one has one); leave it out")
     if type(output) is not nn.Linear:
         raise ValueError(
-            f"{where}: divides the rows of a plain linear layer, and the output layer is a {type(output).__name__}; "
-            "leave it out"
+            f"{where}: must be used with a linear output layer (a {type(output).__name__} given); leave it out"
         )
     tokens, count = len(output.weight), processes.count()
     if (count - 1) * -(-tokens // count) >= tokens:
-        raise ValueError(f"{where}: {tokens} tokens are too few for {count} processes; start fewer")
+        raise ValueError(f"{where}: {tokens} tokens are too few for {count} processes; start fewer processes")
 
 
 def save_whole(model: Any, folder: Path) -> None:
-    """Gathers a trained model's weights on the disk, one after another, and there the main process writes the model.
+    """Gather a trained model's weights on disk, one after another, where the main process writes the model.
 
-    All processes have to ask.
+    All processes must call it.
     """
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
     from torch.distributed.tensor import DTensor
@@ -108,6 +106,6 @@ def save_whole(model: Any, folder: Path) -> None:
 
 
 def whole_model(model: Any, folder: Path) -> Any:
-    """The model that was trained in a folder: itself, or read from there where each process has a share of it."""
+    """The trained model: the model itself, or if it is sharded, a copy loaded from the folder."""
     saved = folder / WHOLE
     return load(saved) if saved.is_dir() else model

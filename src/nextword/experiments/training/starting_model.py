@@ -1,4 +1,4 @@
-"""What a training begins with: the task that reads its data, and a saved model, or a small one with random weights."""
+"""The task of a training and its initial model: a saved one, or a small one with random weights."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ INSTEAD = "Give the path of a folder, or 'small' for a small model with random w
 
 
 def has_encoder(config: TrainConfig) -> bool:
-    """Whether the model that is named is an encoder-decoder one; ValueError where there is none."""
+    """Whether the named model is an encoder-decoder model; ValueError if it does not exist."""
     return (
         config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
     )
 
 
 def saved_configuration(model: str) -> PretrainedConfig:
-    """The configuration of a saved model; ValueError where there is none."""
+    """The configuration of a saved model; ValueError if it does not exist."""
     return saved_model(model, "model", INSTEAD)[1]
 
 
 def text_configuration(saved: Any) -> Any:
-    """The configuration of what reads and writes text, in which targets begin with ``decoder_start_token_id``."""
+    """The configuration of the text model, with ``decoder_start_token_id``."""
     own: Any = saved.text_config if isinstance(saved, NextWordConfig) else saved
     # of an encoder-decoder model transformers gives the decoder's, under other names
     return own if own.is_encoder_decoder else own.get_text_config(decoder=True)
 
 
 def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
-    """The tokenizer of the saved model; of a small one, what is trained on the data and kept in the folder."""
+    """The tokenizer of the saved model; for a small model, a tokenizer trained on the data and kept in the folder."""
     if not config.is_small:
         return load_tokenizer(str(saved_model(config.model, "model", INSTEAD)[0]), "model")
     path = folder.training / "tokenizer"
@@ -87,14 +87,13 @@ def starting_model(
     folder: RunFolder,
     stored: Any = None,
 ) -> Any:
-    """The model with its head, as training begins; what is new in it depends on the seed only.
+    """The model with its head before training; its new parameters depend on the seed only.
 
-    A model of ours continues with the head that it has, where the same is asked for. With ``stored``, a backbone with
-    stored states, no weights are loaded and the head is a new one. What is to be sharded over processes lies in files
-    until it is.
+    A model of ours keeps its head if the same head is requested. With ``stored``, a backbone with stored states, no
+    weights are loaded and the head is new. Weights that will be sharded over processes stay on disk until then.
 
     Raises:
-        ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
+        ValueError: If the model does not fit the data, or the head, objective or conditioner does not fit the model.
     """
     expect_tokenizer(config.head, tokenizer, "head")
     with MemoryMappedModel(folder.training) if settings.fsdp else nullcontext():
@@ -130,10 +129,10 @@ def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder)
 
 
 def keeps_its_head(config: TrainConfig) -> bool:
-    """Whether the model is one of ours, with the head and the conditioner that are asked for: nothing in it is new.
+    """Whether the model already has the requested head and conditioner.
 
     Raises:
-        ValueError: There is no such model, or it has a conditioner and none is asked for.
+        ValueError: If the model does not exist, or has a conditioner that is not requested.
     """
     saved = saved_configuration(config.model)
     if not isinstance(saved, NextWordConfig) or saved.head is None:
@@ -150,7 +149,7 @@ def keeps_its_head(config: TrainConfig) -> bool:
 # -- What kind of data a training has: each kind is read, trained on and measured by a task.
 
 TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
-"""Running text; a source and a target; a text, and what an encoder reads beside it."""
+"""Kinds of data: running text, source-target pairs, and text with an auxiliary text."""
 
 TASKS: dict[tuple[str, bool], type[Task]] = {
     (TEXT, False): LanguageModelling,
@@ -158,17 +157,17 @@ TASKS: dict[tuple[str, bool], type[Task]] = {
     (PAIRS, True): SequenceToSequence,
     (AUXILIARY, False): Expand,
 }
-"""By the kind, and whether the model is an encoder-decoder one."""
+"""Task by kind of data and whether the model is an encoder-decoder model."""
 
 WRITES_NOTHING: dict[str, dict[str, Any]] = {AUXILIARY: {"generation": {"prompts": 0}}}
-"""Settings of a task that writes texts otherwise: a training writes none."""
+"""Settings of a task that turn off text generation."""
 
 
 def data_task(config: TrainConfig, has_encoder: bool) -> Task:
-    """The task that reads the data of a training, whose model has an encoder or not.
+    """Build the task that reads the data of a training.
 
     Raises:
-        ValueError: No such kind, none for such a model, a wrong setting, or data that cannot be read.
+        ValueError: If the kind is unknown or does not fit the model, a setting is wrong, or the data cannot be read.
     """
     settings: dict[str, Any] = dict(config.task)
     kind = settings.pop("kind", None) or _kind_of(config, has_encoder)

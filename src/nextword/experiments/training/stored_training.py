@@ -1,6 +1,6 @@
-"""Training a head from stored states: the store of a task's rows, what can be trained from it, the finished model.
+"""Train a head from stored states: build the store of a task's rows, check what can be trained, save the model.
 
-The backbone is not loaded: its states are read from the store, and its weights are copied into the finished folder.
+The backbone is not loaded: its states are read from the store, and its weights are copied into the model's folder.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def store_task_states(
     command: str = "nextword states build",
     progress: Callable[[int, int], None] | None = None,
 ) -> StatesManifest:
-    """Stores the states of all rows that a training of ``config`` reads: training, validation and test.
+    """Store the states of all rows that a training of ``config`` reads: training, validation and test.
 
     Args:
-        config: The model, and the task with its data; what head it names is not asked.
-        out: Folder of the store.
-        settings: How it is built; the defaults where None.
-        command: How the user started this.
-        progress: Told how many tokens are computed, and of how many.
+        config: Model and task; its head is ignored.
+        out: Folder for the store.
+        settings: Settings of the build; None: defaults.
+        command: Command line, for the record.
+        progress: Function called with the number of computed tokens and their total.
 
     Raises:
         ValueError: An encoder-decoder model, rows that are others in each epoch, data or a model that cannot be read,
@@ -62,10 +62,10 @@ def store_task_states(
 
 
 def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase, rows: TaskRows) -> Iterator[TokenRow]:
-    """What a decoder-only model reads in a training: rows to train on, for validation losses, windows of the test part.
+    """Rows of a decoder-only model: training rows, validation rows, and windows of the test split.
 
     Raises:
-        ValueError: The rows are others in each epoch.
+        ValueError: If the rows differ between epochs.
     """
     if hasattr(rows.training, "set_epoch"):
         raise ValueError(
@@ -81,7 +81,7 @@ def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase, rows: TaskRows) ->
 
 
 def expect_trainable(config: TrainConfig, settings: TrainingSettings, model: StoredBackbone) -> None:
-    """Raises ValueError where a training would change the states, or reads what is not stored."""
+    """Raise ValueError if a training would change the states or needs something that is not stored."""
     changed = {
         "training.trains": settings.trains != "head" and "the head alone can be trained: give training.trains=head",
         "training.lora": settings.lora is not None and "adapters change the states: leave it out",
@@ -112,7 +112,7 @@ def _dropout(model: StoredBackbone) -> str:
 
 
 def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBackbone | None:
-    """The backbone of ``config.states``, None where none are named; ValueError where it cannot be trained on so."""
+    """The backbone of ``config.states``, None if not given; ValueError if it cannot be used for this training."""
     if config.states is None:
         return None
     model = StoredBackbone.open(config.states, getattr(torch, settings.weights))
@@ -123,7 +123,7 @@ def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBa
 def expect_stored_rows(
     model: NextWordModel, task: Task, tokenizer: PreTrainedTokenizerBase, rows: TaskRows, config: TrainConfig
 ) -> None:
-    """Raises ValueError where a model with stored states will read a row that is not stored: before it is trained."""
+    """Raise ValueError, before training, if a row that the training reads is not stored."""
     if not isinstance(model.backbone, StoredBackbone):
         return
     store = model.backbone.store
@@ -137,13 +137,13 @@ def expect_stored_rows(
 
 
 def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
-    """The model to measure: itself where all that is read is stored, else the same head on the whole model."""
+    """The model for evaluation: the model itself if all states are stored, else the head on the full model."""
     is_stored = isinstance(model.backbone, StoredBackbone)
     return ordinary(model, source) if is_stored and not isinstance(task, WindowTask) else model
 
 
 def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
-    """What writes a trained model as an ordinary one; ``source`` is the saved model whose states it was trained on."""
+    """The function that saves a trained model as an ordinary one; ``source`` is the model whose states were stored."""
     return partial(_write, model, source) if isinstance(model.backbone, StoredBackbone) else model.save_pretrained
 
 
@@ -153,7 +153,7 @@ def _write(model: NextWordModel, source: str, folder: Path) -> None:
 
 
 def ordinary(model: NextWordModel, source: str) -> NextWordModel:
-    """The same head on the whole model, which is loaded for it."""
+    """Load the full model and attach the same head."""
     loaded: Any = load(source, dtype=model.dtype)
     whole = attach(loaded, model.next_word_head.config, model.objective.config)
     whole.next_word_head.load_state_dict(model.next_word_head.state_dict())

@@ -1,4 +1,4 @@
-"""What one training is asked for: a method, a model to begin with, and data."""
+"""Settings of one training: a method, an initial model, and data."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from nextword.settings.overrides import parsed
 from nextword.settings.setting_names import named
 
 OURS = "nextword_"
-"""How the types of our models begin in their configuration."""
+"""Prefix of our models' types in their configuration."""
 SMALL, SMALL_T5 = "small", "small-t5"
-"""Names of the models that are made here: a small GPT-2, and a small T5."""
+"""Names of small new models: a GPT-2 and a T5."""
 
 
 class TrainConfig(MethodSettings):
-    """One training. The keys are those of a recipe; see docs/train.md.
+    """Settings of one training. The keys are those of a recipe; see docs/train.md.
 
     >>> TrainConfig(method="cache/histalign", model="small", data="book.txt").objective
     'histalign'
     """
 
     model: str = Field(min_length=1)
-    """Folder, GGUF file or hub name of the model to train, ours or any of transformers. ``small`` is a small GPT-2 with
-    random weights and a tokenizer trained on the data, ``small-t5`` the same as an encoder-decoder model."""
+    """Folder, GGUF file or hub name of the model to train (nextword or transformers). ``small``: a small GPT-2 with
+    random weights and a tokenizer trained on the data; ``small-t5``: likewise a small T5."""
     task: dict[str, JsonValue] = Field(default={})
-    """The task that reads the data: ``data``, a file, a folder or a hub name; the ``kind`` of it where that cannot be
-    seen (``text``, ``pairs``, ``auxiliary``); and the settings of that kind, such as the ``encoder`` that reads
-    auxiliary texts. ``data`` and ``encoder`` may stand beside it."""
+    """The task that reads the data: ``data`` (a file, a folder or a hub name), its ``kind`` (``text``, ``pairs``,
+    ``auxiliary``) if it cannot be detected, and settings of that kind, such as the ``encoder`` of auxiliary texts.
+    ``data`` and ``encoder`` are also allowed at the top level."""
     states: str | None = None
-    """Folder of stored states of the model (``nextword states build``), to train the head without the model."""
+    """Folder of stored states (``nextword states build``), to train only the head, without loading the model."""
     seed: Seed = 0
-    """Seed of new parameters, the order of the batches and dropout."""
+    """Seed of new parameters, batch order and dropout."""
     keep_checkpoints: bool = False
-    """Whether the checkpoints stay in the folder when the model is finished."""
+    """Whether to keep the checkpoints after the training has finished."""
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +61,7 @@ class TrainConfig(MethodSettings):
 
     @property
     def is_small(self) -> bool:
-        """Whether the model is made here."""
+        """Whether the model is a small new one."""
         return self.model in (SMALL, SMALL_T5)
 
 
@@ -83,10 +83,10 @@ def _no_data() -> str:
 
 
 def read(recipe: str) -> dict[str, Any]:
-    """The content of a recipe file.
+    """Read a recipe file.
 
     Raises:
-        ValueError: There is no such file, or it is not TOML.
+        ValueError: If the file does not exist or is not TOML.
     """
     path = Path(recipe).expanduser()
     if not path.is_file():
@@ -97,14 +97,15 @@ def read(recipe: str) -> dict[str, Any]:
 
 
 def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainConfig:
-    """A recipe with its overrides, checked.
+    """Validate a recipe with its overrides.
 
     >>> config = configured({"head": "mos:3", "model": "small", "data": "a.txt"}, ["task.block=64"])
     >>> config.task
     {'data': 'a.txt', 'block': 64}
 
     Raises:
-        ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
+        ValueError: If an override cannot be parsed, a key is unknown (the message suggests the nearest one), or a
+            value is wrong.
     """
     asked = _with_saved_head(changed_recipe(recipe, overrides))
     try:
@@ -118,7 +119,7 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainCo
 
 
 def _with_saved_head(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The recipe with the head of the model's folder, where the model is one of ours and no head is named."""
+    """Add the head of the model's folder to the recipe, if the model is one of ours and no head is named."""
     if recipe.keys() & {"head", "method"} or not isinstance(recipe.get("model"), str):
         return recipe
     path = Path(model_of(recipe["model"])).expanduser() / "config.json"

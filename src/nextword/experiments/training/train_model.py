@@ -1,4 +1,4 @@
-"""Trains one model, measures it, and makes a folder of it that loads."""
+"""``nw.train``: train one model, evaluate it, and save it in a folder."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 
 
 LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
-"""How long a saved model is trained, the rest is ``FineTuning``; a small one made here has settings of its size."""
+"""Default length of training a saved model; other defaults are those of ``FineTuning``."""
 
 DEFAULT_COMMAND = "nextword.train(recipe=..., out=...)"
-"""How a training is repeated that was not started from the command line."""
+"""Command recorded for a training that was started from Python."""
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a training; says what is kept. The same call again resumes."""
+    """Ctrl-C during a training; the message says what is kept. The same call resumes."""
 
 
 @CallForms(
@@ -95,44 +95,43 @@ def train(  # noqa: PLR0913  (its options)
     progress: Watcher | None = None,
     command: str | None = None,
 ) -> TrainingResults:
-    r"""Trains a model and saves it in the folder ``out``, which ``nextword.load`` and transformers load.
+    r"""Train a model and save it in the folder ``out``, which ``nextword.load`` and transformers load.
 
-    Interrupted at any moment, the same call resumes; on a CPU the weights are then those of an uninterrupted training,
-    bit for bit. If everything is finished, nothing is done.
+    After an interruption at any time, the same call resumes; on a CPU the weights are then bitwise equal to those of an
+    uninterrupted training. If the training has finished, nothing is done.
 
-    Started by torchrun or ``accelerate launch``, the main process does all this, and the others train with it.
+    With torchrun or ``accelerate launch``, all processes train, and the main process does everything else.
 
     Args:
-        model: Folder, GGUF file or hub name of the model to train, ours or any of transformers. ``"small"`` is a small
-            GPT-2 with random weights and a tokenizer trained on the data, ``"small-t5"`` the same as an encoder-decoder
-            model.
-        data: Text, pairs or tables: a file, a folder or a hub name.
-        out: Folder of the trained model; a folder of another training is refused.
-        head: Head spec such as ``"cache"`` or ``"mos:3"``, or its settings as a table; None: the model's own.
-        objective: Objective spec such as ``"histalign"``, or its settings as a table.
-        conditioner: Conditioner spec such as ``"bergpt:2"``, or its settings as a table, for data with auxiliary texts;
+        model: Folder, GGUF file or hub name of the model to train (nextword or transformers). ``"small"``: a small
+            GPT-2 with random weights and a tokenizer trained on the data; ``"small-t5"``: likewise a small T5.
+        data: Training data (text, source-target pairs or tables): a file, a folder or a hub name.
+        out: Folder of the trained model; the folder of another training is an error.
+        head: Head spec such as ``"cache"`` or ``"mos:3"``, or its settings as a dict; None: the model's own head.
+        objective: Objective spec such as ``"histalign"``, or its settings as a dict.
+        conditioner: Conditioner spec such as ``"bergpt:2"``, or its settings as a dict, for data with auxiliary texts;
             None: no conditioner.
-        encoder: Encoder that reads the auxiliary texts, such as ``"minilm"``.
-        task: Further settings of the task that reads the data, such as ``{"block": 512}``; its ``kind`` (``"text"``,
-            ``"pairs"``, ``"auxiliary"``) where the data do not show it.
-        training: Training settings that differ from the defaults, such as ``{"steps": 500, "lora": {"rank": 8}}``;
+        encoder: Encoder of the auxiliary texts, such as ``"minilm"``.
+        task: Further settings of the task that reads the data, such as ``{"block": 512}``; also its ``kind``
+            (``"text"``, ``"pairs"``, ``"auxiliary"``), if it cannot be detected from the data.
+        training: Training settings that override the defaults, such as ``{"steps": 500, "lora": {"rank": 8}}``;
             ``docs/train.md`` lists them.
-        states: Folder of stored states, in place of ``model`` and ``data``: trains the head alone, without the model.
-        seed: Random seed of new parameters, of the order of the batches and of dropout.
-        keep_checkpoints: Whether the checkpoints stay in the folder when the model is finished.
-        recipe: A TOML file, or its content: settings by the names of these arguments. Those given beside it replace
-            the recipe's; of ``task`` and ``training``, single keys.
-        progress: Told about progress.
-        command: How the user started this, for record and model card.
+        states: Folder of stored states, used in place of ``model`` and ``data`` to train only the head.
+        seed: Random seed of new parameters, batch order and dropout.
+        keep_checkpoints: Whether to keep the checkpoints after the training has finished.
+        recipe: A TOML file, or a dict: settings by the names of these arguments. Arguments given in addition override
+            the recipe's; ``task`` and ``training`` are merged.
+        progress: Watcher that receives the progress.
+        command: Command line, for the record and the model card.
 
     Returns:
         The record of the training: metrics on the test split with 95 % intervals, the checks, the loss curve, the cost.
 
     Raises:
-        ValueError: The settings do not fit model, data or folder, another process is at work in the folder, or the
-            loss became NaN.
-        DiskFullError: There is no room to write something.
-        TrainingInterrupted: Ctrl-C.
+        ValueError: If the settings do not fit the model, the data or the folder, another process is using the folder,
+            or the loss became NaN.
+        DiskFullError: If the disk is full.
+        TrainingInterrupted: On Ctrl-C.
 
     Examples:
         >>> import tempfile
@@ -175,7 +174,7 @@ def train(  # noqa: PLR0913  (its options)
 def train_model(
     config: TrainConfig, out: str | Path, progress: Watcher | None = None, command: str | None = None
 ) -> TrainingResults:
-    """``train`` with all that can be set in one."""
+    """``train`` with a config object."""
     folder, watcher = RunFolder(out), progress or Watcher()
     if not processes.is_main():
         one_training.fit_with_main()
@@ -241,7 +240,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: Watcher, command
 
 
 def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
-    """All training settings; those of a saved model are ``FineTuning``. ValueError for one that there is not."""
+    """All training settings; the defaults for a saved model are ``FineTuning``. ValueError for an unknown setting."""
     if config.is_small:
         assert isinstance(task.start, SmallStart)
         return merged(task.start.training, config.training, "training")
@@ -313,13 +312,13 @@ def _kept(folder: RunFolder) -> str:
 # -- The trained model: what it measures, what the checker says of it, and the folder that it is saved in.
 
 CHECKED_LENGTHS = (1, 6)
-"""Tokens of the random texts that a trained model is checked on; ``nextword check`` takes longer ones too."""
+"""Lengths of the random texts for checking a trained model; ``nextword check`` uses longer ones too."""
 
 
 def measured_on_test_part(
     model: NextWordModel, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
 ) -> Any:
-    """All that the data's task measures of a model."""
+    """All measurements of the data's task."""
     with torch.no_grad():
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
@@ -333,7 +332,7 @@ def results_of(
     evaluation: Any,
     command: str,
 ) -> TrainingResults:
-    """The record of a finished training, with what the checker says of each property."""
+    """The record of a finished training, with the checker's results."""
     rows = [] if config.states is not None else check(model, lengths=CHECKED_LENGTHS).rows  # of random texts
     checks = [
         {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()} for row in rows
@@ -385,22 +384,22 @@ def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
 
 MANY_TIMES = 4.0
 """Repeating a text up to about four times is nearly as good as new text (Muennighoff et al. 2023, Scaling
-Data-Constrained Language Models); after that a model learns it by heart."""
+Data-Constrained Language Models); after that a model overfits."""
 
 VALIDATIONS = 10
-"""Validation losses of a training that reads its data many times, where nothing else is asked for."""
+"""Default number of validation losses of a training that reads its data many times."""
 
 
 @dataclass(frozen=True)
 class DataUse:
-    """How much a training reads: its optimiser steps, and how often it reads each row."""
+    """Data use of a training: optimiser steps, and how often each row is read."""
 
     steps: int
     times: float
 
     @classmethod
     def of(cls, rows: int, settings: TrainingSettings) -> DataUse:
-        """What these settings make of so many rows.
+        """Compute the data use of these settings for a number of rows.
 
         >>> DataUse.of(80, TrainingSettings(steps=100, batch_size=8)).times
         10.0
@@ -412,13 +411,13 @@ class DataUse:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it is read so often that a model learns it by heart."""
+        """Whether the data is read so often that a model overfits."""
         return self.times > MANY_TIMES
 
     def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
-        """The settings; where data are read many times, with validation losses, and the best weights are kept.
+        """The settings; if the data is read many times, with validation losses and keeping the best weights.
 
-        Those that somebody asked for, ``given``, stay.
+        Settings in ``given`` are unchanged.
         """
         if not self.is_repeated or "evaluate_every" in given:
             return settings
@@ -427,7 +426,7 @@ class DataUse:
         return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
 
     def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
-        """What is said before so many parameters are trained; where data are read many times, with their tokens."""
+        """The message before training; if the data is read many times, with numbers of tokens and parameters."""
         if not self.is_repeated:
             return f"The training data is read {self.times:.1f} times."
         tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])
@@ -439,7 +438,7 @@ class DataUse:
         kept = " The weights of the lowest validation loss are kept." if settings.keep_best else ""
         return (
             f"The training data is read {self.times:.1f} times: {tokens:,} tokens to predict, {parameters:,} "
-            f"parameters to train. What is read so often is learned by heart.{kept} To read it less: {fewer}."
+            f"parameters to train. Such repetition leads to overfitting.{kept} To read it less: {fewer}."
         )
 
 
@@ -447,7 +446,7 @@ class DataUse:
 
 
 class StepTeller(TrainerCallback):
-    """Passes on what Trainer says: the share of steps that are done, losses, and once that validation losses rise."""
+    """Trainer callback that reports the share of finished steps, losses, and once that validation losses rise."""
 
     NAMES: ClassVar = {"loss": "loss", "eval_loss": "validation loss"}
 
@@ -456,17 +455,17 @@ class StepTeller(TrainerCallback):
         self._has_warned = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """One more step is done."""
+        """Report a finished step."""
         self._progress.advanced(self._name, state.global_step / state.max_steps)
 
     def on_log(self, args: Any, state: Any, control: Any, **logged: Any) -> None:
-        """Losses are known."""
+        """Report losses."""
         losses = {name: logged["logs"][key] for key, name in self.NAMES.items() if key in logged["logs"]}
         if losses:
             self._progress.logged(self._name, state.global_step, state.max_steps, losses)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """A validation loss is known; the last one is judged when all is finished."""
+        """Report a rising validation loss; the last one is judged at the end."""
         curve = curve_of(state.log_history, "eval_loss")
         if not self._has_warned and state.global_step < state.max_steps and rises_steadily(curve):
             self._has_warned = True

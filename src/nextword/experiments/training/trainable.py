@@ -1,4 +1,4 @@
-"""Which parameters of a model a training changes."""
+"""Select the trainable parameters of a model."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
-    """Inside the ``with`` block, what requires a gradient is what is trained; afterwards it is as before.
+    """Inside the ``with`` block, only the trained parameters require gradients; afterwards this is restored.
 
     Raises:
-        ValueError: The settings ask for what the model cannot give.
+        ValueError: If the settings do not fit the model.
     """
     stopped = [parameter for parameter in _left_alone(model, settings) if parameter.requires_grad]
     for parameter in stopped:
@@ -44,9 +44,8 @@ def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.P
         groups = parameter_groups(model)
         if "head" not in groups:
             raise ValueError(
-                "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
-                "calibrate it ('nextword attach --held'), choose another head such as softmax+proj, or train all "
-                "through the model"
+                "trains: must not be 'head' for a head without parameters of its own; calibrate it ('nextword attach "
+                "--held'), choose another head such as softmax+proj, or train all through the model"
             )
         return [parameter for name, group in groups.items() if name != "head" for parameter in group]
     if settings.freeze_output_embeddings:
@@ -58,29 +57,29 @@ def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.P
 
 
 def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
-    """Names of the groups of parameters that would be ``trainable``."""
+    """Names of the parameter groups that would be trained."""
     with trainable(model, settings, seed=0):
         return list(trained_groups(model))
 
 
 SMALLER = "train the head alone (training.trains=head) or adapters (training.lora.rank=8)"
-"""What takes less memory than training everything."""
+"""Advice to reduce the memory of a training."""
 
 UPDATED = 3
-"""Numbers that are held of each trained number beside itself: its gradient and Adam's two moments."""
+"""Numbers stored per trained parameter besides itself: its gradient and Adam's two moments."""
 
 
 def free_to_train() -> int | None:
-    """Bytes that are free on the device that trains; None where it does not say."""
+    """Free bytes on the training device; None if unknown."""
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0]
     return None if torch.accelerator.is_available() else free_memory()
 
 
 def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
-    """Raises ValueError where what is trained now cannot fit, however small the batches: before, not after hours.
+    """Raise ValueError if gradients and moments of the trained parameters do not fit into memory.
 
-    Models that are sharded over processes are not checked.
+    Sharded models are not checked.
     """
     free = free_to_train()
     if free is None or settings.fsdp or settings.shard_vocabulary:
@@ -97,10 +96,10 @@ def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
 
 
 def trained_modules(model: nn.Module) -> dict[str, int]:
-    """What of a model is trained now: the outermost modules of which all parameters are, each with their number.
+    """The outermost modules whose parameters are all trainable, with their numbers of parameters.
 
-    A parameter that is trained by itself stands under its own name, and one shared by two places under the first of
-    them. What differs in the number of its layer only is one entry, with a ``*`` for the number.
+    A parameter that is trained alone has its own entry, and a shared parameter the entry of its first name. Entries
+    that differ only in the layer's number are merged, with a ``*`` for the number.
 
     >>> from torch import nn
     >>> block = nn.ModuleDict({"norm": nn.LayerNorm(4), "mlp": nn.Linear(4, 4)})
@@ -131,7 +130,7 @@ def _outermost(module: nn.Module, name: str, taken: set[int]) -> Iterator[tuple[
 
 
 def with_applicable_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:
-    """The settings with the learning rates of those parts only that the model trains."""
+    """The settings, without learning rates of groups that the model does not train."""
     if not settings.learning_rates:
         return settings
     parts = trained_group_names(model, settings)
@@ -143,22 +142,21 @@ def with_applicable_rates(settings: TrainingSettings, model: PreTrainedModel) ->
 
 
 def expect_peft() -> None:
-    """Raises ValueError where the package that makes adapters is not there."""
+    """Raise ValueError if the package peft is missing."""
     if extras.missing(["peft"]):
         raise ValueError(f"training.lora: needs the package peft, not installed here ({extras.install('lora')})")
 
 
 @contextlib.contextmanager
 def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
-    """Gives the backbone adapters inside the ``with`` block and freezes the rest of it; None gives it none.
+    """Inside the ``with`` block, the backbone has adapters and is otherwise frozen; ``settings=None``: no adapters.
 
-    What is not part of the backbone is trained as before: head, conditioner, and an auxiliary encoder where it was.
-    Untied output embeddings are trained, too. At the end the adapters are merged and gone: the model is a plain
-    one again, and what could be trained before can be trained. ``seed`` is that of the adapters' random half; their
-    other half is zero, so that they change nothing at first.
+    Other components are trained as before: head, conditioner, untied output embeddings, and an auxiliary encoder if it
+    was trainable. At the end the adapters are merged and removed, and ``requires_grad`` is restored. ``seed``
+    initialises one matrix of each adapter; the other is zero, so adapters change nothing at first.
 
     Raises:
-        ValueError: peft is not installed, or no layer has such a name, or one does that must not be adapted.
+        ValueError: If peft is not installed, no layer has a given name, or a layer must not be adapted.
     """
     if settings is None:
         yield
@@ -204,5 +202,5 @@ def _injected(backbone: Any, settings: LoraSettings) -> Any:
         raise ValueError(f"training.lora.targets: {problem}") from problem
     if (backbone.get_input_embeddings(), backbone.get_output_embeddings()) != embeddings:
         adapters.unload()
-        raise ValueError("training.lora.targets: input and output embeddings take no adapter; leave them out")
+        raise ValueError("training.lora.targets: must not be input or output embeddings; leave them out")
     return adapters

@@ -1,4 +1,4 @@
-"""Our settings as the arguments of ``transformers.Trainer``, and whether what they ask for is here."""
+"""Convert our settings to arguments of ``transformers.Trainer``, and check required packages and devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nextword.settings.registry import did_you_mean
 
 
 def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
-    """The arguments of one training, whose checkpoints lie in ``folder``."""
+    """The arguments of one training with checkpoints in ``folder``."""
     on_cpu = not torch.accelerator.is_available()
     # the older versions that pyproject.toml allows have the other name only, the newer ones warn of it
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
@@ -67,20 +67,20 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
-    """Sequences of a forward pass in one process; ValueError where a batch cannot be shared evenly."""
+    """Sequences per forward pass and process; ValueError if a batch cannot be divided evenly."""
     if settings.shard_vocabulary:
         return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())
     if rest:
         raise ValueError(
             f"training.batch_size: must be a multiple of the {processes.count()} processes that share a batch "
-            f"({settings.batch_size} given); so a training is the same on however many"
+            f"({settings.batch_size} given), so that the result does not depend on the number of processes; change it"
         )
     return each
 
 
 def expect_available(settings: TrainingSettings) -> None:
-    """Raises ValueError where the settings ask for a package or a device that is not here."""
+    """Raise ValueError if the settings need a package or device that is not available."""
     if missing(["accelerate"]):
         raise ValueError(f"training: needs accelerate, which is not installed; {install('experiments')}")
     rows_of_each_process(settings)
@@ -88,22 +88,22 @@ def expect_available(settings: TrainingSettings) -> None:
     for name, lacks in lacking.items():
         if getattr(settings, name) and lacks:
             raise ValueError(
-                f"training.{name}: shards a model over several processes, and there is one; "
-                "start with torchrun --nproc-per-node N -m nextword ..., or leave it out"
+                f"training.{name}: must have several processes (1 running); start with torchrun --nproc-per-node N "
+                f"-m nextword ..., or leave it out"
             )
     if settings.lora is not None:
         expect_peft()
     if settings.fp16 and not torch.cuda.is_available():
-        raise ValueError("training.fp16: needs a GPU, and there is none here; bf16 works on a CPU too")
+        raise ValueError("training.fp16: needs a GPU (none found); use bf16, which works on a CPU too")
     expect_trackers(settings.report_to)
 
 
 def expect_trackers(names: Sequence[str]) -> None:
-    """Raises ValueError where transformers knows no tracker of a name, or its package is not installed."""
+    """Raise ValueError if a tracker is unknown to transformers or its package is not installed."""
     for name in names:
         if name not in INTEGRATION_TO_CALLBACK:
             near, known = did_you_mean(name, INTEGRATION_TO_CALLBACK), ", ".join(INTEGRATION_TO_CALLBACK)
-            raise ValueError(f"training.report_to: no tracker is called '{name}'.{near} Known: {known}.")
+            raise ValueError(f"training.report_to: must name known trackers ('{name}' given).{near} Known: {known}.")
         try:
             INTEGRATION_TO_CALLBACK[name]()  # what is not installed, it alone can say
         except (RuntimeError, ImportError) as lack:

@@ -1,4 +1,4 @@
-"""Trainings whose head looks back beyond its window: at former steps (TRIME), or at similar rows of its batch."""
+"""Trainers for heads with memory beyond their window: of earlier steps (TRIME), or of similar rows in the batch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nextword.runtime import processes
 
 
 class RememberingTrainer(GroupedTrainer):
-    """Trainer for a head that looks back beyond its window, in one process. A concrete one names its setting.
+    """Base class of trainers for a head with memory beyond its window, in one process.
 
     Raises:
-        ValueError: The model's head looks back over its window alone, or several processes train.
+        ValueError: If the head has no memory beyond its window, or there are several processes.
     """
 
     setting: ClassVar[str]
-    """That asked for it."""
+    """Name of the setting that selects this trainer."""
 
     def __init__(self, rates: Mapping[str, float], *args: Any, **kwargs: Any) -> None:
         super().__init__(rates, *args, **kwargs)
@@ -31,12 +31,12 @@ class RememberingTrainer(GroupedTrainer):
         head = getattr(ours, "next_word_head", None)
         if head is None or head.looks_back is None:
             raise ValueError(
-                f"training.{self.setting}: must be with a head that looks back beyond its window (none here); give one "
-                "such as cache:long=12288"
+                f"training.{self.setting}: must be used with a head that has memory beyond its window (it has "
+                f"none); give one such as cache:long=12288"
             )
         if processes.count() > 1:
             raise ValueError(
-                f"training.{self.setting}: must be in one process, which chooses the order of the rows "
+                f"training.{self.setting}: must be used in one process, which chooses the order of the rows "
                 f"({processes.count()} given); start it without torchrun"
             )
 
@@ -45,11 +45,11 @@ class RememberingTrainer(GroupedTrainer):
 
 
 MEMORY = "memory.pt"
-"""File of a checkpoint with what is remembered."""
+"""File of a checkpoint with the head's memory."""
 
 
 def consecutive_rows(count: int, seed: int) -> list[int]:
-    """All rows in order, round and round, from one that the seed chooses.
+    """Indices of all rows in order, starting at a row that the seed chooses, and wrapping around.
 
     >>> consecutive_rows(5, seed=1)
     [1, 2, 3, 4, 0]
@@ -59,11 +59,11 @@ def consecutive_rows(count: int, seed: int) -> list[int]:
 
 
 class ConsecutiveTrainer(RememberingTrainer):
-    """The rows of a batch follow one another in the text, and batches do; a head that looks back sees them all.
+    """Trainer with consecutive rows within and across batches, which a head with memory reads.
 
     Gradients go back through the rows of a batch (TRIME, Zhong et al. 2022, with consecutive segments in one batch);
-    what is remembered of earlier batches is as it was made, and has none. A start token begins a document, which sees
-    nothing of the one before. Validation losses are those of each row by itself.
+    memory of earlier batches has no gradient. A start token begins a document, which does not read the previous one.
+    Validation losses are computed for each row separately.
     """
 
     setting = "consecutive"
@@ -79,7 +79,7 @@ class ConsecutiveTrainer(RememberingTrainer):
         return consecutive_rows(len(rows), self.args.seed)  # a DataLoader takes a list for a sampler
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Trainer's own, with what is remembered."""
+        """Compute the loss with the memory of earlier batches."""
         further = {"memory": self._memory} if model.training else {}
         return super().compute_loss(model, {**inputs, **further}, *args, **kwargs)
 
@@ -97,11 +97,11 @@ class ConsecutiveTrainer(RememberingTrainer):
 
 
 class Bm25BatchTrainer(RememberingTrainer):
-    """The rows of a batch are neighbours by BM25, and a head that looks back sees those before it in the batch.
+    """Trainer whose batches have rows similar by BM25; a head with memory reads the earlier rows of the batch.
 
-    So what is to be copied is there, as it will be in a datastore (TRIME, Zhong et al. 2022, with batches by BM25).
-    Gradients go back through all rows of a batch; nothing is remembered of another. Validation losses are those of each
-    row by itself.
+    This imitates retrieval from a datastore (TRIME, Zhong et al. 2022, with batches by BM25). Gradients go back
+    through all rows of a batch; other batches are not remembered. Validation losses are computed for each row
+    separately.
     """
 
     setting = "alike"
@@ -112,7 +112,7 @@ class Bm25BatchTrainer(RememberingTrainer):
         return similar_rows(ids, self.args.train_batch_size, self.args.seed)
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Trainer's own, with a memory of this batch."""
+        """Compute the loss with the memory of this batch."""
         further = {"memory": LongMemory()} if model.training else {}
         return super().compute_loss(model, {**inputs, **further}, *args, **kwargs)
 
@@ -120,17 +120,17 @@ class Bm25BatchTrainer(RememberingTrainer):
 # -- An order of training rows in which those of one batch are alike, by BM25.
 
 NEIGHBOURS = 20
-"""The rows that may follow each row."""
+"""Number of nearest neighbours that may follow each row."""
 
 
 def similar_rows(rows: Sequence[Sequence[int]], batch_size: int, seed: int) -> list[int]:
-    """All rows, each once, so that every ``batch_size`` of them are neighbours.
+    """A permutation of all rows in which each batch of ``batch_size`` rows is similar.
 
-    Each row is followed by the most similar of its 20 nearest that is not taken yet, or, where all are, by one that is
-    drawn. The chain is cut into batches, and these are shuffled; one that is not full comes last.
+    Each row is followed by the most similar unused row among its 20 nearest neighbours or, if all are used, by a random
+    row. The chain is cut into batches, which are shuffled; an incomplete batch comes last.
 
     Raises:
-        ValueError: The package bm25s is missing.
+        ValueError: If the package bm25s is missing.
 
     Examples:
         >>> similar_rows([[1, 2, 3], [7, 8, 9], [2, 3, 4], [8, 9, 7]], batch_size=2, seed=0)  # doctest: +SKIP

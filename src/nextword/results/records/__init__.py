@@ -1,7 +1,7 @@
-"""What a run writes and the report reads: plain numbers and text, no model and no tensor.
+"""Records of results: plain numbers and text, written by runs and read by reports.
 
-Every class is a frozen, strict pydantic model that refuses unknown keys, so that a file either means exactly what it
-says or is refused with the place that is wrong. Likelihoods are in nats per token unless a unit says otherwise.
+Every class is a frozen, strict pydantic model that rejects unknown keys; the error for an invalid file names the wrong
+key. Likelihoods are in nats per token unless a unit says otherwise.
 """
 
 from __future__ import annotations

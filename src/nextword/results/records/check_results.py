@@ -1,4 +1,4 @@
-"""What a check found: the record behind ``nextword check --out``."""
+"""Record of a check, written by ``nextword check --out``."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from nextword.runtime.files import Record, VersionedRecord
 
 
 class CheckedProperty(Record):
-    """One property."""
+    """Result of one property."""
 
     name: str
-    """Short name."""
+    """Short name of the property."""
     meaning: str
-    """What holds if it passed."""
+    """Statement that holds if it passed."""
     verdict: Literal["passed", "FAILED", "remark", "not checked"]
-    """What came of it."""
+    """Outcome."""
     worst: float | None
-    """Largest deviation seen; None where it was not checked, or where no number says how far it was."""
+    """Largest deviation; None if it was not checked or has no number."""
     tolerance: float
-    """Largest that passes."""
+    """Largest deviation that passes."""
     where: str
-    """Where the worst was seen, why it was not checked, or what was raised."""
+    """Place of the largest deviation, the reason why it was not checked, or the exception."""
 
 
 class FoundFault(Record):
-    """One fault, as a user would say it."""
+    """One fault, in words."""
 
     fault: str
-    """Its stable name."""
+    """Stable name of the fault."""
     sentence: str
-    """What is wrong, and where it was seen most."""
+    """Description of the fault and of its worst case."""
     amount: float | None
-    """The deviation seen there; None where it is infinite."""
+    """Deviation in the worst case; None if infinite."""
     tolerance: float
-    """Largest that passes."""
+    """Largest deviation that passes."""
     texts: list[list[int]]
-    """Token ids of the smallest texts found that show it."""
+    """Token ids of the smallest texts that show the fault."""
     shown: str
-    """What is seen on these."""
+    """Description of the fault on these texts."""
     only_for: str = ""
-    """What alone it matters for; empty for a fault of the distribution."""
+    """The only measure it affects; empty for a fault of the distribution."""
 
 
 class CheckResults(VersionedRecord):
-    """A whole check."""
+    """Record of a check."""
 
     kind: Literal["check"] = "check"
-    """What sort of record this is."""
+    """Kind of record."""
     title: str
-    """What was checked, and in which precision."""
+    """Checked model and its precision."""
     exit_code: Literal[0, 1, 2]
-    """0 without a fault, 1 with one, 2 where something could not be asked."""
+    """Exit code: 0 without a fault, 1 with a fault, 2 if something could not be tested."""
     properties: list[CheckedProperty]
-    """In the order of the report."""
+    """Results of the properties, in the order of the report."""
     findings: list[FoundFault]
-    """The faults, those of causes first."""
+    """The faults, causes first."""
     power: list[str]
-    """What the check would have found."""
+    """Sentences on the smallest faults that the check detects."""
     environment: Environment
-    """Where and when it ran."""
+    """Environment of the check."""

@@ -1,4 +1,4 @@
-"""A comparison: what every method measured and cost, with every seed."""
+"""Records of a comparison: measurements and cost of every method with every seed."""
 
 from __future__ import annotations
 
@@ -11,74 +11,74 @@ from nextword.results.records.measured_values import Environment, Measure, Metri
 from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 WITH_PROMPT = ", with prompt"
-"""How the title of a decoding ends that differs from the one without this end by a prompt alone."""
+"""Ending of a decoding's title that means that the prompt precedes the text."""
 
 
 class Cost(Record):
-    """What a run cost."""
+    """Cost of a run."""
 
     parameters: int = Field(ge=0)
     """Parameters of the whole model, shared weights counted once."""
     trained_parameters: int = Field(ge=0)
-    """Parameters that had gradients, those of adapters included; 0 where nothing was trained."""
+    """Number of trained parameters, including adapters; 0 without training."""
     trained: dict[str, int] = Field(default={})
-    """The same by module, for example {"backbone.transformer.ln_f": 1536, "conditioner": 7087872}; the whole model is
-    "all", and a module of every layer has a * for the layer's number. Empty in records of earlier versions."""
+    """Trained parameters by module, for example {"backbone.transformer.ln_f": 1536, "conditioner": 7087872}; the whole
+    model is "all", and * replaces the layer's number. Empty in records of earlier versions."""
     ms_per_step: float | None = None
-    """Milliseconds per optimiser step; None where nothing was trained."""
+    """Milliseconds per optimiser step; None without training."""
     peak_memory_mib: float | None = None
-    """Highest memory use in MiB; None where it was not measured."""
+    """Peak memory in MiB; None if not measured."""
     train_seconds: float | None = None
-    """Seconds of training in all; None where nothing was trained."""
+    """Total seconds of training; None without training."""
 
 
 class CurvePoint(Record):
     """One point of a learning curve."""
 
     step: int = Field(ge=0)
-    """Optimiser steps done."""
+    """Number of optimiser steps."""
     loss: float
-    """Training loss at that step, nats per token; for an objective of several terms, their weighted sum."""
+    """Training loss at this step in nats per token; for an objective of several terms, their weighted sum."""
 
 
 class TopWord(Record):
     """One of a method's most probable next tokens."""
 
     word: str
-    """The token as text, a space in it as ``␣``."""
+    """The token as text, with ``␣`` for a space."""
     probability: float = Field(ge=0)
     """Its probability."""
     sources: dict[str, float]
-    """Share of the probability by where it came from (softmax, cache, context, ...); they add up to it."""
+    """Contribution of each component (softmax, cache, context, ...) to the probability; they add up to it."""
 
 
 class ExamplePrediction(Record):
-    """What a method says after one prompt, to be read by a person."""
+    """Example predictions of a method after one prompt."""
 
     prompt: str
     """The text before the predicted word."""
     expected: list[str]
-    """The words that would be right, written as in ``top``."""
+    """The correct tokens, written as in ``top``."""
     setting: str
-    """Which distribution was asked: "joint" or "cache_only"."""
+    """Distribution: "joint" or "cache_only"."""
     top: list[TopWord]
-    """The most probable words, best first."""
+    """The most probable tokens, best first."""
 
 
 class Span(Record):
-    """A stretch of a text, to be read by a person."""
+    """A span of a text with marks, for the report."""
 
     text: str
-    """What stands there."""
+    """Text of the span."""
     very_rare: bool
     """Whether its tokens are very rare in the training text (beyond the first 90 % of its tokens, frequent first)."""
     repeated: bool = False
-    """Whether these very rare tokens already stood before in the same text."""
+    """Whether these very rare tokens occurred earlier in the same text."""
     lower_case: bool = False
-    """Whether they are of a word in lower case, and so of no name. F2-Softmax's table 4 calls such words non-pronouns;
-    its examples are "eccentric" and "vanished", against names such as "Bob Marley"."""
+    """Whether they belong to a lower-case word, so not to a name. F2-Softmax's table 4 calls such words non-pronouns;
+    its examples are "eccentric" and "vanished", in contrast to names such as "Bob Marley"."""
     copied: bool = False
-    """Whether it is part of three words or more that stand in the source too, in the same order."""
+    """Whether the span is part of at least three words that occur in the source in the same order."""
 
 
 class WrittenText(Record):
@@ -87,50 +87,52 @@ class WrittenText(Record):
     author: str
     """Label of the method, or "human"."""
     spans: list[Span]
-    """The text, cut where its marks change."""
+    """The text, split into spans with the same marks."""
     very_rare: float = Field(ge=0, le=1)
-    """Share of very rare tokens in it."""
+    """Share of very rare tokens in the text."""
 
 
 class WrittenExample(Record):
-    """What people and every method wrote after one prompt (F2-Softmax, tables 4 and 11)."""
+    """The human reference and every method's text after one prompt (F2-Softmax, tables 4 and 11)."""
 
     prompt: str
-    """The text before."""
+    """The prompt."""
     decoding: str
-    """How the methods wrote, a key of ``Results.texts``."""
+    """Title of the decoding, a key of ``Results.texts``."""
     seed: int
-    """Seed of the runs that wrote it."""
+    """Seed of the runs that generated the texts."""
     texts: list[WrittenText]
-    """People first, then the methods in their order."""
+    """The texts: the human reference first, then the methods in their order."""
     source: str | None = None
-    """The text that was to be summarised, described or expanded; None: the texts continue from the prompt alone."""
+    """The text to summarise, describe or expand; None: the texts continue the prompt."""
 
 
 class Evaluation(Record):
-    """Everything measured of one trained model."""
+    """All measurements of one trained model."""
 
     metrics: dict[str, MetricValue]
-    """By name: "acc@1", "cache_only_acc@2", "rank@1e-3", "rank@default", "perplexity", "bits_per_byte", "nll", ..."""
+    """Values by name: "acc@1", "cache_only_acc@2", "rank@1e-3", "rank@default", "perplexity", "bits_per_byte", "nll",
+    ..."""
     spectrum: list[float] | None = None
-    """Singular values of the log-probability matrix, relative to the largest, in falling order; None: not taken."""
+    """Singular values of the log-probability matrix, relative to the largest, in descending order; None: not
+    computed."""
     examples: list[ExamplePrediction] = Field(default=[])
-    """A few predictions to read."""
+    """Some example predictions."""
     tuned: dict[str, JsonValue] = Field(default={})
     """Evaluation-time settings chosen on validation data, for example the cache's temperature and weight."""
     undefined: dict[str, str] = Field(default={})
-    """What was asked for and has no finite value, with the reason: ``{"perplexity": "inf"}``."""
+    """Metrics without a finite value, with the reason: ``{"perplexity": "inf"}``."""
 
     def finite(self) -> Evaluation:
-        """The same with all that is not finite moved to ``undefined``.
+        """Move all values that are not finite to ``undefined``.
 
         Raises:
-            ValueError: No metric would be left.
+            ValueError: If no metric would be left.
         """
         faults = {name: fault for name, value in self.metrics.items() if (fault := _fault(value.model_dump()))}
         if faults and len(faults) == len(self.metrics):
             raise ValueError(
-                f"nothing could be measured: {', '.join(f'{name} is {fault}' for name, fault in faults.items())}"
+                f"no metric has a finite value: {', '.join(f'{name} is {fault}' for name, fault in faults.items())}"
             )
         metrics = {name: value for name, value in self.metrics.items() if name not in faults}
         spectrum = self.spectrum
@@ -145,7 +147,7 @@ def _fault(value: Any) -> str:
 
 
 class MethodWithSeed(Record):
-    """Which method of a comparison, and which seed."""
+    """A method of a comparison and a seed."""
 
     method: str
     """Label of the method in the comparison."""
@@ -154,37 +156,37 @@ class MethodWithSeed(Record):
     objective: str
     """Objective spec, for example "mle"."""
     conditioner: str | None = None
-    """Conditioner spec, for example "bergpt:2"; None: nothing conditions it."""
+    """Conditioner spec, for example "bergpt:2"; None: no conditioner."""
     seed: int
     """Seed of this run."""
 
 
 class FailedRun(MethodWithSeed):
-    """A method that could not be trained or measured with one seed."""
+    """A method that failed in training or evaluation with one seed."""
 
     reason: str
-    """What happened, for example "diverged at step 12: the loss is nan"."""
+    """Reason, for example "diverged at step 12: the loss is nan"."""
     traceback: str | None = None
-    """File with the whole traceback, relative to results.json; None where the reason says it all."""
+    """File with the traceback, relative to results.json; None if the reason is sufficient."""
 
 
 class RunRecord(MethodWithSeed):
-    """One method trained and measured with one seed."""
+    """One method trained and evaluated with one seed."""
 
     evaluation: Evaluation
-    """What was measured."""
+    """Measurements."""
     cost: Cost
-    """What it cost."""
+    """Cost."""
     curve: list[CurvePoint] = Field(default=[])
-    """Training loss over steps; empty where nothing was trained."""
+    """Training loss over steps; empty without training."""
     settings: dict[str, JsonValue] = Field(default={})
-    """Everything needed to repeat the run: head, objective and training settings in full."""
+    """All settings needed to repeat the run: head, objective and training."""
     note: str | None = None
-    """What a reader must know, for example "the paper's broken baseline"."""
+    """Note for the reader, for example "the paper's broken baseline"."""
     facts: dict[str, JsonValue] = Field(default={})
-    """What the head says about itself once it is built, for example ``{"classes": 10, "division": "mefmax"}``."""
+    """Facts about the built head, for example ``{"classes": 10, "division": "mefmax"}``."""
     samples: dict[str, list[str]] = Field(default={})
-    """Samples files that the method wrote, by decoding, one for each draw: paths relative to results.json."""
+    """Samples files of the method by decoding, one per sampling seed: paths relative to results.json."""
 
     @field_validator("samples", mode="before")
     @classmethod
@@ -203,60 +205,60 @@ class RunRecord(MethodWithSeed):
 
 
 class TriedSettings(Record):
-    """One combination of settings that a search tried."""
+    """One combination of settings in a search."""
 
     settings: dict[str, JsonValue]
-    """By path: "training.learning_rate", "objective.alpha"."""
+    """Settings by path: "training.learning_rate", "objective.alpha"."""
     nats: float | None = None
-    """Nats per token of the validation rows, whatever the method's objective is; None: there is no such number."""
+    """Negative log-likelihood of the validation rows in nats per token, for any objective; None: not available."""
     reason: str | None = None
-    """Why there is none, for example "diverged at step 12: the loss is nan"."""
+    """Reason why it is not available, for example "diverged at step 12: the loss is nan"."""
 
 
 class GridSearch(Record):
-    """Settings of a method that were chosen by validation likelihood, before its runs."""
+    """Search for a method's settings by validation likelihood, before its runs."""
 
     seed: int
-    """Seed of all trainings of the search."""
+    """Training seed of the search."""
     tried: list[TriedSettings]
-    """Every combination, in order."""
+    """All combinations, in order."""
     chosen: dict[str, JsonValue] | None
-    """That with the lowest validation loss, the first of equal ones; None: no training gave a number."""
+    """The combination with the lowest validation loss; None: no training has a validation loss."""
 
 
 class Results(VersionedRecord):
-    """A whole comparison: the content of results.json."""
+    """Record of a comparison: the content of results.json."""
 
     kind: Literal["compare"] = "compare"
-    """What sort of run this is."""
+    """Kind of record."""
     task: str
     """Name of the task."""
     task_version: int
-    """Version of the task; numbers of different versions must not be compared."""
+    """Version of the task; results of different versions are not comparable."""
     command: str
-    """The command that makes these results again."""
+    """Command that reproduces these results."""
     data: dict[str, int | float | str]
     """Sizes, split, sources and checksums of the data."""
     start: dict[str, JsonValue]
-    """The model all methods started from."""
+    """Initial checkpoint of all methods."""
     seeds: list[int]
-    """Seeds every method was run with."""
+    """Seeds of every method."""
     runs: list[RunRecord]
-    """One per method and seed."""
+    """Finished runs, one per method and seed."""
     failures: list[FailedRun] = Field(default=[])
-    """Runs that failed, in their order; they are not among ``runs``, and the same command tries them again."""
+    """Failed runs, in order; they are not in ``runs``, and the same command tries them again."""
     measures: dict[str, Measure] = Field(default={})
-    """What every metric of the runs means, by key, in reading order; empty in records of earlier versions."""
+    """Description of every metric by key, in the order of the report; empty in records of earlier versions."""
     environment: Environment
-    """Where and when."""
+    """Environment and time."""
     settings: dict[str, JsonValue] = Field(default={})
-    """The comparison's own settings in full."""
+    """All settings of the comparison."""
     searches: dict[str, GridSearch] = Field(default={})
-    """What the methods' searches tried and chose, by method."""
+    """Searches by method."""
     texts: dict[str, EvaluationResults] = Field(default={})
-    """What was measured of the texts that the methods wrote, by decoding ("greedy", "top-k 3"); systems are methods."""
+    """Evaluations of the generated texts by decoding ("greedy", "top-k 3"); systems are methods."""
     written: list[WrittenExample] = Field(default=[])
-    """A few of these texts to read."""
+    """Some of the generated texts."""
 
     @model_validator(mode="after")
     def _runs_are_distinct(self) -> Self:
@@ -267,7 +269,10 @@ class Results(VersionedRecord):
         for run in self.runs:
             key = (run.method, run.seed)
             if key in seen:
-                raise ValueError(f"two runs are called '{run.method}' with seed {run.seed}: give one another label")
+                raise ValueError(
+                    f"runs: must have different labels ('{run.method}' with seed {run.seed} occurs twice); change a "
+                    f"label"
+                )
             seen.add(key)
         return self
 
@@ -276,57 +281,57 @@ class Results(VersionedRecord):
 
 
 class PropertySummary(Record):
-    """What ``nextword.check`` found of one property."""
+    """Result of ``nextword.check`` for one property."""
 
     name: str
-    """The property."""
+    """Name of the property."""
     verdict: Literal["passed", "FAILED", "not checked"]
-    """What was found."""
+    """Outcome."""
     explanation: str | None = None
-    """Where it failed, and what to look at."""
+    """Place of the failure and advice."""
 
 
 class TrainingResults(VersionedRecord):
-    """The content of a trained model's record.json."""
+    """Record of a training: the content of record.json."""
 
     kind: Literal["train"] = "train"
-    """What sort of run this is."""
+    """Kind of record."""
     command: str
-    """The command that makes this model again."""
+    """Command that reproduces this model."""
     settings: dict[str, JsonValue]
-    """What was asked for, in full."""
+    """All settings that were given."""
     head: str
     """Head spec."""
     objective: str
     """Objective spec."""
     conditioner: str | None = None
-    """Conditioner spec; None: nothing conditions it."""
+    """Conditioner spec; None: no conditioner."""
     data: dict[str, int | float | str]
     """Kind, sizes, split, sources and checksums of the data."""
     training: dict[str, JsonValue]
-    """All training settings as they were used."""
+    """All training settings."""
     evaluation: Evaluation
-    """What was measured on the test part."""
+    """Measurements on the test split."""
     measures: dict[str, Measure] = Field(default={})
-    """What every metric of it means, by key, in reading order; empty in records of earlier versions."""
+    """Description of every metric by key, in the order of the report; empty in records of earlier versions."""
     checks: list[PropertySummary]
-    """What the checker said."""
+    """Results of the checker."""
     cost: Cost
-    """What the training cost."""
+    """Cost of the training."""
     curve: list[CurvePoint]
     """Training loss over steps."""
     validation_curve: list[CurvePoint] = Field(default=[])
-    """Validation loss over steps; empty where none was asked for."""
+    """Validation loss over steps; empty if not computed."""
     best_step: int | None = None
-    """The step whose weights these are, where those of the lowest validation loss were kept; None: the last."""
+    """Step with the lowest validation loss, whose weights were kept; None: the last step."""
     facts: dict[str, JsonValue] = Field(default={})
-    """What the head says about itself once it is built."""
+    """Facts about the built head."""
     environment: Environment
-    """Where and when."""
+    """Environment and time."""
 
     @property
     def steps(self) -> int:
-        """Optimiser steps that were made."""
+        """Number of optimiser steps."""
         return self.curve[-1].step if self.curve else 0
 
     @property

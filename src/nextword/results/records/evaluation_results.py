@@ -1,4 +1,4 @@
-"""An evaluation of samples: what was measured of the texts of each system, and how the systems compare."""
+"""Records of an evaluation: values of each system's texts, and comparisons between systems."""
 
 from __future__ import annotations
 
@@ -11,133 +11,134 @@ from nextword.runtime.files import Record, VersionedRecord, non_finite
 
 
 class SampleFile(Record):
-    """One samples file of one system and what was measured of it."""
+    """One samples file of a system and its values."""
 
     file: str
-    """Its name, without the folder."""
+    """File name, without the folder."""
     sha256: str
-    """Checksum of its bytes."""
+    """Checksum of the file."""
     samples: int = Field(ge=0)
-    """Samples in it."""
+    """Number of samples."""
     plain_text: Literal["lines", "blocks"] | None = None
-    """How plain text was cut into samples: one per line, or one between blank lines; None: the file has JSON lines."""
+    """How plain text was split into samples: one per line, or separated by blank lines; None: the file has JSON
+    lines."""
     values: dict[str, MetricValue]
-    """By key of ``measures``."""
+    """Values by key of ``measures``."""
     undefined: dict[str, str] = Field(default={})
-    """Metrics without a value for these samples, with the reason."""
+    """Metrics without a value, with the reason."""
 
 
 class SystemRecord(Record):
-    """One system: its files, one per seed, and the means over them."""
+    """One system: its files, one per seed, and the means over files."""
 
     name: str
-    """As in the tables."""
+    """Name in tables."""
     files: list[SampleFile]
-    """One for each seed, in the order given."""
+    """Files, one per seed, in the given order."""
     values: dict[str, MetricValue]
-    """With one file its values; with several the mean, where all of them have one, and Student's interval of it: over
-    the trained models, each with the mean of its files, or over the files of the only model."""
+    """Values of the single file; with several files the means (if all have a value) with Student's interval, over the
+    trained models (each with the mean of its files) or over the files of the only model."""
     draws: int = Field(default=1, ge=1)
-    """Files in a row that one trained model wrote, drawn with seeds of their own."""
+    """Number of consecutive files of one trained model, with different sampling seeds."""
 
     @property
     def models(self) -> list[list[SampleFile]]:
-        """The files that each trained model wrote."""
+        """The files of each trained model."""
         return [self.files[begin : begin + self.draws] for begin in range(0, len(self.files), self.draws)]
 
 
 class PairRecord(Record):
-    """One measure of two systems on the same samples."""
+    """Paired test of one metric between two systems on the same samples."""
 
     measure: str
-    """Key of the measure."""
+    """Key of the metric."""
     first: str
-    """A system."""
+    """First system."""
     second: str
-    """Another one."""
+    """Second system."""
     difference: float
-    """Value of the first less that of the second, all seeds' texts taken together."""
+    """Value of the first system minus that of the second, over the texts of all seeds."""
     low: float | None
-    """Lower end of its 95 % bootstrap interval; None where none could be drawn."""
+    """Lower end of the 95 % bootstrap interval of the difference; None if undefined."""
     high: float | None
-    """Upper end."""
+    """Upper end of the interval."""
     p_bootstrap: float = Field(ge=0, le=1)
-    """Two-sided paired bootstrap, not corrected."""
+    """p-value of the two-sided paired bootstrap test, uncorrected."""
     p_permutation: float = Field(ge=0, le=1)
-    """Two-sided paired permutation test, not corrected."""
+    """p-value of the two-sided paired permutation test, uncorrected."""
     p_holm: float = Field(ge=0, le=1)
-    """The permutation test's p, corrected for all tests of this evaluation (Holm)."""
+    """Holm-corrected p-value of the permutation test, over all tests of this evaluation."""
 
 
 class Duel(Record):
-    """How many measures are better for one of two systems."""
+    """Number of metrics in which each of two systems is better."""
 
     first: str
-    """A system."""
+    """First system."""
     second: str
-    """Another one."""
+    """Second system."""
     won: int = Field(ge=0)
-    """Measures that are better for the first."""
+    """Number of metrics in which the first is better."""
     lost: int = Field(ge=0)
-    """Measures that are better for the second."""
+    """Number of metrics in which the second is better."""
     tied: int = Field(ge=0)
-    """Measures that are equal."""
+    """Number of metrics that are equal."""
 
 
 class Place(Record):
-    """A system's place in the ranking: a system beats another that is worse in the majority of measures."""
+    """A system's rank. A system beats another if it is better in the majority of metrics."""
 
     rank: int = Field(ge=1)
-    """1 is the best; equal numbers of wins and losses share a rank."""
+    """Rank, 1 is the best; systems with equal wins and losses share a rank."""
     name: str
-    """The system."""
+    """Name of the system."""
     wins: int = Field(ge=0)
-    """Systems it beats."""
+    """Number of systems it beats."""
     losses: int = Field(ge=0)
-    """Systems that beat it."""
+    """Number of systems that beat it."""
 
 
 class Wins(Record):
-    """Pairwise majority over measures (F2-Softmax, table 9)."""
+    """Ranking by pairwise majority over metrics (F2-Softmax, table 9)."""
 
     measures: list[str]
-    """Keys that voted, one vote each."""
+    """Keys that counted, one vote each."""
     duels: list[Duel]
-    """Every pair of systems once."""
+    """Comparisons of all pairs of systems."""
     ranking: list[Place]
-    """All systems, best first."""
+    """Ranks of all systems, best first."""
 
 
 class EvaluationResults(VersionedRecord):
-    """A whole evaluation: the content of its results.json."""
+    """Record of an evaluation: the content of its results.json."""
 
     kind: Literal["evaluate"] = "evaluate"
     """What sort of run this is."""
     command: str
-    """The command that makes these results again."""
+    """Command that reproduces these results."""
     unit: str
-    """What tokens are: "words", "token ids of the samples" or "tokens of ..."."""
+    """Unit of counting: "words", "token ids of the samples" or "tokens of ..."."""
     measures: dict[str, Measure]
-    """What every value means, by key, in reading order."""
+    """Description of every value by key, in the order of the report."""
     systems: list[SystemRecord]
-    """In the order given."""
+    """Systems in the given order."""
     human: SampleFile | None
-    """The first references scored as if a system had written them; None without references or where not wanted."""
+    """Values of the first human references, scored like a system; None without references or if turned off."""
     left_out: dict[str, str]
-    """Metrics that were not measured although all were asked for, with the reason."""
+    """Metrics left out of "all", with the reason."""
     tests: list[PairRecord]
     """Paired tests between systems; empty with one system."""
     untested: str | None
-    """Why there are no paired tests, where there are several systems and none."""
+    """Reason why several systems have no paired tests."""
     wins: Wins | None
-    """Pairwise majority; None with one system."""
+    """Ranking by pairwise majority; None with one system."""
     settings: dict[str, JsonValue]
-    """Metrics and everything else in full."""
+    """All settings."""
     environment: Environment
     """Where and when."""
 
     def __getitem__(self, name: str) -> SystemRecord:
-        """The system of that name."""
+        """Return the system with this name."""
         for system in self.systems:
             if system.name == name:
                 return system

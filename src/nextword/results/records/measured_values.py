@@ -1,4 +1,4 @@
-"""One measured number, and what a number of its kind means."""
+"""A measured value, and the description of a metric."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from nextword.settings import plugins
 from nextword.settings.version import __version__
 
 Goal = Literal["higher", "lower", "human"]
-"""Which way is good; "human": as close as possible to what the human texts measure."""
+"""Better direction; "human": as close as possible to the value of human texts."""
 
 
 class MetricValue(Record):
-    """One measured number, with its unit, how many cases it comes from and its interval."""
+    """One measured value, with its unit, its number of cases and its interval."""
 
     value: float
-    """The number itself; finite (a record with a value that is not is refused, naming what was measured)."""
+    """The value, which must be finite."""
     unit: str
-    """What one of it is, for example "fraction", "nats per token", "bits per byte", "count"."""
+    """Unit, for example "fraction", "nats per token", "bits per byte", "count"."""
     n: int = Field(ge=0)
-    """How many cases (prompts, tokens, bytes, rows) the value was measured on."""
+    """Number of cases (prompts, tokens, bytes, rows) behind the value."""
     low: float | None = None
-    """Lower end of the 95 % interval; None where none was estimated."""
+    """Lower end of the 95 % interval; None if not estimated."""
     high: float | None = None
-    """Upper end of the 95 % interval; None where none was estimated."""
+    """Upper end of the 95 % interval; None if not estimated."""
     note: str | None = None
-    """What a reader must know of this one value, for example how many texts are empty and count as wrong."""
+    """Note on this value, for example how many texts are empty and count as wrong."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends; None where none was estimated."""
+        """Both ends of the interval; None if not estimated."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @model_validator(mode="after")
@@ -52,31 +52,31 @@ class MetricValue(Record):
 
 
 class Measure(Record):
-    """What a number means: how a report names, groups and judges it."""
+    """Description of a metric: its name, group, unit and better direction in reports."""
 
     title: str
-    """Its heading, for example "Self-BLEU-3"."""
+    """Heading, for example "Self-BLEU-3"."""
     group: str
-    """Heading over the measures that belong together, one of ``nextword.evaluation.metrics.metric``."""
+    """Heading over a group of metrics, one of ``nextword.evaluation.metrics.metric``."""
     unit: str
-    """What one of it is, with every choice that a paper leaves open, for example "fraction of 4-grams"."""
+    """Unit, with details that papers leave open, for example "fraction of 4-grams"."""
     goal: Goal | None
-    """Which way is good; None where neither is."""
+    """Better direction; None: neither."""
     decimals: int | None = None
-    """Digits after the point (of a percentage, where the unit is a fraction); None: four significant digits."""
+    """Number of decimals (of the percentage, if the unit is a fraction); None: four significant digits."""
     meaning: str
-    """One sentence for a reader who does not know it."""
+    """One sentence that explains the metric."""
     setting: str = Field(default="joint", exclude_if=lambda value: value == "joint")
-    """Which distribution was asked: "joint", "cache_only", "prompted" (a prompt stood before the text), ..."""
+    """Distribution: "joint", "cache_only", "prompted" (a prompt precedes the text), ..."""
     subset: str = Field(default="", exclude_if=lambda value: not value)
-    """The part of the cases it was measured on, for example "people"; empty: all of them."""
+    """Subset of the cases, for example "people"; empty: all cases."""
 
 
 # -- Where and when something was measured.
 
 
 class Environment(Record):
-    """Where and when a comparison ran."""
+    """Environment and time of a run."""
 
     nextword: str
     """Version of this library."""
@@ -89,19 +89,19 @@ class Environment(Record):
     platform: str
     """Operating system and machine."""
     processor: str
-    """Name of the CPU, and of the GPU where one is used."""
+    """Name of the CPU, and of the GPU if one is used."""
     threads: int
-    """CPU threads PyTorch may use."""
+    """Number of CPU threads of PyTorch."""
     commit: str | None
-    """Commit of the nextword checkout, ending in "-dirty" where it had changes; None for an installed package."""
+    """Commit of the nextword checkout, ending in "-dirty" if it had changes; None for an installed package."""
     date: str
-    """When the record was made, ISO 8601, UTC."""
+    """Time of the record, ISO 8601, UTC."""
     plugins: dict[str, str] = Field(default={})
-    """What brought parts beside the library's own: version by package, checksum by module of ``--import``."""
+    """Plug-ins: version by package, checksum by module of ``--import``."""
 
     @classmethod
     def collect(cls) -> Self:
-        """The environment of this process; imports neither torch nor transformers."""
+        """Collect the environment of this process, without importing torch or transformers."""
         return cls(
             nextword=__version__,
             python=platform.python_version(),

@@ -1,4 +1,4 @@
-"""A paper's table with our numbers beside the printed ones, and what becomes of its claims."""
+"""Records of a paper's table with our numbers beside the printed ones, and the outcomes of its claims."""
 
 from __future__ import annotations
 
@@ -10,166 +10,166 @@ from nextword.results.records.measured_values import Environment, Goal
 from nextword.runtime.files import Record, VersionedRecord
 
 OLD_OUTCOMES = {"held": "supported", "not held": "not supported", "undecided": "inconclusive"}
-"""Outcomes as earlier versions wrote them."""
+"""Outcomes in records of earlier versions."""
 
 Scale = Literal["small", "pretrained", "paper"]
 """Size of an experiment: models trained in minutes, a small pretrained model, or the paper's own models and data."""
 
 Outcome = Literal["supported", "not supported", "inconclusive", "not testable"]
-"""Outcome of a claim. "inconclusive": the interval of the difference includes zero, both are equal, or there is one
-seed only. "not testable": at this scale, for a reason that is given."""
+"""Outcome of a claim. "inconclusive": the interval of the difference includes zero, both values are equal, or there is
+only one seed. "not testable": not at this scale, for a given reason."""
 
 ReadOutcome = Annotated[Outcome, BeforeValidator(lambda read: OLD_OUTCOMES.get(read, read))]
-"""An outcome in a record, which may be of an earlier version."""
+"""An outcome in a record, possibly of an earlier version."""
 
 NO_SEED = "-"
-"""Seed of a number that no training gave."""
+"""Seed of a number that does not depend on training."""
 
 
 class ReproducedColumn(Record):
-    """A column, as the paper prints it."""
+    """A column of the printed table."""
 
     title: str
-    """Its heading."""
+    """Heading."""
     group: str = ""
-    """The heading over several columns."""
+    """Heading over several columns."""
     unit: str = ""
     """Unit of both numbers."""
     better: Goal | None = None
-    """Which way is good."""
+    """Better direction."""
 
 
 class ReproducedCell(Record):
-    """A printed number and ours."""
+    """A cell with the printed number and ours."""
 
     printed: float | str | None = None
-    """The paper's; None: the cell is empty there."""
+    """The paper's number; None: the cell is empty."""
     spread: float | None = None
-    """What is printed after "±"."""
+    """Number printed after "±"."""
     value: float | str | None = None
-    """Ours, the mean over seeds, in the paper's unit; None: there is none, and ``missing`` says why."""
+    """Our number, the mean over seeds, in the paper's unit; None: ``missing`` has the reason."""
     low: float | None = None
-    """Lower end of its 95 % interval: Student's over seeds; with one seed, that of the measurement."""
+    """Lower end of its 95 % interval: Student's interval over seeds; with one seed, that of the measurement."""
     high: float | None = None
-    """Upper end."""
+    """Upper end of the interval."""
     by_seed: dict[str, float] = Field(default={})
-    """Our values by the training seed."""
+    """Our values by training seed."""
     missing: str | None = None
-    """Why there is no number of ours."""
+    """Reason why there is no number of ours."""
 
 
 class ReproducedRow(Record):
     """A row of the table."""
 
     title: str
-    """As printed."""
+    """Title as printed."""
     cells: list[ReproducedCell]
-    """In the order of the columns."""
+    """Cells in the order of the columns."""
     note: str | None = None
-    """What a reader must know of it."""
+    """Note for the reader."""
 
 
 class JudgedComparison(Record):
-    """Two cells of a claim, the first of which is to be better."""
+    """Comparison of two cells of a claim; the first should be better."""
 
     first: str
-    """The row that is to be better; "ROW over OTHER ROW": its gain over that one."""
+    """Row that should be better; "ROW over OTHER ROW": its gain over the other."""
     second: str
     """The other row, its gain, or a number."""
     column: str
-    """What was compared, with both columns where they differ."""
+    """Compared column, or both columns if they differ."""
     outcome: ReadOutcome
-    """What came out."""
+    """Outcome."""
     difference: float | None = None
-    """The first less the second, in the paper's unit, the mean over seeds; where people's value is the goal, how much
-    nearer the first is. None: a number is missing."""
+    """First minus second in the paper's unit, mean over seeds; if the goal is the human value, how much closer the
+    first is. None: a number is missing."""
     low: float | None = None
-    """Lower end of its 95 % interval over seeds, each of which gives one difference; None with one seed."""
+    """Lower end of the 95 % interval of the difference over seeds; None with one seed."""
     high: float | None = None
-    """Upper end."""
+    """Upper end of the interval."""
     seeds: int = Field(default=0, ge=0)
-    """Differences that it is the mean of."""
+    """Number of differences in the mean."""
     printed: float | None = None
-    """The same difference in the paper's numbers."""
+    """The same difference of the paper's numbers."""
 
 
 class JudgedClaim(Record):
-    """What the paper says of the table, and what we found."""
+    """A claim of the paper about the table, and our result."""
 
     text: str
     """The claim."""
     place: str | None = None
-    """Where the paper says it."""
+    """Place in the paper."""
     headline: bool = False
     """Whether it is one of the paper's main claims."""
     outcome: ReadOutcome
-    """"supported" where enough comparisons are, "not supported" where too many are not, else "inconclusive"; or "not
+    """"supported" if enough comparisons are, "not supported" if too many are not, else "inconclusive"; or "not
     testable"."""
     reason: str
-    """One line: the numbers that decided it, or why it cannot be tested."""
+    """One line with the decisive numbers, or the reason why it cannot be tested."""
     comparisons: list[JudgedComparison] = Field(default=[])
-    """One by one."""
+    """The comparisons."""
     needed: int | None = None
-    """How many of them must be supported; None: all that have numbers."""
+    """Number of comparisons that must be supported; None: all that have numbers."""
     note: str | None = None
-    """What a reader must know, such as that the printed numbers do not bear it out."""
+    """Note, for instance that the printed numbers do not support the claim."""
 
 
 class RanExperiment(Record):
-    """A comparison that gave the numbers."""
+    """An experiment that provides numbers of a table."""
 
     name: str
-    """As experiments.toml calls it."""
+    """Name in experiments.toml."""
     recipe: str
-    """The recipe."""
+    """Name of the recipe."""
     command: str
-    """The command that runs it alone."""
+    """Command that runs only this experiment."""
     task: str
-    """Its task."""
+    """Name of the task."""
     seeds: list[int]
-    """Seeds of the trainings."""
+    """Training seeds."""
     start: str
-    """What all methods began from."""
+    """Initial checkpoint of all methods."""
     data: str
-    """What it was trained and measured on."""
+    """Data of the experiment."""
     minutes: float | None = None
-    """Hours of training, measuring and writing, without the start."""
+    """Hours of training, evaluation and generation, without the initial checkpoint."""
     start_minutes: float | None = None
-    """Hours of making the start; None where it was given."""
+    """Hours for the initial checkpoint; None if it was given."""
     report: str | None = None
-    """Its page, relative to the folder of all tables; None: not kept."""
+    """Path of its report, relative to the folder of all tables; None: not kept."""
 
 
 class ReproducedTable(VersionedRecord):
-    """One table: the content of its table.json."""
+    """Record of a reproduced table: the content of its table.json."""
 
     kind: Literal["reproduce"] = "reproduce"
     """What sort of run this is."""
     name: str
-    """PAPER/TABLE."""
+    """Name PAPER/TABLE."""
     paper: str
     """The paper's title, authors and venue."""
     title: str
     """What the table shows."""
     place: str
-    """Where it stands in the paper."""
+    """Place in the paper."""
     scale: Scale
-    """At which scale our numbers were measured."""
+    """Scale of our numbers."""
     columns: list[ReproducedColumn] = Field(default=[])
-    """From left to right."""
+    """Columns from left to right."""
     rows: list[ReproducedRow] = Field(default=[])
-    """From top to bottom; none where the table is a picture or texts, which ``shown_in`` says."""
+    """Rows from top to bottom; empty if the table is a picture or texts (``shown_in``)."""
     claims: list[JudgedClaim] = Field(default=[])
-    """What the paper says of it."""
+    """Claims of the paper about the table."""
     shown_in: str | None = None
-    """Where the picture or the texts are: a page, relative to the folder of all tables, with the section's anchor."""
+    """Page and anchor of the picture or texts, relative to the folder of all tables."""
     note: str | None = None
-    """What a reader must know at any scale."""
+    """Note for the reader at any scale."""
     differs: list[str] = Field(default=[])
-    """What stands for the paper's own models, data, methods and judges at this scale: a sentence each."""
+    """Sentences on what replaces the paper's models, data, methods and model-based metrics at this scale."""
     experiments: list[RanExperiment] = Field(default=[])
-    """What gave the numbers."""
+    """Experiments that provide the numbers."""
     command: str
-    """The command that makes this table again."""
+    """Command that reproduces this table."""
     environment: Environment
-    """Where and when."""
+    """Environment and time."""

@@ -1,4 +1,4 @@
-"""How likely given texts are to several models: the record behind ``nw.score`` and ``nextword score``."""
+"""Records of ``nw.score`` and ``nextword score``: likelihoods of texts under several models."""
 
 from __future__ import annotations
 
@@ -12,79 +12,79 @@ from nextword.runtime.files import Record, VersionedRecord
 
 
 class GroupScore(Record):
-    """The tokens of one group of a breakdown."""
+    """One group of tokens in a breakdown."""
 
     group: str
-    """Its name, for example "in the text before"."""
+    """Name, for example "in the text before"."""
     tokens: int = Field(ge=1)
-    """How many tokens are in it."""
+    """Number of tokens."""
     nats: float | None
-    """Their summed negative log-likelihood; None where one of them has probability 0."""
+    """Summed negative log-likelihood of the tokens; None if one has probability 0."""
     share_of_nats: float | None
-    """Sum of the nats of all tokens; None where any token has probability 0."""
+    """Share of the group in the summed nats of all tokens; None if any token has probability 0."""
     nll: float | None
-    """Nats per token; None where one of them has probability 0."""
+    """Nats per token; None if a token has probability 0."""
     low: float | None = None
-    """Lower end of the 95 % bootstrap interval of ``nll``; None where none could be drawn."""
+    """Lower end of the 95 % bootstrap interval of ``nll``; None if undefined."""
     high: float | None = None
     """Upper end."""
     impossible: int = Field(default=0, ge=0)
-    """Tokens of probability 0."""
+    """Number of tokens with probability 0."""
 
     @property
     def perplexity(self) -> float:
-        """``exp(nll)``; inf where a token has probability 0 or it is too large for a number."""
+        """``exp(nll)``; inf if a token has probability 0 or the value is too large for a float."""
         return perplexity(self.nll)
 
 
 class BreakdownMeaning(Record):
-    """By what tokens are told apart."""
+    """Description of a breakdown of tokens into groups."""
 
     title: str
     """Heading, for example "New and repeated tokens"."""
     meaning: str
-    """Which token is in which group."""
+    """Explanation of the groups."""
 
 
 class ModelScore(Record):
-    """What one model said of the texts."""
+    """Scores of one model."""
 
     name: str
-    """What tables call it."""
+    """Name in tables."""
     location: str = ""
-    """Folder or hub name that it was loaded from; empty where it was made in Python."""
+    """Folder or hub name of the model; empty if it was made in Python."""
     head: str
-    """Head spec; "softmax" for a model that is not one of ours."""
+    """Head spec; "softmax" for a model without our head."""
     objective: str
     """Objective spec."""
     conditioner: str | None = None
-    """Conditioner spec; None: it has none."""
+    """Conditioner spec; None: no conditioner."""
     backbone: str
-    """Class of the model that the head is attached to."""
+    """Class of the backbone."""
     parameters: int = Field(ge=0)
-    """All weights, shared ones once."""
+    """Number of parameters, shared ones counted once."""
     reads: list[str]
-    """Fields of the data that it read besides the text: "prompt", "source", "auxiliary"."""
+    """Fields of the data read in addition to the text: "prompt", "source", "auxiliary"."""
     window: int | None
-    """Tokens it saw at once at most; None: each target as a whole, after its source."""
+    """Maximum tokens per window; None: each target as a whole, after its source."""
     stride: int | None
-    """New tokens scored by each window after the first."""
+    """New tokens scored in each window after the first."""
     tokens: int = Field(ge=1)
-    """Scored tokens, in tokens of this model."""
+    """Number of scored tokens of this model."""
     impossible: int = Field(default=0, ge=0)
-    """Tokens of probability 0."""
+    """Number of tokens with probability 0."""
     cut_sources: int = Field(default=0, ge=0)
-    """Sources that are longer than the encoder can read and were cut."""
+    """Number of sources that were truncated to the encoder's maximum length."""
     values: dict[str, MetricValue]
-    """"perplexity", "nll" and "bits_per_byte"."""
+    """Values "perplexity", "nll" and "bits_per_byte"."""
     undefined: dict[str, str] = Field(default={})
-    """Values that are not finite, with the reason."""
+    """Reasons of values that are not finite."""
     breakdowns: dict[str, list[GroupScore]] = Field(default={})
-    """By key of ``ScoreResults.breakdowns``, its groups that have tokens."""
+    """Groups with tokens, by key of ``ScoreResults.breakdowns``."""
 
     @property
     def perplexity(self) -> float:
-        """Per token of this model; inf where a token has probability 0 or it is too large for a number."""
+        """Perplexity per token of this model; inf if a token has probability 0 or it is too large for a float."""
         return self._value("perplexity")
 
     @property
@@ -94,7 +94,7 @@ class ModelScore(Record):
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits per UTF-8 byte of the text, which models of different tokenizers can be compared by."""
+        """Bits per UTF-8 byte of the text, comparable between models with different tokenizers."""
         return self._value("bits_per_byte")
 
     def _value(self, key: str) -> float:
@@ -102,66 +102,66 @@ class ModelScore(Record):
 
 
 class ScoreDifference(Record):
-    """What one model said less what another said, on the same texts; the other was named before it."""
+    """Difference between a model and an earlier-named one on the same texts."""
 
     first: str
-    """A model."""
+    """Name of the model."""
     second: str
-    """One before it."""
+    """Name of the earlier model."""
     measure: Literal["nll", "bits_per_byte"]
-    """Nats per token where both have the same tokens, else bits per byte."""
+    """Unit: nats per token if both have the same tokens, else bits per byte."""
     breakdown: str | None = None
     """Key of a breakdown; None: all tokens."""
     group: str | None = None
-    """Group of it."""
+    """Group of the breakdown."""
     difference: float
-    """Value of the first less that of the second; negative: the first is better."""
+    """First minus second; negative: the first is better."""
     low: float | None
-    """Lower end of its 95 % paired bootstrap interval; None where none could be drawn."""
+    """Lower end of the 95 % paired bootstrap interval of the difference; None if undefined."""
     high: float | None
     """Upper end."""
     p_permutation: float | None = Field(ge=0, le=1)
-    """Two-sided paired permutation test, not corrected; None where none could be made."""
+    """p-value of the two-sided paired permutation test, uncorrected; None if undefined."""
     p_holm: float | None = Field(ge=0, le=1)
-    """The same, corrected for the number of pairs, or of groups and pairs (Holm)."""
+    """Holm-corrected p-value, over all pairs, or all groups and pairs."""
 
 
 class ScoreResults(VersionedRecord):
-    """How likely texts are to one model or several: the content of score.json."""
+    """Likelihoods of texts under one or several models: the content of score.json."""
 
     kind: Literal["score"] = "score"
     """What sort of run this is."""
     command: str
-    """The command that makes these results again; empty where they were made in Python."""
+    """Command that reproduces these results; empty if they were made in Python."""
     data: list[str]
-    """Where the texts are from."""
+    """Sources of the texts."""
     fields: dict[str, str] = Field(default={})
-    """Columns of tables that were read for a field, where they were named."""
+    """Columns of tables by field, if given."""
     texts: int = Field(ge=1)
-    """How many were scored, each by itself."""
+    """Number of texts, each scored separately."""
     bytes: int = Field(ge=1)
-    """UTF-8 bytes of them."""
+    """Number of UTF-8 bytes of the texts."""
     empty: int = Field(default=0, ge=0)
-    """Texts without anything in them, which were left out."""
+    """Number of empty texts, which were left out."""
     unit: str
-    """What intervals and tests draw anew: "texts", or "pieces of 1,024 bytes"."""
+    """Resampling unit of intervals and tests: "texts", or "pieces of 1,024 bytes"."""
     units: int = Field(ge=1)
-    """How many there are."""
+    """Number of these units."""
     models: list[ModelScore] = Field(min_length=1)
-    """In the order given."""
+    """Models in the given order."""
     same_tokens: bool
-    """Whether all models have the same tokens, so that numbers per token can be compared."""
+    """Whether all models have the same tokens, so that values per token are comparable."""
     breakdowns: dict[str, BreakdownMeaning]
-    """What the groups are, by key, in reading order."""
+    """Descriptions of the breakdowns by key, in the order of the report."""
     differences: list[ScoreDifference] = Field(default=[])
-    """Paired differences, every two models: all tokens first, then by group."""
+    """Paired differences between all pairs of models: all tokens first, then by group."""
     settings: dict[str, JsonValue]
-    """Window, stride and everything else in full."""
+    """All settings, such as window and stride."""
     environment: Environment
-    """Where and when."""
+    """Environment and time."""
 
     def __str__(self) -> str:
-        """A line for each model, and one for each difference between two over all tokens."""
+        """One line per model, and one per difference between two models."""
         over_all = [one for one in self.differences if one.group is None]
         return "\n".join([*map(_in_words, self.models), *map(_difference_in_words, over_all)])
 
@@ -170,22 +170,22 @@ class ScoreResults(VersionedRecord):
         """Perplexity of the only model.
 
         Raises:
-            ValueError: There are several; ask ``result["NAME"]``.
+            ValueError: If there are several models; use ``result["NAME"]``.
         """
         return self._only.perplexity
 
     @property
     def nll(self) -> float:
-        """Nats per token of the only model; raises as ``perplexity``."""
+        """Nats per token of the only model; errors as for ``perplexity``."""
         return self._only.nll
 
     @property
     def bits_per_byte(self) -> float:
-        """Value of the only model; raises as ``perplexity``."""
+        """Bits per byte of the only model; errors as for ``perplexity``."""
         return self._only.bits_per_byte
 
     def __getitem__(self, name: str) -> ModelScore:
-        """What the model of that name said."""
+        """Return the scores of the model with this name."""
         for model in self.models:
             if model.name == name:
                 return model
@@ -200,7 +200,7 @@ class ScoreResults(VersionedRecord):
 
 
 def perplexity(nll: float | None) -> float:
-    """``exp(nll)``; inf for None and where it is too large for a number.
+    """``exp(nll)``; inf if ``nll`` is None or the value is too large for a float.
 
     >>> perplexity(0.0), perplexity(None), perplexity(1e6)
     (1.0, inf, inf)
@@ -212,7 +212,7 @@ def perplexity(nll: float | None) -> float:
 
 
 def _in_words(model: ModelScore) -> str:
-    """Its values with their intervals, in the names that they have as attributes; what has no value says why."""
+    """The values with intervals, by attribute name, or the reason why there is no value."""
     said = [
         f"{key} {one.value:.4g}" + (" ({:.4g} to {:.4g})".format(*one.interval) if one.interval else "")
         for key, one in model.values.items()

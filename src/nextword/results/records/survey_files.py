@@ -1,4 +1,4 @@
-"""A survey as files: what judges receive, the key that they never receive, and what they hand back."""
+"""Files of a survey: forms for judges, the secret key, judges' answers, and results."""
 
 from __future__ import annotations
 
@@ -13,80 +13,80 @@ from nextword.results.records.measured_values import MetricValue
 from nextword.runtime.files import Record, VersionedRecord
 
 Level = Literal["nominal", "ordinal", "interval"]
-"""What may be done with answers: tell them apart, put them in order, subtract them."""
+"""Level of measurement of answers: nominal, ordinal or interval."""
 
 DIGEST = 16
-"""Characters of a checksum that stand in files."""
+"""Number of characters of a checksum in files."""
 
 
 class Passage(Record):
-    """Text to read."""
+    """A text to read."""
 
     title: str
     """Heading; empty for none."""
     lines: list[str]
-    """Each stands on a line of its own."""
+    """Lines of the text."""
 
 
 class Choice(Record):
     """One answer to a question."""
 
     value: str
-    """As it is recorded."""
+    """Name in records."""
     label: str
-    """As judges read it."""
+    """Text for judges."""
 
 
 class Question(Record):
-    """What is asked about every unit."""
+    """A question about every unit."""
 
     name: str
-    """As it is recorded."""
+    """Name in records."""
     text: str
-    """As judges read it."""
+    """Text for judges."""
     choices: list[Choice] = Field(min_length=2)
     """In the order shown."""
     levels: list[Level]
-    """Scales on which agreement is measured."""
+    """Scales for measuring agreement."""
 
 
 class Marking(Record):
-    """Words that judges mark in a unit once they gave a certain answer."""
+    """Task of marking words in a unit after a certain answer."""
 
     question: str
     """Name of the question."""
     value: str
-    """The answer after which words can be marked."""
+    """Answer after which words can be marked."""
     text: str
-    """What judges are asked to mark."""
+    """Instruction for marking."""
 
 
 class SurveyUnit(Record):
-    """What is judged: each question is asked about it once."""
+    """Unit of judgement: each question is asked once per unit."""
 
     id: str
-    """Within its item."""
+    """Id within its item."""
     group: str
     """Units of one text share a group and are shown one below the other."""
     texts: list[Passage]
-    """What is judged; two for a comparison."""
+    """Judged texts; two for a comparison."""
     near: list[int] = Field(default=[])
-    """Lines of the item's first passage that belong to it; shown beside it."""
+    """Lines of the item's first passage that are shown beside the unit."""
 
 
 class SurveyItem(Record):
     """What a judge sees on one page."""
 
     id: str
-    """Says nothing about where its texts come from."""
+    """Random id, which does not reveal the systems."""
     passages: list[Passage]
-    """To be read, not judged."""
+    """Passages to read, not to judge."""
     units: list[SurveyUnit]
-    """To be judged."""
+    """Units to judge."""
 
     @property
     def digest(self) -> str:
-        """Checksum of the content, by which an edited item is known."""
+        """Checksum of the content, to detect edited items."""
         text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
@@ -97,145 +97,145 @@ class FormPage(Record):
     item: str
     """Its id."""
     order: list[str]
-    """Ids of its units, in the order shown."""
+    """Ids of the units, in the order shown."""
 
 
 class Form(Record):
-    """What one judge is given."""
+    """The form of one judge."""
 
     id: str
-    """Its number, from 1."""
+    """Number of the form, from 1."""
     pages: list[FormPage]
-    """In the order shown, checks included."""
+    """Pages in the order shown, including checks."""
 
 
 class Survey(VersionedRecord):
-    """A survey without its key: everything that judges may receive."""
+    """A survey without its key: everything that judges may see."""
 
     kind: Literal["survey"] = "survey"
-    """What sort of file this is."""
+    """Kind of file."""
     id: str
-    """Different for every survey."""
+    """Unique id of the survey."""
     asks: str
     """Kind of the survey."""
     title: str
     """Heading of the page."""
     consent: str
-    """What a judge agrees to before the first item; a blank line separates paragraphs."""
+    """Consent text before the first item; a blank line separates paragraphs."""
     instructions: str
-    """How to judge; a blank line separates paragraphs."""
+    """Instructions for judges; a blank line separates paragraphs."""
     hand_back: str
-    """Where the judge is to send the file."""
+    """Text about sending the answer file."""
     completion_url: str
-    """Address to go to at the end; empty for none."""
+    """Link at the end; empty for none."""
     group_title: str
-    """What a group is called, before its number; empty where there is only one."""
+    """Name of a group, before its number; empty if there is only one."""
     questions: list[Question] = Field(min_length=1)
-    """Asked about every unit."""
+    """Questions about every unit."""
     marking: Marking | None
-    """Words to be marked; None for none."""
+    """Marking task; None for none."""
     items: list[SurveyItem]
-    """Every item, checks among them."""
+    """All items, including checks."""
     digests: dict[str, str]
     """Checksum of each item when the survey was made."""
     forms: list[Form]
-    """What the judges are given."""
+    """Forms of the judges."""
 
 
 class KeyItem(Record):
-    """Where an item comes from."""
+    """Origin of an item."""
 
     prompt: str
     """Id of the sample, or its number in the file."""
     units: dict[str, dict[str, str]]
-    """By unit: who wrote each of its texts. Sides of a comparison are named "a" and "b"; a single text is "text"."""
+    """System of each text, by unit and side. The sides of a comparison are "a" and "b"; a single text is "text"."""
 
 
 class KeyFile(Record):
-    """A samples file that was read."""
+    """A samples file of the survey."""
 
     system: str
-    """Its name in the tables."""
+    """Name of the system in tables."""
     file: str
-    """Name without the folder."""
+    """File name without the folder."""
     sha256: str
-    """Checksum of its bytes."""
+    """Checksum of the file."""
 
 
 class SurveyKey(VersionedRecord):
-    """Who wrote what, and the right answers of the checks. Judges must not see it."""
+    """The system of each text, and the correct answers of the checks. Judges must not see it."""
 
     kind: Literal["survey-key"] = "survey-key"
-    """What sort of file this is."""
+    """Kind of file."""
     survey: str
     """Id of the survey."""
     command: str
-    """The command that makes the survey again."""
+    """Command that makes the survey again."""
     seed: int
     """Seed of all random choices."""
     allowed_failures: int
-    """Wrong answers to checks with which a judge still counts."""
+    """Maximum number of failed checks of a valid judge."""
     files: list[KeyFile]
-    """What was read."""
+    """Samples files."""
     items: dict[str, KeyItem]
-    """By id; checks are not among them."""
+    """Items by id, without checks."""
     checks: dict[str, dict[str, str]]
-    """By id of the check: question to right answer."""
+    """Correct answer to each question, by id of the check."""
 
 
 class UnitAnswers(Record):
-    """What a judge said about a unit."""
+    """A judge's answers about a unit."""
 
     id: str
     """Number of the unit."""
     answers: dict[str, str]
-    """Question to the value of the choice."""
+    """Chosen value by question."""
     marks: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(default=[])
-    """Marked stretches of the unit's last text: first character and the one after the last."""
+    """Marked spans of the unit's last text: index of the first character and of the one after the last."""
 
 
 class ItemAnswers(Record):
-    """What a judge said about an item."""
+    """A judge's answers about an item."""
 
     id: str
     """Number of the item."""
     digest: str
     """Checksum of the item as the judge saw it."""
     seconds: float = Field(default=0, ge=0)
-    """Time on the page."""
+    """Seconds on the page."""
     units: list[UnitAnswers]
-    """In any order."""
+    """Answers about units, in any order."""
 
 
 class JudgeAnswers(VersionedRecord):
-    """The file that a judge hands back."""
+    """The answer file of a judge."""
 
     kind: Literal["survey-answers"] = "survey-answers"
-    """What sort of file this is."""
+    """Kind of file."""
     survey: str
     """Id of the survey."""
     form: str
-    """Which form was filled in; empty where a platform handed out single items."""
+    """Number of the form; empty if a platform distributed single items."""
     judge: str = Field(min_length=1)
-    """Name or number of the judge, the same in every file of one person."""
+    """Name or number of the judge, the same in all files of one person."""
     consent: bool
-    """Whether the judge agreed."""
+    """Whether the judge consented."""
     items: list[ItemAnswers]
-    """What was answered."""
+    """Answers about items."""
 
 
 # -- What people said in a survey: values, tests, agreement, and what was left out.
 
 
 class WinTieLose(Record):
-    """One question of a comparison of two systems."""
+    """Wins, ties and losses of one question about two systems."""
 
     question: str
-    """Its text in short."""
+    """Short text of the question."""
     first: str
-    """A system."""
+    """First system."""
     second: str
-    """The other one."""
+    """Second system."""
     win: MetricValue
     """Share of answers that prefer the first."""
     tie: MetricValue
@@ -245,54 +245,54 @@ class WinTieLose(Record):
 
 
 class Agreement(Record):
-    """How far the judges agree on a question."""
+    """Agreement of judges on a question."""
 
     question: str
-    """Its name."""
+    """Name of the question."""
     alpha: dict[Level, float | None]
-    """Krippendorff's alpha on each scale that fits; None where all answers are the same or nothing was judged twice."""
+    """Krippendorff's alpha by scale; None if all answers are equal or no unit was judged twice."""
     percent: float | None
-    """Share of pairs of judges with the same answer about the same unit; None where nothing was judged twice."""
+    """Share of pairs of judges with the same answer about a unit; None if no unit was judged twice."""
     units: int = Field(ge=0)
-    """Units with answers of at least two judges."""
+    """Number of units with answers of at least two judges."""
 
 
 class JudgeRecord(Record):
     """One judge."""
 
     name: str
-    """As handed back."""
+    """Name in the answer files."""
     items: int = Field(ge=0)
-    """Items that count, without checks."""
+    """Number of valid items, without checks."""
     checks: int = Field(ge=0)
-    """Checks answered."""
+    """Number of checks answered."""
     failed: int = Field(ge=0)
-    """Checks answered wrongly."""
+    """Number of checks failed."""
     counted: bool
-    """Whether the answers count."""
+    """Whether the answers are valid."""
     seconds: float | None
-    """Median time on an item; None where the platform does not tell."""
+    """Median seconds per item; None if unknown."""
 
 
 class Correlation(Record):
-    """An automatic measure and what people said, over the systems."""
+    """Correlation of an automatic metric and a human measure over the systems."""
 
     people: str
-    """Key of people's measure."""
+    """Key of the human measure."""
     automatic: str
-    """Title of the automatic measure."""
+    """Title of the automatic metric."""
     systems: int = Field(ge=2)
-    """Systems that have both."""
+    """Number of systems with both."""
     pearson: float | None
-    """Pearson's correlation of the values; None where one of the two does not vary."""
+    """Pearson's correlation of the values; None if one does not vary."""
     spearman: float | None
     """Spearman's correlation of the ranks."""
     kendall: float | None
-    """Tau b."""
+    """Kendall's tau-b."""
 
 
 class SurveyResults(VersionedRecord):
-    """The content of a survey's results.json."""
+    """Record of a survey's results: the content of results.json."""
 
     kind: Literal["survey-results"] = "survey-results"
     """What sort of run this is."""
@@ -305,16 +305,16 @@ class SurveyResults(VersionedRecord):
     judged: EvaluationResults
     """Values of every system with intervals, and tests, in the form of an evaluation."""
     duels: list[WinTieLose]
-    """Win, tie, lose of each question; empty where nothing was compared directly."""
+    """Wins, ties and losses of each question; empty without direct comparisons."""
     agreement: list[Agreement]
-    """Answers to each question."""
+    """Agreement on each question."""
     judges: list[JudgeRecord]
-    """Everyone who handed something back to this survey."""
+    """All judges who answered this survey."""
     marked: dict[str, MetricValue]
-    """By system, share of words that were marked; empty where none were asked for."""
+    """Share of marked words by system; empty without a marking task."""
     left_out: list[str]
-    """What does not count, and why."""
+    """Messages on answers that were left out."""
     correlations: list[Correlation]
-    """With automatic measures; empty where none were given."""
+    """Correlations with automatic metrics; empty if none were given."""
     uncorrelated: str | None
-    """Why there are no correlations where automatic measures were given."""
+    """Reason why there are no correlations with the given automatic metrics."""

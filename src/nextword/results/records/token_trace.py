@@ -1,6 +1,6 @@
-"""What a model said about every token of a text: the record behind ``nw.trace`` and ``nextword inspect``.
+"""Record of a trace: a model's prediction of every token of a text (``nw.trace`` and ``nextword inspect``).
 
-Columns, not rows: ``tokens.log_prob[i]`` is about the token ``texts["text"].ids[first + i]``.
+Values are stored by column: ``tokens.log_prob[i]`` is about the token ``texts["text"].ids[first + i]``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pydantic import AliasChoices, BeforeValidator, Field, PlainSerializer
 from nextword.runtime.files import Record, write_atomically
 
 TRACE_FORMAT = "nextword-trace/1"
-"""Name and version of the format; a reader refuses others."""
+"""Name and version of the format; readers reject others."""
 
 Role = Literal["text", "source", "auxiliary", "store"]
-"""Which text: the decoder's own, what the encoder of an encoder-decoder model reads, what a conditioner brings in, or
-excerpts of a datastore around the tokens that were retrieved."""
+"""Kind of text: the decoder's, the source of an encoder-decoder model, the auxiliary text of a conditioner, or
+excerpts of a datastore around the retrieved tokens."""
 
 
 LogProb = Annotated[
@@ -26,116 +26,116 @@ LogProb = Annotated[
     BeforeValidator(lambda value: -math.inf if value is None else value),
     PlainSerializer(lambda value: None if value == -math.inf else value, return_type=float | None, when_used="json"),
 ]
-"""Natural log of a probability. That of zero is ``-inf``, which JSON does not have: there it is ``null``."""
+"""Natural logarithm of a probability; for probability zero ``-inf``, stored as ``null`` in JSON."""
 
 
 class TracedModel(Record):
-    """Which model was asked."""
+    """The traced model."""
 
     name: str
-    """What tables call it."""
+    """Name in tables."""
     head: str
     """Head spec."""
     objective: str
     """Objective spec."""
     conditioner: str | None = None
-    """Conditioner spec; None: it has none."""
+    """Conditioner spec; None: no conditioner."""
     backbone: str
-    """Class of the model that the head is attached to."""
+    """Class of the backbone."""
     parameters: int
-    """All weights, shared ones once."""
+    """Number of parameters, shared ones counted once."""
 
 
 class TracedText(Record):
-    """One text as tokens."""
+    """A tokenized text."""
 
     ids: list[int]
-    """Token ids, special ones included."""
+    """Token ids, including special tokens."""
     pieces: list[str]
-    """What each token adds to the text, empty where it adds nothing (a special token, or a later part of a character).
-    Joined they are the text."""
+    """Text of each token; empty for a special token or a later byte of a character. Joined, they are the text."""
 
 
 class Candidates(Record):
-    """The most probable tokens at each position, in decreasing order: K a position."""
+    """The K most probable tokens at each position, in decreasing order."""
 
     ids: list[list[int]]
-    """Token ids, positions x K; fewer where fewer tokens have any probability."""
+    """Token ids, positions x K; fewer if fewer tokens have a probability above 0."""
     log_prob: list[list[LogProb]]
-    """Natural logs of their probabilities."""
+    """Natural logarithms of their probabilities."""
     shares: dict[str, list[list[float]]]
-    """By component, the part of each one's probability that came from it; the parts of a token add up to 1."""
+    """Share of each component in each token's probability, by component; the shares of a token add up to 1."""
 
 
 class StrongestPositions(Record):
-    """Where the probability of the observed token came from: the strongest positions of each position."""
+    """The positions that contributed most to each observed token's probability."""
 
     at: list[list[int]]
-    """Indices into the text that the component points at, strongest first; none where the token stands nowhere."""
+    """Indices into the component's text, strongest first; empty if the token does not occur in it."""
     share: list[list[float]]
-    """The part of the token's probability that came from each of them."""
+    """Share of the token's probability from each of these positions."""
 
 
 class TracedTokens(Record):
     """Columns with one entry for each predicted token."""
 
     log_prob: list[LogProb]
-    """Natural log of the observed token's probability; ``null`` in JSON, ``-inf`` in Python, where it is zero."""
+    """Natural logarithm of the observed token's probability; for zero, ``-inf`` in Python and ``null`` in JSON."""
     rank: list[int]
-    """Its position among all tokens by probability, from 1."""
+    """Rank of the observed token by probability, from 1."""
     entropy: list[float]
-    """Entropy of the whole distribution, in nats."""
+    """Entropy of the distribution, in nats."""
     shares: dict[str, list[float]]
-    """By component, the part of the observed token's probability that came from it. They add up to 1, or are all 0
-    where it is zero."""
+    """Share of each component in the observed token's probability. The shares add up to 1, or are all 0 if the
+    probability is zero."""
     candidates: Candidates
     """The most probable tokens."""
     positions: dict[str, StrongestPositions] = Field(
         default={}, validation_alias=AliasChoices("positions", "places")
     )  # the old name
-    """By component that points at positions; components that point at none are absent."""
+    """The strongest positions, by component, for components that attribute probability to positions."""
 
 
 class TracedDraft(Record):
-    """Draft tokens, verified in one pass of the model while it generated the text."""
+    """Draft tokens that were verified in one forward pass during generation."""
 
     begin: int = Field(ge=0)
-    """Index in ``texts["text"]`` of the first of them."""
+    """Index in ``texts["text"]`` of the first draft token."""
     ids: list[int]
     """The draft tokens."""
     accepted: int = Field(ge=0)
-    """How many of them, from the first on, are what the model wrote."""
+    """Number of accepted draft tokens, from the first."""
 
 
 class TraceRecord(Record):
-    """A whole trace, one file of JSON."""
+    """A trace: the content of one JSON file."""
 
     format: Literal["nextword-trace/1"] = "nextword-trace/1"
     """Name and version of this format."""
     nextword: str
-    """Version that wrote it."""
+    """Version of nextword that wrote it."""
     model: TracedModel
-    """Which model was asked."""
+    """The traced model."""
     texts: dict[Role, TracedText]
-    """What it read: always ``text``, perhaps ``source``, ``auxiliary`` or ``store``. Auxiliary texts and excerpts of a
-    store are in the decoder's tokens."""
+    """Texts by kind: always ``text``, optionally ``source``, ``auxiliary`` or ``store``. Auxiliary texts and excerpts
+    of a store are decoder tokens."""
     positions_in: dict[str, Role] = Field(default={}, validation_alias=AliasChoices("positions_in", "places_in"))
-    """Which of the texts the positions of a component are of."""
+    """Kind of text to which the positions of each component refer."""
     first: int = Field(ge=0)
-    """Index in ``texts["text"]`` of the first predicted token; what stands before was read only."""
+    """Index in ``texts["text"]`` of the first predicted token; earlier tokens are context."""
     window: int | None = None
-    """Tokens that the model saw at once, where the text is longer; None: it saw all that stands before each token."""
+    """Tokens per window, if the text is longer than a window; None: every token was predicted from all tokens before
+    it."""
     vocabulary: dict[int, str]
-    """How each token that occurs anywhere in the trace is shown, by id: ``␣king`` begins a word."""
+    """Display text of each token in the trace, by id: ``␣king`` begins a word."""
     tokens: TracedTokens
-    """What was said of each predicted token."""
+    """Values of each predicted token."""
     drafts: list[TracedDraft] = Field(default=[])
-    """The drafts, where the model wrote the text with ``draft``, in order."""
+    """The drafts in order, if the text was generated with ``draft``."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON on one line, [atomically][nextword.results.records.write_atomically].
 
         Raises:
-            DiskFullError: There is no room for it.
+            DiskFullError: If the disk is full.
         """
         write_atomically(path, self.model_dump_json() + "\n")

@@ -1,6 +1,6 @@
-"""Results as one self-contained HTML page and as a table for the terminal; reads records, knows no model.
+"""Reports: results as self-contained HTML pages and as tables for the terminal, made from records.
 
-Nothing is estimated here: numbers are formatted, and averaged over seeds where a method has several.
+Numbers are only formatted here, and averaged over seeds if a method has several.
 """
 
 from __future__ import annotations

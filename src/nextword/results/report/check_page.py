@@ -1,4 +1,4 @@
-"""The page of a check: one HTML file that needs no network."""
+"""The report of a check: one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from nextword.results.report.template import style, template
 
 JSON, PAGE = "check.json", "check.html"
 
-VERDICTS = {0: "No fault was found.", 1: "Faults were found.", 2: "No fault was found, but not all could be asked."}
+VERDICTS = {
+    0: "No fault was found.",
+    1: "Faults were found.",
+    2: "No fault was found, but not everything could be tested.",
+}
 
 
 def render_check(results: CheckResults) -> str:
@@ -25,6 +29,6 @@ def render_check(results: CheckResults) -> str:
 
 
 def write_check(results: CheckResults, folder: Path) -> None:
-    """Writes the record and its page into a folder, which is made where it is missing; each replaces an older one."""
+    """Write the record and its page into a folder, created if missing; older files are replaced."""
     results.save(folder / JSON)
     write_atomically(folder / PAGE, render_check(results))

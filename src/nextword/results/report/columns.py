@@ -1,4 +1,4 @@
-"""Which measures of texts are columns of a table, in the order of the paper whose table it is."""
+"""Columns of tables of text metrics, in the order of the papers' tables."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from nextword.results.report import formats
 from nextword.results.report.table import Column
 
 MOST_MAIN = 4
-"""Measures without a place in the papers' tables that a terminal has room for."""
+"""Metrics outside the papers' tables that are shown in the terminal."""
 
 SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
-"""Keys of measures that need no column: the perplexity in other units, and what a figure or the texts to read show."""
+"""Keys of metrics without a column: perplexity in other units, and values shown in figures or texts."""
 
 REFERENCE_PERPLEXITY = (
-    "of human references after their prompts, token by token: neither of what a method wrote nor, where there is one "
-    "under Results, of the whole test text"
+    "of the human references given their prompts, token by token; not of generated text, and not of the whole test text"
 )
 
 SHY = "\N{SOFT HYPHEN}"
-"""Where a long word of a heading may be broken."""
+"""Places where a long word of a heading may be broken."""
 
 REFERENCES = f"refer{SHY}ences"
 
 BIGRAMS = 2
-"""The measure of n-grams that stands for all where there is little space, as in F2-Softmax's figure 3."""
+"""The n-gram length shown where there is little space, as in F2-Softmax's figure 3."""
 
 
 def text_column(key: str, measure: Measure, main: bool, kind: str = "") -> Column:
-    """A measure of texts; ``kind`` is what its unit says first in its brackets, where a reader must see it."""
+    """Make the column of a text metric; ``kind`` is the first note in the brackets of its unit."""
     unit = formats.unit_name(measure.unit)
     plain = unit.partition(" (")[0]
     short_unit = ", ".join(part for part in ("%" if plain.startswith("%") else plain, kind) if part)
@@ -53,14 +52,14 @@ class Rule:
     """A column of a paper's table.
 
     Attributes:
-        pattern: Pattern of the keys of its measures; a number in brackets is the length of the n-grams.
+        pattern: Pattern of the metrics' keys; a number in brackets is the length of the n-grams.
         group: Heading over columns that differ in this length.
         title: Heading of the column.
-        short: The same where there is no heading over it.
-        metric: Who gives the measure, and the reason where there is no value.
-        kind: Whether the heading tells what the unit says first in its brackets.
-        note: What a reader must know besides the meaning of the measure.
-        main: Whether it is among the few for which a terminal has room.
+        short: Title without a heading over it.
+        metric: Name of the metric that computes the value, or gives the reason if there is none.
+        kind: Whether the heading shows the first note in the unit's brackets.
+        note: Note for the reader, in addition to the metric's meaning.
+        main: Whether it is shown in the terminal.
     """
 
     pattern: str
@@ -73,7 +72,7 @@ class Rule:
     main: bool = True
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """The measures it has a place for, by rising length of the n-grams."""
+        """The columns of matching metrics, by increasing length of the n-grams."""
         matches = [match for key in measures if (match := re.fullmatch(self.pattern, key))]
         lengths = sorted((int((match.groups() or ("0",))[0]), match.string) for match in matches)
         known = [n for n, _ in lengths]
@@ -98,15 +97,15 @@ class TableLayout:
     """The table of one paper.
 
     Attributes:
-        rules: Its columns, in its order.
-        people: Whether people have a row; not where all that is measured is how near a text comes to theirs.
+        rules: Its columns, in order.
+        people: Whether there is a human row; False if all metrics compare with the human texts.
     """
 
     rules: tuple[Rule, ...]
     people: bool
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """The measures that have a column: in the paper's order, and behind them all others."""
+        """Columns of all metrics: in the paper's order, followed by all others."""
         placed = self.placed(measures)
         others = {key: measure for key, measure in measures.items() if key not in {column.key for column in placed}}
         new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
@@ -115,7 +114,7 @@ class TableLayout:
         return [*placed, *(text_column(key, others[key], i < main) for i, key in enumerate(shown))]
 
     def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """The measures that have a place in the paper's table, in its order."""
+        """Columns of the metrics in the paper's table, in its order."""
         return [column for rule in self.rules for column in rule.columns(measures)]
 
 
@@ -131,7 +130,7 @@ CONTINUATIONS = TableLayout(
     ),
     people=True,
 )
-"""F2-Softmax, tables 1, 2 and 10: free continuations, whose words are compared with people's as a whole."""
+"""F2-Softmax, tables 1, 2 and 10: free continuations, compared with human text as a whole."""
 
 EXPANSIONS = TableLayout(
     rules=(
@@ -195,12 +194,12 @@ LAYOUTS = (CONTINUATIONS, EXPANSIONS, STORIES, SUMMARIES, TABLE_TEXTS)
 
 
 def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
-    """The measures that have a column in the layout that suits them."""
+    """Columns of the metrics, in the layout that fits best."""
     return layout_of(measures).columns(measures)
 
 
 def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
-    """The layout that has a place for most of the measures; the first of those that have equally many."""
+    """The layout with columns for most of the metrics; on ties, the first."""
     return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))
 
 
@@ -209,17 +208,17 @@ def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
 
 @dataclass(frozen=True)
 class GlossaryEntry:
-    """A measure."""
+    """Explanation of one metric."""
 
     term: str
     meaning: str
     units: tuple[str, ...] = ()
-    """In full; none where the headings of the columns say them."""
+    """Full titles; empty if the headings of the columns have them."""
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What is said of one measure before those that say the same are put together."""
+    """Explanation of one metric before equal explanations are merged."""
 
     family: str
     length: str
@@ -230,7 +229,7 @@ class _Line:
 
 
 def of_metrics(columns: Iterable[Column]) -> list[GlossaryEntry]:
-    """Columns of the metrics of runs, in the order of their columns."""
+    """Explanations of the metrics of runs, in the order of their columns."""
     by_meaning: dict[str, list[Column]] = {}
     for column in columns:
         if column.measure and column.measure.meaning:
@@ -250,7 +249,7 @@ def _of_metric(meaning: str, columns: Sequence[Column]) -> GlossaryEntry:
 
 
 def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
-    """Columns of the measures of texts that have a column, in the order of these."""
+    """Explanations of the text metrics with a column, in their order."""
     lines = []
     for column, measure in ((column, column.measure) for column in columns if column.measure):
         said = _sentence(measure)
@@ -263,12 +262,12 @@ def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
 
 
 def of_measures(measures: Mapping[str, Measure]) -> list[GlossaryEntry]:
-    """Columns of any measures of texts, by key, in their order."""
+    """Explanations of text metrics by key, in their order."""
     return _entries([_line(key, one.title, "", _sentence(one), one) for key, one in measures.items()])
 
 
 def _sentence(measure: Measure) -> str:
-    """What a measure means, without its title in front."""
+    """The meaning of a metric, without its title."""
     title = f"{measure.title}: "
     return measure.meaning[len(title) :] if measure.meaning.lower().startswith(title.lower()) else measure.meaning
 
@@ -297,7 +296,7 @@ def _entries(lines: Iterable[_Line]) -> list[GlossaryEntry]:
 
 
 def _shared(texts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The texts, one where they differ in nothing but the length of the n-grams.
+    """The distinct texts, ignoring differences in the length of n-grams.
 
     >>> _shared([("1-grams of a text", "1"), ("2-grams of a text", "2")]), _shared([("words", "1"), ("pairs", "2")])
     (('n-grams of a text',), ('words', 'pairs'))

@@ -1,4 +1,4 @@
-"""The page of an evaluation: one HTML file that needs no network."""
+"""The report of an evaluation: one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def render_evaluation(results: EvaluationResults) -> str:
 # -- An evaluation in the terminal.
 
 MOST_DIFFERENCES = 12
-"""Paired differences that the terminal lists; the report has all."""
+"""Maximum number of paired differences in the terminal."""
 LONGEST_UNIT = 28
-"""Characters of a unit for which the terminal has room."""
+"""Maximum characters of a unit in the terminal."""
 
 
 def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
-    """The values, the ranking, which differences hold and, in words, what was left out."""
+    """Tables for the terminal: values, ranking, significant differences, and what was left out."""
     tables: list[RenderableType] = [_values(results)]
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
@@ -71,7 +71,9 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     told.append("intervals: see the report")
     if results.tests:
         shown = f", {MOST_DIFFERENCES} of them are shown, the report has all" if len(clear) > MOST_DIFFERENCES else ""
-        told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction{shown}")
+        told.append(
+            f"{len(clear)} of {len(results.tests)} paired differences are significant after Holm's correction{shown}"
+        )
     elif results.untested:
         told.append(f"no paired tests: {results.untested}")
     return [*tables, Text("\n".join(told), style="dim")]
@@ -117,7 +119,7 @@ def _differences(tests: list[Test]) -> Table:
         for one in tests
     ]
     headers = ["measure", "systems", *terminal.right("difference", "interval"), "better"]
-    return terminal.framed("Differences that hold", headers, rows)
+    return terminal.framed("Significant differences", headers, rows)
 
 
 def _ranking(wins: Wins) -> Table:
@@ -125,12 +127,12 @@ def _ranking(wins: Wins) -> Table:
     for place in wins.ranking:
         rows.append((str(place.rank), Text(place.name), str(place.wins), str(place.losses), votes(wins, place.name)))
     headers = [*terminal.right("rank"), "system", *terminal.right("wins", "losses", "votes")]
-    caption = "a vote for each measure, also where chance may be the reason"
+    caption = "one vote per metric, even if a difference may be due to chance"
     return terminal.framed("Ranking by majority", headers, rows, caption)
 
 
 def votes(wins: Wins, name: str) -> str:
-    """The votes that a system has in all its duels, of how many: "8 of 15"."""
+    """The votes of a system in all pairwise comparisons: "8 of 15"."""
     fought = [duel for duel in wins.duels if name in (duel.first, duel.second)]
     won = sum(duel.won if duel.first == name else duel.lost for duel in fought)
     return f"{won} of {sum(duel.won + duel.lost + duel.tied for duel in fought)}"
@@ -145,10 +147,10 @@ def _plain_text(results: EvaluationResults) -> Iterator[str]:
 
 
 def _left_out(results: EvaluationResults) -> Iterator[str]:
-    """What was not measured: those that lack fields in one line, as the report has the reasons; the others in full."""
+    """Lines on metrics that were not computed: missing fields in one line, other reasons in full."""
     lacking = [name for name, why in results.left_out.items() if name != HUMAN and why.startswith("no ")]
     if lacking:
-        yield f"not measured, the samples lack what they need: {', '.join(lacking)}"
+        yield f"not computed, because the samples lack fields: {', '.join(lacking)}"
     for name, reason in results.left_out.items():
         if name == HUMAN and reason.startswith("no "):
             yield f"{name}: {reason}"

@@ -1,4 +1,4 @@
-"""The numbers of an evaluation as a table: one row a measure, one column a system, the human texts beside them."""
+"""Tables of an evaluation: one row per metric, one column per system and one for the human references."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HUMAN = "human"
 
 @dataclass(frozen=True)
 class Test:
-    """A paired test, as text."""
+    """A paired test, formatted."""
 
     title: str
     unit: str
@@ -30,11 +30,11 @@ class Test:
     p_holm: str
     significant: bool
     better: str
-    """The better of the two, where the measure is better lower or higher and the difference holds; else empty."""
+    """The better system, if the difference is significant and the metric has a better direction; else empty."""
 
 
 def measure_table(results: EvaluationResults, judged: Collection[str] | None = None) -> ReportTable:
-    """All measures, in blocks under their headings; of the systems in ``judged`` (None: all) one may be the best."""
+    """The table of all metrics in blocks; among the systems in ``judged`` (None: all) the best is marked."""
     names = [system.name for system in results.systems] + ([HUMAN] if results.human is not None else [])
     groups = groupby(results.measures.items(), key=lambda one: one[1].group)
     blocks = [
@@ -72,7 +72,7 @@ def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> 
 
 
 def spread(system: SystemRecord, key: str) -> tuple[float, float] | None:
-    """Lowest and highest value over the seeds, or with one seed its 95 % interval; None where there is neither."""
+    """Lowest and highest value over seeds, or with one seed the 95 % interval; None if there is neither."""
     if len(system.files) == 1:
         return system.values[key].interval if key in system.values else None
     found = [file.values[key].value for file in system.files if key in file.values]
@@ -104,12 +104,12 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def undefined(results: EvaluationResults) -> list[tuple[str, str, dict[str, str]]]:
-    """Every file, people's last: system, name, and the metrics without a value with the reason."""
+    """Rows of system, file and metrics without a value with the reason, the human references last."""
     return [(name, file.file, file.undefined) for name, file in _files(results)]
 
 
 def notes(results: EvaluationResults) -> list[str]:
-    """What a reader must know of single values, in one line for all measures of a file that have the same note."""
+    """Notes on values, with equal notes of a file in one line."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for name, file in _files(results):
         for key, value in file.values.items():
@@ -124,7 +124,7 @@ def _files(results: EvaluationResults) -> list[tuple[str, SampleFile]]:
 
 
 def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None) -> list[Test]:
-    """The paired tests, of some measures or of all."""
+    """The paired tests of some or all metrics."""
     return [_paired(one, results.measures[one.measure]) for one in results.tests if keys is None or one.measure in keys]
 
 
@@ -150,12 +150,11 @@ def _paired(one: PairRecord, measure: Measure) -> Test:
 
 
 def note_on_tests(results: EvaluationResults) -> str:
-    """What a reader must know about so many tests."""
+    """A note on multiple testing."""
     count = len(results.tests)
     expected = SIGNIFICANT * count
     return (
-        f"{count} tests: of so many, about {expected:.2g} would fall below {SIGNIFICANT} by chance alone, so read the "
-        f"column p (Holm), the p of the permutation test corrected for their number. "
-        "They ask whether other prompts like these would show "
-        "the difference, not whether training again would: for that, compare seeds."
+        f"{count} tests: about {expected:.2g} would fall below {SIGNIFICANT} by chance alone, so use the column p "
+        "(Holm), the permutation test's p-value corrected for the number of tests. The tests generalise to other "
+        "prompts, not to other training seeds: for that, compare seeds."
     )

@@ -1,4 +1,4 @@
-"""Numbers as text."""
+"""Format numbers as text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import groupby
 from typing import Any
 
 NOTHING = "–"
-"""Stands where there is no number."""
+"""Placeholder for a missing number."""
 
 SHARES = ("fraction", "share", "proportion")
-"""How the units of values between 0 and 1 begin that are shown as percentages, for example "fraction of prompts"."""
+"""Prefix of units whose values between 0 and 1 are shown as percentages, for example "fraction of prompts"."""
 
 
 def value(number: float, unit: str, decimals: int | None) -> str:
-    """A measured number in its column's precision; a share becomes a percentage.
+    """Format a value in its column's precision; a fraction becomes a percentage.
 
     >>> value(0.93512, "fraction of prompts", 1), value(21.5, "nats", 2), value(0.00012345, "nats", None)
     ('93.5', '21.50', '0.0001234')
@@ -31,7 +31,7 @@ def value(number: float, unit: str, decimals: int | None) -> str:
 
 
 def number(measured: float) -> str:
-    """A number of a sentence or a line, with four significant digits or all before the point, never an exponent.
+    """Format a number for text: four significant digits or all before the point, without an exponent.
 
     >>> number(12568.4), number(135.25), number(0.000123456), number(4.0)
     ('12,568', '135.2', '0.0001235', '4')
@@ -40,7 +40,7 @@ def number(measured: float) -> str:
 
 
 def signed(number: float, unit: str, decimals: int | None) -> str:
-    """A difference, with its sign in front unless it rounds to nothing.
+    """Format a difference with its sign, unless it rounds to zero.
 
     >>> signed(0.15, "fraction", 1), signed(-1.0, "nats", 2), signed(-0.0001, "nats", 3)
     ('+15.0', '-1.00', '0.000')
@@ -55,12 +55,12 @@ def is_share(unit: str) -> bool:
 
 
 def scale(unit: str) -> float:
-    """What values of ``unit`` are multiplied with to be shown."""
+    """Factor by which values of ``unit`` are shown."""
     return 100.0 if is_share(unit) else 1.0
 
 
 def unit_name(unit: str) -> str:
-    """The unit as it is shown.
+    """The displayed unit.
 
     >>> unit_name("fraction of prompts"), unit_name("nats per token")
     ('% of prompts', 'nats per token')
@@ -71,7 +71,7 @@ def unit_name(unit: str) -> str:
 
 
 def interval(low: str, high: str) -> str:
-    """An interval; a dash is unclear beside a sign.
+    """Format an interval; with signs, "to" replaces the dash.
 
     >>> interval("1.2", "3.4"), interval("-0.1", "0.2"), interval("+0.5", "+1.2")
     ('1.2–3.4', '-0.1 to 0.2', '+0.5 to +1.2')
@@ -80,7 +80,7 @@ def interval(low: str, high: str) -> str:
 
 
 def count(number: float) -> str:
-    """A count with three or four digits and a multiplier.
+    """Format a count with three or four digits and a multiplier.
 
     >>> count(640), count(12_345), count(124_439_808), count(2_500_000_000)
     ('640', '12.3 k', '124 M', '2.50 G')
@@ -92,7 +92,7 @@ def count(number: float) -> str:
 
 
 def digits(number: float) -> str:
-    """Three digits, or all of them before the point.
+    """Format with three digits, or all before the point.
 
     >>> digits(0.5), digits(12.34), digits(1234.5)
     ('0.50', '12.3', '1234')
@@ -103,7 +103,7 @@ def digits(number: float) -> str:
 
 
 def seconds(number: float) -> str:
-    """A duration.
+    """Format a duration.
 
     >>> seconds(8.25), seconds(192), seconds(7260)
     ('8.25 s', '3 min 12 s', '2 h 01 min')
@@ -115,7 +115,7 @@ def seconds(number: float) -> str:
 
 
 def four_digits(number: float) -> str:
-    """A number with four digits, or all before the point.
+    """Format with four digits, or all before the point.
 
     >>> four_digits(28475.0), four_digits(1e-05), four_digits(0.25), four_digits(8.0)
     ('28475', '0.00001', '0.25', '8')
@@ -124,7 +124,7 @@ def four_digits(number: float) -> str:
 
 
 def seeds(count: int) -> str:
-    """How many trainings a number is the mean of.
+    """Number of seeds, in words.
 
     >>> seeds(1), seeds(3)
     ('one seed', '3 seeds')
@@ -133,12 +133,12 @@ def seeds(count: int) -> str:
 
 
 def probability(number: float) -> str:
-    """A probability, with three decimals while these say anything."""
+    """Format a probability with three decimals, or in scientific notation if it is smaller."""
     return f"{number:.3f}" if number >= 0.0005 or number == 0 else f"{number:.0e}"
 
 
 def p_value(p: float) -> str:
-    """A p-value with two digits.
+    """Format a p-value with two digits.
 
     >>> p_value(0.5), p_value(0.0312), p_value(0.00012)
     ('0.50', '0.031', '0.0001')
@@ -152,7 +152,7 @@ def setting(name: str) -> str:
 
 
 def plain(thing: Any) -> str:
-    """Any JSON value on one line, as a person would write it."""
+    """Format any JSON value on one line."""
     if thing is None:
         return "none"
     if isinstance(thing, bool):
@@ -170,7 +170,7 @@ def plain(thing: Any) -> str:
 
 
 def pairs(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Settings or data fields with their values, both as text."""
+    """Settings or data fields with their values, as text."""
     return [(setting(name), plain(thing)) for name, thing in content.items()]
 
 
@@ -184,7 +184,7 @@ def spans(headings: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def listing(parts: Sequence[str]) -> str:
-    """Words in a sentence.
+    """Join words with commas and "and".
 
     >>> listing(["a"]), listing(["a", "b", "c"])
     ('a', 'a, b and c')

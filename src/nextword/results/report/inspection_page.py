@@ -1,4 +1,4 @@
-"""The page of ``nextword inspect``: one HTML file that needs no network and runs no script but its own."""
+"""The page of ``nextword inspect``: one HTML file that needs no network and runs only its own script."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from nextword.results.report import formats
 from nextword.results.report.template import packaged, switchable_variables, template
 
 SCRIPTS = ("traces", "measures", "elements", "text", "distribution", "panel", "search", "start")
-"""Files of the page's script, in the order in which they use one another."""
+"""Files of the page's script, in order of dependency."""
 
 DECIMALS = 3
-"""Decimals of nats and shares in the page: finer than any eye, and half the file."""
+"""Decimals of nats and shares in the page, which halve the file's size without visible change."""
 
 ROWS = 12
-"""Differences of two models that are shown before more are asked for."""
+"""Number of differences shown before "more"."""
 MORE_ROWS = 100
-"""Differences that the page lists in all; the colours of the text show every one."""
+"""Maximum number of listed differences; the colours of the text show all."""
 
 _UNSAFE = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"}
 
 
 def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
-    """The page of a trace, or of two traces of one text by two models.
+    """Render the page of a trace, or of two traces of the same text by two models.
 
-    Tokens stand in running text, coloured by what the reader chooses; one that is opened shows its most probable
-    tokens and the places that its probability came from. With two models the page begins with where they differ.
+    The text is shown with tokens coloured by a selectable value; clicking a token shows the most probable tokens and
+    the positions that contributed to its probability. With two models, the page begins with their differences.
 
     Raises:
-        ValueError: The traces are not of the same token ids.
+        ValueError: If the traces do not have the same token ids.
     """
     records = [record] if other is None else [record, other]
     style = Markup(switchable_variables() + packaged("trace/trace.css"))
@@ -62,7 +62,7 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
 def content_policy(script: str, style: str, *, served: bool = False) -> str:
     """The page's content security policy: its own script and style, known by their hashes, and nothing else.
 
-    A page that is served may ask its own server, and stands in no frame of others.
+    A served page may call its own server, and may not be framed by other sites.
     """
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
     parts = ["default-src 'none'", f"script-src 'sha256-{hashes[0]}'", f"style-src 'sha256-{hashes[1]}'"]
@@ -111,24 +111,24 @@ def _facts(record: TraceRecord) -> dict[str, Any]:
 # -- Where two models differ on one text.
 
 BEFORE, AFTER = 6, 4
-"""Tokens of the text that a row shows in front of its own, and behind it."""
+"""Number of context tokens that a row shows before and after its token."""
 
 LARGEST = 10_000
-"""From here on a factor is only called large."""
+"""Largest factor that is shown as a number."""
 
 ALIKE = 0.005
-"""Nats below which a token does not deserve a row: half a percent of its probability."""
+"""Minimum difference in nats of a listed token: half a percent of its probability."""
 
 
 @dataclass(frozen=True)
 class TokenDifference:
-    """One token that the models gave different probabilities.
+    """One token to which the models gave different probabilities.
 
     Attributes:
-        index: Place of the token in the text.
-        nats: By how much the second model's log-probability is higher; infinite where one of them gave it none.
+        index: Index of the token in the text.
+        nats: Second model's log-probability minus the first's; infinite if one of them is -inf.
         before: The text in front of it.
-        token: The token, as the vocabulary shows it.
+        token: Display text of the token.
         after: The text behind it.
     """
 
@@ -145,7 +145,7 @@ class TokenDifference:
 
     @property
     def factor(self) -> str:
-        """How many times the probability of the one is that of the other."""
+        """Ratio of the two probabilities, at least 1."""
         if math.isinf(self.nats):
             return "∞"
         if abs(self.nats) > math.log(LARGEST):
@@ -156,15 +156,15 @@ class TokenDifference:
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """Two models on the same tokens; positive numbers favour the second.
+    """Comparison of two models on the same tokens; positive numbers favour the second.
 
     Attributes:
-        total: Nats that the second model gains over the whole text, but for the tokens of ``never``.
-        of: Nats that the first model needs for these tokens.
-        gained: Nats and tokens on which the second is better.
-        lost: Nats and tokens on which the first is.
-        never: Tokens that only one of them thinks possible.
-        rows: Tokens that differ, the largest difference first.
+        total: Total gain of the second model in nats, without the tokens in ``never``.
+        of: Total nats of the first model for these tokens.
+        gained: Nats and number of tokens on which the second model is better.
+        lost: Nats and number of tokens on which the first model is better.
+        never: Tokens to which one of the models gives probability 0.
+        rows: Tokens with different probabilities, largest difference first.
     """
 
     total: float
@@ -176,10 +176,10 @@ class ModelDifference:
 
 
 def difference(one: TraceRecord, other: TraceRecord) -> ModelDifference:
-    """Compares two models token by token.
+    """Compare two models token by token.
 
     Raises:
-        ValueError: They did not predict the same tokens.
+        ValueError: If they did not predict the same tokens.
     """
     expect_same_tokens(one, other)
     pairs = list(zip(one.tokens.log_prob, other.tokens.log_prob, strict=True))
@@ -198,7 +198,7 @@ def difference(one: TraceRecord, other: TraceRecord) -> ModelDifference:
 
 
 def expect_same_tokens(one: TraceRecord, other: TraceRecord) -> None:
-    """Raises ValueError unless both traces are of the same tokens of the same text."""
+    """Raise ValueError unless both traces have the same tokens of the same text."""
     names = f"'{one.model.name}' and '{other.model.name}'"
     left, right = one.texts["text"].ids, other.texts["text"].ids
     if left != right:
@@ -237,14 +237,14 @@ def _row(trace: TraceRecord, index: int, nats: float) -> TokenDifference:
 
 @dataclass(frozen=True)
 class Page:
-    """A page, and the headers that it is sent with."""
+    """A page with its HTTP headers."""
 
     html: str
     headers: dict[str, str]
 
 
 def playground_page(model: str, spec: str, *, needs_key: bool) -> Page:
-    """The page of one model, by its name and the spec of head and objective."""
+    """The playground page of a model, with its name and the specs of head and objective."""
     style = Markup(switchable_variables() + packaged("playground/playground.css"))
     script = Markup('"use strict";\n' + packaged("trace/elements.js") + packaged("playground/playground.js"))
     html = template("playground/playground.html.j2").render(

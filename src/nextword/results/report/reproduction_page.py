@@ -1,4 +1,4 @@
-"""The page of reproduced tables: one, or many below a list of contents."""
+"""The page of reproduced tables: one table, or several with a table of contents."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ class RowPair:
     note: str
     printed: tuple[str, ...]
     ours: tuple[Cell, ...]
-    """Each with the numbers of the trainings that it is the mean of; none: no training gave it."""
+    """Cells, each with the number of seeds of its mean; none: it does not depend on training."""
     missing: str
-    """Why no cell of the row has a number of ours, where the reason is the same for all."""
+    """Reason why no cell of the row has a number of ours, if it is the same for all."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The table."""
+    """The numbers of a table, formatted."""
 
     columns: tuple[ReproducedColumn, ...]
     rows: tuple[RowPair, ...]
     seeds: int
-    """How many trainings most of our numbers are the mean of."""
+    """Most common number of seeds."""
 
     @property
     def reasons(self) -> list[tuple[str, list[str]]]:
-        """Why single cells lack a number of ours: each reason with the rows."""
+        """Reasons why cells have no number of ours, with their rows."""
         rows: dict[str, list[str]] = {}
         for row in self.rows:
             for why in {} if row.missing else dict.fromkeys(cell.reason for cell in row.ours if cell.reason):
@@ -75,10 +75,9 @@ class Numbers:
 
 
 def numbers(table: ReproducedTable) -> Numbers:
-    """All numbers of a table, with as many decimals as the paper prints in a column.
+    """Format all numbers of a table, with as many decimals as the paper prints in a column.
 
-    In a column without a unit, where every row is of another kind, as in a list of settings, each has four digits, or
-    more where it is larger.
+    In a column without a unit, such as a list of settings, each number has at least four digits.
     """
     decimals = [
         _decimals([row.cells[place] for row in table.rows]) if column.unit or column.better else None
@@ -102,7 +101,7 @@ def _row(row: ReproducedRow, decimals: Sequence[int | None]) -> RowPair:
 
 
 def _decimals(cells: Sequence[ReproducedCell]) -> int | None:
-    """Digits after the point of the printed number that has most of them; None where none is printed.
+    """Maximum number of decimals of the printed numbers; None if none is printed.
 
     >>> _decimals([ReproducedCell(printed=0.71), ReproducedCell(printed=3.0), ReproducedCell(printed="4-3")])
     2
@@ -145,35 +144,35 @@ SIGNS: dict[Outcome, str] = {
     "inconclusive": "?",
     "not testable": formats.NOTHING,
 }
-"""Stand before an outcome's name, so that it is seen before it is read."""
+"""Signs before an outcome's name."""
 
 # -- The page of reproduced tables.
 
 
 @dataclass(frozen=True)
 class Section:
-    """One table on the page."""
+    """Section of one table."""
 
     anchor: str
     table: ReproducedTable
     numbers: Numbers
     outcomes: tuple[tuple[str, int], ...]
-    """How many of its claims came to each end; ends that none came to are left out."""
+    """Number of claims by outcome, without outcomes of no claim."""
 
 
 def write_reproduced_tables(tables: Sequence[ReproducedTable], path: str | os.PathLike[str], root: str = "") -> None:
     """Write tables of papers, with our numbers beside theirs, as one self-contained HTML page.
 
     Args:
-        tables: In the order of the page; those of a paper together.
+        tables: Tables in the order of the page; those of a paper together.
         path: The file to write.
-        root: Leads from the page's folder to the folder of all tables, which the records' links begin from: "../".
+        root: Relative path from the page's folder to the folder of all tables, to which links are relative: "../".
     """
     write_atomically(path, render_reproduction(tables, root))
 
 
 def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> str:
-    """The page as text; with several tables a list of contents stands before them."""
+    """Render the page; several tables have a table of contents."""
     sections = []
     for table in tables:
         anchor = re.sub(r"[^A-Za-z0-9]+", "-", f"{table.name}-{table.scale}")
@@ -198,13 +197,13 @@ def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> st
 
 
 def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
-    """How many claims came to each end, in the order of ``SIGNS``."""
+    """Number of claims by outcome, in the order of ``SIGNS``."""
     counted = Counter(claim.outcome for claim in claims)
     return tuple((outcome, counted[outcome]) for outcome in SIGNS if counted[outcome])
 
 
 def verdict(claim: JudgedClaim) -> str:
-    """The verdict with its sign and, of several comparisons, how many came out.
+    """The outcome with its sign and, for several comparisons, the number of supported ones.
 
     >>> one = JudgedComparison(first="a", second="b", column="c", outcome="supported")
     >>> other = one.model_copy(update={"outcome": "inconclusive"})
@@ -225,7 +224,7 @@ def verdict(claim: JudgedClaim) -> str:
 
 
 def difference(one: JudgedComparison) -> str:
-    """What was found of a comparison: the difference with interval and seeds.
+    """Format the difference of a comparison with interval and seeds.
 
     >>> difference(JudgedComparison(first="a", second="b", column="c", outcome="supported", difference=1.5, low=1,
     ...     high=2, seeds=3))
@@ -241,11 +240,11 @@ def difference(one: JudgedComparison) -> str:
 # -- A reproduced table in the terminal.
 
 WIDTH = 54
-"""Characters beside the names of the rows; what is wider goes into a table below."""
+"""Maximum width in characters, without row names; wider tables are split."""
 
 
 def reproduced_table(table: ReproducedTable) -> RenderableType:
-    """The paper's numbers in brackets below ours, and what became of each claim."""
+    """Tables for the terminal: the paper's numbers in brackets below ours, and the outcome of each claim."""
     found = numbers(table)
     heading = Text(f"{table.name}: {table.title} (scale {table.scale})", style="bold")
     parts = [_part(found, first, last) for first, last in _cuts(found)] if found.has_ours else []
@@ -255,7 +254,7 @@ def reproduced_table(table: ReproducedTable) -> RenderableType:
 
 
 def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:
-    """Columns that fit beside each other: the first, and the one behind the last."""
+    """Ranges of columns that fit next to each other."""
     first = used = 0
     for place, column in enumerate(found.columns):
         cells = [row.ours[place] for row in found.rows]

@@ -1,4 +1,4 @@
-"""A score in the terminal."""
+"""Tables of a score for the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECIMALS = {"perplexity": 2, "nll": 3, "bits_per_byte": 4}
 
 
 def score_tables(results: ScoreResults) -> list[RenderableType]:
-    """The values, the paired differences, the groups, and notes on the intervals and on each model."""
+    """Tables of values, paired differences and groups, with notes on intervals and models."""
     tables: list[RenderableType] = [_values(results)]
     if results.differences:
         tables.append(_differences(results))
@@ -32,12 +32,12 @@ def score_tables(results: ScoreResults) -> list[RenderableType]:
 
 
 def group_meanings(results: ScoreResults) -> RenderableType:
-    """What the groups of each table are."""
+    """Explanations of the groups of each table."""
     return Text("\n".join(f"{one.title}: {one.meaning}" for one in results.breakdowns.values()), style="dim")
 
 
 def verdict(one: ScoreDifference, units: int, unit: str) -> str:
-    """What a difference shows that was tested over so many units of text, in words.
+    """The result of a paired test over a number of text units, in words.
 
     >>> shown = dict(first="a", second="b", measure="nll", difference=-0.1, low=-0.2, high=-0.05, p_permutation=0.01)
     >>> found = ScoreDifference(**shown, p_holm=0.01), ScoreDifference(**shown, p_holm=0.3)
@@ -57,7 +57,7 @@ def verdict(one: ScoreDifference, units: int, unit: str) -> str:
 
 
 def smallest_p(units: int) -> float:
-    """The smallest p of a two-sided permutation test: all differences have one sign, which 2 of the 2^N swaps have.
+    """Smallest possible p-value of a two-sided permutation test with N units: 2 of 2^N swaps.
 
     >>> smallest_p(5), smallest_p(6)
     (0.0625, 0.03125)
@@ -66,7 +66,7 @@ def smallest_p(units: int) -> float:
 
 
 def is_significant(one: ScoreDifference) -> bool:
-    """Whether a difference holds after the correction for the number of tests."""
+    """Whether a difference is significant after the correction for the number of tests."""
     return one.p_holm is not None and one.p_holm < SIGNIFICANT and one.difference != 0
 
 
@@ -112,7 +112,7 @@ def _groups(results: ScoreResults, key: str) -> Table:
 
 
 def _side_by_side(results: ScoreResults, key: str) -> Table:
-    """Nats per token of each model, and every other model less the first."""
+    """Nats per token of each model, and differences to the first model."""
     first, *others = results.models
     shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
     by_position = {(one.group, one.first): one for one in shown}
@@ -127,7 +127,7 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
         less = [_difference(by_position.get((name, other.name))) for other in others]
         rows.append((name, tokens, *values, *less))
     headers = [Column(Text(name), justify="right", overflow="fold") for name in names]
-    caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
+    caption = "nats per token; * significant after correction for all groups" if shown else "nats per token"
     return framed(Text(results.breakdowns[key].title), ["group", *right("tokens"), *headers], rows, caption)
 
 
@@ -149,8 +149,7 @@ def _notes(results: ScoreResults) -> Iterator[str]:
     yield from (f"{', '.join(names)}: {note}" for note, names in by_note.items())
     if not results.same_tokens:
         yield (
-            "the models have different tokens: compare them by bits per byte; numbers per token are of each model's "
-            "own tokens"
+            "the models have different tokenizers: compare bits per byte; values per token use each model's own tokens"
         )
     if results.empty:
         yield f"{results.empty:,} empty texts were left out"
@@ -163,7 +162,7 @@ def _of_model(model: ModelScore) -> Iterator[str]:
     if read:
         yield f"reads {formats.listing(read)}"
     if model.cut_sources:
-        yield f"{model.cut_sources:,} sources are longer than it can read and were cut"
+        yield f"{model.cut_sources:,} sources were longer than the encoder's maximum and were truncated"
     for why, keys in groupby(model.undefined.items(), key=lambda one: one[1]):
         yield f"{formats.listing([TITLES[key] for key, _ in keys])}: {why}"
 
@@ -190,7 +189,7 @@ COLUMNS = ("model", "breakdown", "group", "tokens", "nll", "low", "high", "perpl
 
 
 def score_csv(results: ScoreResults) -> str:
-    """The text of the file; a cell is empty where there is no finite number."""
+    """The content of score.csv; a cell is empty if there is no finite number."""
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
     table.writerow(COLUMNS)

@@ -1,4 +1,4 @@
-"""The page of what people said, beside that of an evaluation and with the same looks."""
+"""The report of a survey, and the page for judges."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_survey_report(results: SurveyResults, path: str | os.PathLike[str]) ->
 
 
 def survey_tables(results: SurveyResults) -> list[RenderableType]:
-    """Values, win-tie-lose, differences, agreement and, in words, what was left out."""
+    """Tables for the terminal: values, wins and losses, differences, agreement, and what was left out."""
     tables = [_values(results)]
     if results.duels:
         tables.append(_duels(results))
@@ -60,7 +60,7 @@ def survey_tables(results: SurveyResults) -> list[RenderableType]:
         tables.append(_tests(results))
     tables.append(_agreement(results))
     counted = sum(one.counted for one in results.judges)
-    told = [f"{counted} of {len(results.judges)} judges count", *results.left_out]
+    told = [f"{counted} of {len(results.judges)} judges are valid", *results.left_out]
     if results.correlations:
         told.append(f"{len(results.correlations)} correlations with automatic measures: see the report")
     elif results.uncorrelated:
@@ -125,7 +125,7 @@ SHARE_DECIMALS = 1
 
 
 def share(value: MetricValue) -> Cell:
-    """In percent, with its interval."""
+    """Format a share in percent with its interval."""
     ends = "" if value.interval is None else formats.interval(*map(_percent, value.interval))
     return Cell(_percent(value.value), interval=ends, below=(ends,))
 
@@ -135,7 +135,7 @@ def _percent(number: float) -> str:
 
 
 def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
-    """Question, alpha on each scale, share of equal pairs in percent, units judged twice or more."""
+    """Rows of question, alpha by scale, share of equal pairs in percent, and number of units judged twice."""
     for one in results.agreement:
         alphas = [
             f"{formats.NOTHING if value is None else f'{value:.2f}'} ({level})" for level, value in one.alpha.items()
@@ -145,7 +145,7 @@ def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
 
 
 def correlated(results: SurveyResults) -> Iterator[tuple[str, str, str, str, str, str]]:
-    """People's measure, automatic measure, Pearson, Spearman, Kendall, systems."""
+    """Rows of human measure, automatic metric, Pearson, Spearman, Kendall and number of systems."""
     measures = results.judged.measures
     for one in results.correlations:
         people = measures[one.people]
@@ -158,14 +158,14 @@ def correlated(results: SurveyResults) -> Iterator[tuple[str, str, str, str, str
 # -- What judges open: one HTML file that needs no network, and the layout of a task for Mechanical Turk.
 
 SHARED = ("trace/elements.js", "survey/items.js")
-"""Scripts of both, in the order in which they use one another."""
+"""Scripts of both pages, in order of dependency."""
 
 
 def judge_page(survey: Survey) -> str:
-    """The page of a survey, with all of its forms; the address says which (``page.html?form=3``).
+    """Render the page of a survey with all forms; the URL selects the form (``page.html?form=3``).
 
-    It keeps what was answered in the browser and hands it back as one file. It sends nothing, and without the survey's
-    key it cannot show who wrote what.
+    It keeps the answers in the browser and saves them as one file. It sends nothing over the network, and does not
+    contain the survey's key.
     """
     style = Markup(switchable_variables() + packaged("survey/judge.css"))
     script = _script("survey/judge.js")
@@ -179,7 +179,7 @@ def judge_page(survey: Survey) -> str:
 
 
 def mturk_layout(survey: Survey) -> str:
-    """The layout of a task: it shows the item of the column ``item``, which ``mturk_item`` writes."""
+    """The Mechanical Turk layout, which shows the column ``item`` written by ``mturk_item``."""
     style = Markup(switchable_variables() + packaged("survey/judge.css"))
     shared = survey.model_dump(mode="json", exclude={"items", "digests", "forms"})
     return template("survey/mturk.html.j2").render(
@@ -190,7 +190,7 @@ def mturk_layout(survey: Survey) -> str:
 def mturk_item(item: SurveyItem) -> str:
     """An item as one cell of a CSV.
 
-    It is base64, because the platform puts cells into the layout as they are: no text in it can become markup.
+    It is base64, because the platform inserts cells unescaped, so text could become markup.
     """
     return _ascii({"item": item.model_dump(mode="json"), "digest": item.digest})
 

@@ -1,4 +1,4 @@
-"""Matplotlib figures as SVG that can stand inside an HTML page, several on one page."""
+"""Matplotlib figures as inline SVG, several per HTML page."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 4.8
-"""Inches of every figure. The page scales it: its letters are as large as the page's in a window, where two figures
-stand side by side, and as those of a table on a telephone."""
+"""Width of every figure in inches. The page scales it so that its text has the size of the page's text."""
 
 SMALL = 10.0
-"""Points of the text that is not a title or a tick."""
+"""Font size in points, except titles and ticks."""
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # real text: it can be read aloud, searched, and written in any script
@@ -54,7 +53,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def figure(name: str, height: float, width: float = WIDTH) -> Iterator[Figure]:
-    """A figure in the page's style, sizes in inches; ``name`` keeps its ids apart from those of other figures."""
+    """Make a figure in the page's style, with sizes in inches; ``name`` makes its ids unique."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -69,7 +68,7 @@ def figure(name: str, height: float, width: float = WIDTH) -> Iterator[Figure]:
 
 
 def legend(drawn: Figure, handles: Sequence[Artist]) -> None:
-    """A legend above the panels, in as many columns as fit the figure: nothing lies beyond its edge."""
+    """Add a legend above the panels, with as many columns as fit."""
     for columns in range(len(handles), 0, -1):
         made = drawn.legend(handles=handles, loc="outside upper left", ncols=columns)
         if made.get_window_extent().width <= drawn.bbox.width:
@@ -79,10 +78,10 @@ def legend(drawn: Figure, handles: Sequence[Artist]) -> None:
 
 
 def inline(drawn: Figure, name: str, description: str) -> str:
-    """The figure as an ``<svg>`` element, to be called inside the ``with`` of ``figure``.
+    """Convert the figure to an ``<svg>`` element; call it inside the ``with`` of ``figure``.
 
-    Ids get ``name`` in front, colours become those of the page's theme, the style sheet (which would apply to the whole
-    page) is left out, and ``description`` is what a screen reader says.
+    Ids are prefixed with ``name``, colours become those of the page's theme, and the style sheet is removed, because
+    it would apply to the whole page. ``description`` is the text for screen readers.
     """
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

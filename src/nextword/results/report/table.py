@@ -1,4 +1,4 @@
-"""A table of a report: columns, rows in blocks, and cells. A page and a terminal draw the same one."""
+"""Tables of reports: columns, blocks of rows, and cells, shown on pages and in the terminal."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from nextword.results.report.comparison.methods import Style
 
 ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human": "\N{RIGHTWARDS ARROW}"}
-"""What a goal looks like beside a title; the arrow to the right points at the column of the human texts."""
+"""Signs of a better direction; the arrow to the right points to the human column."""
 
-GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to people the better"}
+GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to human the better"}
 """The same in words."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A measure, a cost or a system."""
+    """A column: a metric, a cost or a system."""
 
     title: str
     group: str = ""
@@ -31,32 +31,32 @@ class Column:
     key: str = ""
     measure: Measure | None = None
     unit: str = ""
-    """In full."""
+    """Full title."""
     short_unit: str = ""
-    """Where a heading has room for it."""
+    """Unit, if the heading has room."""
     n: str = ""
-    """How many cases the column's values come from, as text; empty for a cost."""
+    """Number of cases of the values, as text; empty for a cost."""
     hover: str = ""
     below: tuple[str, ...] = ()
     """Small lines under the title."""
     main: bool = True
-    """Whether it is among the few for which a terminal or a figure has room."""
+    """Whether it is shown in the terminal and in figures."""
     short: str = ""
-    """Title that needs no heading over it."""
+    """Title for use without a heading over it."""
     metric: str = ""
-    """Who gives the measure; empty where only its key tells."""
+    """Metric that computes the value; empty if it follows from the key."""
     note: str = ""
-    """What a reader must know besides the meaning of the measure."""
+    """Note for the reader, in addition to the metric's meaning."""
     show: Callable[[float], str] = formats.number
 
     @property
     def goal(self) -> Goal | None:
-        """Which way is good."""
+        """The better direction."""
         return self.measure.goal if self.measure else None
 
     @property
     def arrow(self) -> str:
-        """The same as a sign."""
+        """The better direction as a sign."""
         return ARROWS[self.goal] if self.goal else ""
 
     @property
@@ -67,26 +67,26 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value, as text."""
+    """A formatted value."""
 
     text: str = formats.NOTHING
     value: float | None = None
-    """The number; the mean where there are several seeds."""
+    """The number, or the mean over seeds."""
     numbers: tuple[float, ...] = ()
-    """Values of every seed that has one."""
+    """Values of all seeds that have one."""
     seeds: tuple[str, ...] = ()
-    """Values of every seed, as text, where there are several."""
+    """Values of all seeds, as text, if there are several."""
     interval: str = ""
     """95 % interval, or empty."""
     spread: str = ""
-    """Lowest and highest value over the seeds, or with one seed the 95 % interval."""
+    """Lowest and highest value over seeds, or with one seed the 95 % interval."""
     n: str = ""
-    """Number of samples the value is, where these are not all."""
+    """Number of samples behind the value, if not all."""
     best: bool = False
     lacking: str = ""
-    """How many seeds it has, where these are not all; such a value is never called the best."""
+    """Number of seeds, if not all; such a value is never marked as best."""
     reason: str = ""
-    """Why there is no value, where that is known."""
+    """Reason why there is no value, if known."""
     hover: str = ""
     below: tuple[str, ...] = ()
     """Small lines under the value."""
@@ -94,34 +94,34 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A method, a measure, or people."""
+    """A row: a method, a metric, or the human references."""
 
     label: str
     cells: tuple[Cell, ...]
     style: Style | None = None
-    """How figures draw the method."""
+    """Style of the method in figures."""
     noted: bool = False
-    """Whether there is a note on it."""
+    """Whether there is a note on the method."""
     made_of: str = ""
     """Specs of a method."""
     below: tuple[str, ...] = ()
     """Small lines under the label."""
     lacking: str = ""
-    """How many seeds there are, where these are not all; such a row is never called the best."""
+    """Number of seeds, if not all; such a row is never marked as best."""
     key: str = ""
     arrow: str = ""
-    """Which way is good, of a measure."""
+    """Better direction of a metric."""
     hover: str = ""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows that stand together."""
+    """A block of rows."""
 
     rows: tuple[Row, ...]
     title: str = ""
     human: Row | None = None
-    """What people have, below the others."""
+    """The human row, below the others."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ReportTable:
     columns: tuple[Column, ...]
     blocks: tuple[Block, ...]
     shows_groups: bool = True
-    """Whether the headings over columns are shown."""
+    """Whether to show headings over columns."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -160,11 +160,11 @@ class ReportTable:
 
     @property
     def main(self) -> ReportTable:
-        """The columns for which a terminal has room."""
+        """The columns shown in the terminal."""
         return self.of_columns([place for place, column in enumerate(self.columns) if column.main])
 
     def of_columns(self, places: Sequence[int]) -> ReportTable:
-        """The table of some of its columns."""
+        """The table with some of its columns."""
 
         def of(row: Row) -> Row:
             return replace(row, cells=tuple(row.cells[place] for place in places))
@@ -176,7 +176,7 @@ class ReportTable:
         return replace(self, columns=tuple(self.columns[place] for place in places), blocks=blocks)
 
     def beside(self, other: ReportTable) -> ReportTable:
-        """The columns of another table of the same rows behind its own."""
+        """The table with the columns of another table with the same rows appended."""
         blocks = tuple(
             replace(
                 one, rows=tuple(replace(a, cells=a.cells + b.cells) for a, b in zip(one.rows, two.rows, strict=True))
@@ -186,9 +186,9 @@ class ReportTable:
         return replace(self, columns=self.columns + other.columns, blocks=blocks)
 
     def cut(self, joints: Sequence[int], fits: Callable[[int, int], bool]) -> list[ReportTable]:
-        """Tables of neighbouring columns, as few as fit, cut at some of the ``joints``, the last of which is the end.
+        """Split into as few tables as possible at some of the ``joints``, the last of which is the end.
 
-        ``fits`` says whether the columns from one to another, which does not count, are not too many.
+        ``fits(first, end)`` is whether the columns from ``first`` up to, not including, ``end`` fit.
         """
         cuts = [0]
         for before, end in pairwise([0, *joints]):
@@ -199,7 +199,7 @@ class ReportTable:
 
 
 def best_of(goal: Goal | None, values: Mapping[str, float], human: float | None = None) -> set[str]:
-    """The names with the best value; none with fewer than two, all alike, or no goal."""
+    """The names with the best value; empty with fewer than two values, equal values, or no better direction."""
     if goal is None or len(values) < 2 or (goal == "human" and human is None):
         return set()
     if goal == "human" and human is not None:

@@ -1,4 +1,4 @@
-"""Reproduced tables as Markdown: in every cell our number with its interval, and below it the paper's."""
+"""Reproduced tables as Markdown: each cell has our number with its interval, and the paper's number below."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from nextword.results.report.reproduction_page import (
 from nextword.results.report.table import Cell
 
 FEW = 4
-"""For a claim with more comparisons docs/records/claims.md has the count alone."""
+"""Maximum number of comparisons per claim listed in docs/records/claims.md; above it only the count."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
-    """A section for each table that has numbers of ours or claims.
+    """One section per table with numbers of ours or claims.
 
-    It says how the table was run, the numbers, why some are missing, and what became of each claim.
+    It has the run, the numbers, reasons for missing numbers, and the outcome of each claim.
     """
     return "\n".join(_section(table) for table in tables if table.claims or numbers(table).has_ours)
 
 
 def anchor(table: ReproducedTable) -> str:
-    """What leads to a table's section on its page."""
+    """Anchor of a table's section."""
     return _title(table).replace("/", "").replace(",", "").replace(" ", "-")
 
 
@@ -84,12 +84,12 @@ def _claim(claim: JudgedClaim) -> str:
 
 
 def compared(one: JudgedComparison) -> str:
-    """The cells whose difference it is."""
+    """The compared cells, in words."""
     return f"{one.first} − {one.second}, {one.column}"
 
 
 def printed(one: JudgedComparison) -> str:
-    """The difference of the paper's numbers."""
+    """The difference of the paper's numbers, formatted."""
     return formats.NOTHING if one.printed is None else f"{one.printed:+.3g}"
 
 
@@ -109,7 +109,7 @@ def _how(table: ReproducedTable) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that Markdown shows as it stands, in a table too."""
+    """Escape text for Markdown, also in tables."""
     escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
     return " ".join(escaped.split())
 
@@ -118,13 +118,13 @@ def plain(text: str) -> str:
 
 
 def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "papers") -> str:
-    """A table for each paper: every main claim, the paper's difference, ours with interval and seeds, the verdict.
+    """One table per paper: main claims, the paper's difference, ours with interval and seeds, and the outcome.
 
-    Of a claim with many comparisons the outcomes are counted; each one is on the page of ``tables_markdown``.
+    For a claim with many comparisons, outcomes are counted; the pages of ``tables_markdown`` list each.
 
     Args:
         tables: Tables of a paper together.
-        folder: Where the pages of ``tables_markdown`` lie, one per paper.
+        folder: Folder of the pages of ``tables_markdown``, one per paper.
     """
     parts = []
     for paper, members in groupby(tables, key=lambda table: table.paper):

@@ -1,4 +1,4 @@
-"""The templates and the stylesheet of the pages."""
+"""Templates and style sheet of the pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def packaged(name: str) -> str:
-    """Text of a file that lies beside this one."""
+    """Read a file next to this one."""
     return (resources.files("nextword.results.report") / "templates" / name).read_text(encoding="utf-8")
 
 
@@ -23,7 +23,7 @@ def style() -> Markup:
 
 
 def template(name: str) -> jinja2.Template:
-    """A template: everything that is put in is escaped, and an unknown name is an error."""
+    """Load a template; inserted values are escaped, and an unknown name is an error."""
     import jinja2  # not for tables in a terminal
 
     return jinja2.Environment(
@@ -47,7 +47,7 @@ FAINT = "#d8dde3"
 PAPER = "#ffffff"
 
 METHODS = ("#0072b2", "#d55e00", "#00856a", "#b0479a", "#9a7200", "#332288", "#2683bb", "#666666")
-"""Colours of methods: told apart by people with any colour vision."""
+"""Colours of methods, distinguishable with any colour vision."""
 
 _METHODS_IN_DARK = ("#58b0ea", "#ff8c42", "#2fc4a0", "#e08bd0", "#d9b23c", "#a79cf0", "#9bd3f5", "#b0b0b0")
 
@@ -68,7 +68,7 @@ THEMES = {
     "again-line": ("#1a7f37", "#57d17b"),
     **{f"m{place}": pair for place, pair in enumerate(zip(METHODS, _METHODS_IN_DARK, strict=True))},
 }
-"""By name of the CSS variable: the colour on a light page and the one on a dark page."""
+"""Colours of the light and the dark theme, by CSS variable."""
 
 _NAMES = {light: name for name, (light, _) in THEMES.items()}
 
@@ -83,7 +83,7 @@ def variable(colour: str) -> str:
 
 
 def themed(style: str) -> str:
-    """CSS in which the colours of the light theme have become their variables; others stay as they are.
+    """Replace the colours of the light theme in CSS by their variables.
 
     >>> themed("fill: #1f2328; stroke: #123456")
     'fill: var(--ink); stroke: #123456'
@@ -92,7 +92,7 @@ def themed(style: str) -> str:
 
 
 def variables() -> str:
-    """The style sheet that gives the variables their colours: those of the reader's theme, on paper the light ones."""
+    """The style sheet with the colour variables: those of the reader's theme, on paper those of the light theme."""
     light, dark = (" ".join(f"--{name}: {pair[place]};" for name, pair in THEMES.items()) for place in (0, 1))
     return (
         f":root {{ color-scheme: light dark; {light} }}\n"
@@ -101,7 +101,7 @@ def variables() -> str:
 
 
 def switchable_variables() -> str:
-    """The same for a page with a switch: the reader's theme, or that of ``data-theme`` on the root; on paper light."""
+    """The colour variables of a page with a theme switch: ``data-theme`` on the root overrides the reader's theme."""
     colours = " ".join(f"--{name}: light-dark({light}, {dark});" for name, (light, dark) in THEMES.items())
     return (
         f":root {{ color-scheme: light dark; {colours} }}\n"

@@ -1,4 +1,4 @@
-"""Tables of a report in a terminal."""
+"""Show tables of a report in the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nextword.results.report import table as tables
 from nextword.results.report.table import Cell
 
 FEWER = "\N{DAGGER}"
-"""Marks a value over fewer seeds than were asked for."""
+"""Mark of a value over fewer seeds than requested."""
 
 
 def framed(
@@ -27,7 +27,7 @@ def framed(
     caption: str | Text | None = None,
     **looks: Any,
 ) -> Table:
-    """A table in the frame that all have, with rich's columns, or headings, and what rich can draw in its rows."""
+    """A framed rich table."""
     looks = {"padding": (0, 1, 0, 0), "pad_edge": False, **looks}
     table = Table(*headers, title=title, caption=caption, box=box.SIMPLE_HEAD, **looks)
     for row in rows:
@@ -36,12 +36,12 @@ def framed(
 
 
 def right(*headings: str) -> list[Column]:
-    """Columns of numbers."""
+    """Right-aligned columns for numbers."""
     return [Column(heading, justify="right") for heading in headings]
 
 
 def marked(cell: Cell) -> Text:
-    """The value, the best in bold with a star, one over fewer seeds with a dagger."""
+    """Format a value: the best in bold with a star, one over fewer seeds with a dagger."""
     # The place of the mark is kept free, so that the digits stay under each other.
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")
 
@@ -49,7 +49,7 @@ def marked(cell: Cell) -> Text:
 def fitted(
     table: tables.ReportTable, title: str, caption: Text, heading: Callable[[tables.Column], str]
 ) -> FittedTable:
-    """The main columns of a table of methods, in parts that fit; ``heading`` gives a column's, one word per line."""
+    """The main columns of a table of methods, split to fit; ``heading`` returns a column's heading."""
     whole = table.main
 
     def part(first: int, last: int) -> Table:
@@ -77,17 +77,17 @@ def fitted(
 # -- A table that is cut into several, below each other, where the terminal is too narrow for one.
 
 LONGEST_NAME = 32
-"""Characters of a row's name that are never broken."""
+"""Minimum width of row names in characters."""
 
 
 class FittedTable:
-    """Columns in as few tables as the terminal has room for; each begins with the names of the rows.
+    """Columns split into as few tables as fit the terminal; each begins with the row names.
 
-    A column is as wide as the longest word in it: headings stand one word per line, numbers have no spaces.
+    A column is as wide as its longest word: headings have one word per line, numbers have no spaces.
 
     Args:
-        part: Makes the table of the columns from the first number up to, not including, the second.
-        columns: How many columns there are, the names not counted.
+        part: Function that makes the table of the columns from one index up to, not including, another.
+        columns: Number of columns, without the names.
     """
 
     def __init__(self, part: Callable[[int, int], Table], columns: int) -> None:
@@ -95,7 +95,7 @@ class FittedTable:
         self.columns = columns
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Tables that fit; where a column alone does not, one table a column."""
+        """Yield tables that fit; if a single column does not, one table per column."""
         unlimited = options.update(max_width=10_000)  # a measurement never exceeds the width that it is given
         for count in range(1, max(1, self.columns) + 1):
             ends = [round(self.columns * i / count) for i in range(count + 1)]
@@ -106,7 +106,7 @@ class FittedTable:
 
 
 def add_names(table: Table, title: str, names: list[str]) -> None:
-    """Adds the column of names, which are broken only where one is very long."""
+    """Add the column of names, which are broken only if very long."""
     longest = max(map(cell_len, names), default=0)
     whole = longest <= LONGEST_NAME
     table.add_column(title, no_wrap=whole, overflow="fold", min_width=longest if whole else None)

@@ -60,7 +60,7 @@ def test_a_judge_who_fails_the_qualification_does_not_count(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"source": "s", "text": "t", "answers": {}}, "line 1: answers: must have a right answer"),
+        ({"source": "s", "text": "t", "answers": {}}, "line 1: answers: must have a correct answer"),
         ({"source": "s", "text": "t", "answers": {"fluency": "yes"}}, "must be about coherence, faithfulness, inform"),
         ({"source": "s", "text": "t", "answers": {"coherence": "5"}}, "coherence: must be yes or no \\('5' given\\)"),
         ({"source": "s", "answers": {"coherence": "yes"}}, "text: missing"),

@@ -126,7 +126,7 @@ def test_a_run_of_which_nothing_could_be_measured_failed(tmp_path, monkeypatch):
     nothing = Evaluation(metrics={"nll": MetricValue(value=float("nan"), unit="nats per token", n=3)})
     monkeypatch.setattr(FourNumbers, "evaluate", lambda *_: nothing)
     results = compare(configured({**RECIPE, "methods": ["softmax"]}), tmp_path)
-    assert [failed.reason for failed in results.failures] == ["nothing could be measured: nll is nan"]
+    assert [failed.reason for failed in results.failures] == ["no metric has a finite value: nll is nan"]
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def planned(name, scale, data, tmp_path, *changes):
 def test_what_the_papers_have_is_built_without_weights_and_without_data(name, tmp_path):
     data = DataFolder(tmp_path)
     one = planned(name, "paper", data, tmp_path)
-    lines = [line for line in one.problems if "does not exist" not in line and "is not downloaded" not in line]
+    lines = [line for line in one.problems if "must exist" not in line and "must be downloaded" not in line]
     assert lines == []
     assert one.parameters > 50_000_000
     assert one.disk > 4 * one.parameters
@@ -73,14 +73,20 @@ def test_numbers_follow_from_the_settings(written, tmp_path):
     assert one.problems == []
     assert one.data == ["wikitext-2"]
     (line,) = [line for line in one.notes if "train.txt" in line]
-    assert "is all of it there? It is of WikiText-2" in line
+    assert "it may be incomplete; it is part of WikiText-2" in line
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda folder: (folder / "train.txt").unlink(), "train.txt does not exist. It is of WikiText-2: Merity"),
-        (lambda folder: (folder / "test.txt").write_text(""), "test.txt is empty. It is of WikiText-2: Merity"),
+        (
+            lambda folder: (folder / "train.txt").unlink(),
+            "train.txt must exist (not found). It is part of WikiText-2: Merity",
+        ),
+        (
+            lambda folder: (folder / "test.txt").write_text(""),
+            "test.txt must not be empty. It is part of WikiText-2: Merity",
+        ),
         (
             lambda folder: (folder / "valid.txt").write_bytes(b"\xff\xfe\x00"),
             "is not UTF-8 text (UTF-16, by its first bytes); convert it (the data is",
@@ -115,7 +121,7 @@ def test_what_would_fail_later_is_told_now(written, tmp_path, change, message, m
 def test_more_memory_than_there_is_is_a_note(written, tmp_path):
     one = planned("mine", "small", DataFolder(written.parent), tmp_path, "start.model='gpt2-large'", "task.block=1024")
     assert one.memory > 16 * 774e6
-    assert f"takes about {one.memory / 1e9:.0f} GB of memory, and there are 80 GB" in one.notes
+    assert f"needs about {one.memory / 1e9:.0f} GB of memory, but the GPU has 80 GB" in one.notes
 
 
 def test_every_scale_is_tested():

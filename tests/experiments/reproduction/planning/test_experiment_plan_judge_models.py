@@ -26,7 +26,7 @@ def test_a_judge_by_path_must_be_a_folder_whose_configuration_reads(tmp_path):
         assert len(lines) == problems
         assert all("config.json: must be the configuration of a model" in line for line in lines)
     (line,) = found({"metric": "mauve", "model": "./nowhere"}).problems
-    assert line.startswith("mauve.model: must be a folder with a model ('./nowhere' given)")
+    assert line.startswith("mauve.model: must be a folder with a model ('./nowhere' given")
 
 
 def test_a_name_on_the_hub_is_a_problem_only_where_nothing_can_be_fetched(monkeypatch):
@@ -35,7 +35,7 @@ def test_a_name_on_the_hub_is_a_problem_only_where_nothing_can_be_fetched(monkey
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     findings = found({"metric": "mauve", "model": "nobody/nothing"})
     assert findings.problems == []
-    assert findings.notes == ["mauve.model: 'nobody/nothing' is not downloaded (hf download nobody/nothing)"]
+    assert findings.notes == ["mauve.model: 'nobody/nothing' must be downloaded first (hf download nobody/nothing)"]
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert found({"metric": "mauve", "model": "nobody/nothing"}).problems == findings.notes
 
@@ -43,11 +43,11 @@ def test_a_name_on_the_hub_is_a_problem_only_where_nothing_can_be_fetched(monkey
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
-        ("nli", "nli.model: must name a model"),
+        ("nli", "nli.model: must be the folder or hub name"),
         ({"metric": "sp", "parser": "no_such_module:f"}, "sp.parser: module 'no_such_module' cannot be imported"),
         (
             {"metric": "entities", "pipeline": "no_such_pipeline"},
-            "entities.pipeline: 'no_such_pipeline' is not installed",
+            "entities.pipeline: 'no_such_pipeline' must be installed",
         ),
     ],
 )

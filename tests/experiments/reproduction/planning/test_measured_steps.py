@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_not_begun(monkeypatch, trainings):
     monkeypatch.setattr(module, "free_to_train", lambda: 1000)
     one = planned()
     for cost in one.costs:
-        assert "does not fit: takes about" in cost.reason
+        assert "does not fit into memory: needs about" in cost.reason
         assert "training.trains=head" in cost.reason
     assert trainings == []
 

@@ -40,7 +40,7 @@ def test_what_a_gpu_has_no_memory_for_says_so(work):
     large = replace(training, settings=TrainingSettings(steps=10, batch_size=4096))
     cost = gpu_speed("L4").cost(large, work)
     assert cost.memory > 24e9
-    assert cost.reason == f"takes about {cost.memory / 1e9:.0f} GB of memory, and there are 24 GB"
+    assert cost.reason == f"needs about {cost.memory / 1e9:.0f} GB of memory, but the GPU has 24 GB"
 
 
 @pytest.mark.parametrize("share", ["0", "1.5", "much", "-1", "nan"])

@@ -33,7 +33,7 @@ def test_a_cache_at_temperature_1_that_lost_to_the_softmax_is_told_what_to_try(s
         """What is said where each of the heads is better than the one before it."""
         return finding(sample(lm_run, methods=[(head, head, "mle", None) for head in heads], task="lm"))
 
-    hint = "compare --head cache:temperature=2 --head cache:temperature=4 as well"
+    hint = "also compare --head cache:temperature=2 --head cache:temperature=4"
     assert hint in found("cache", "softmax")
     pretrained = sample(lm_run, methods=[(head, head, "mle", None) for head in ("cache", "softmax")], task="lm")
     settings = {**pretrained.settings, "start": {"model": "gpt2"}}  # where the temperature is one that fits its states

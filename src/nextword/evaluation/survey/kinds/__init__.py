@@ -1,6 +1,6 @@
-"""A file for each kind of survey: what a judge sees, what is asked, and what an answer says about a system.
+"""Kinds of survey: what judges see, the questions, and how answers become scores of systems.
 
-``kind.py`` is their contract.
+``kind.py`` defines the base class.
 """
 
 from nextword.evaluation.survey.kinds import faithfulness, pairwise, rating

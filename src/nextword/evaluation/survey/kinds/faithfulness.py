@@ -1,4 +1,4 @@
-"""Summaries judged sentence by sentence against their document (HistAlign, table 6, figure 4, appendix B.2)."""
+"""Faithfulness survey: judges rate each sentence of a summary (HistAlign, table 6, appendix B.2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from nextword.settings.config import Settings, validated
 
 INSTRUCTIONS = """\
 You see parts of a document and summaries of it. [...] stands for sentences that were left out. Judge each sentence of \
-each summary. The sentences of the document that are nearest to it in meaning are marked while you are at it.
+each summary. The sentences of the document that are nearest to it in meaning are marked.
 
 Coherent: whatever the document says, the sentence reads well and follows on from those before it.
 
@@ -52,30 +52,30 @@ ASKED = {
 
 
 class KnownAnswers(Settings):
-    """A line of the file of a qualification test."""
+    """One line of the file of a qualification test."""
 
     source: str
-    """The document."""
+    """Document."""
     text: str
-    """A sentence about it, or a short summary, which is judged as a whole."""
+    """Sentence or short summary of the document, judged as a whole."""
     answers: dict[str, str]
-    """The right answer to each question: {"faithfulness": "no"}."""
+    """Correct answer to each question, such as {"faithfulness": "no"}."""
 
 
 class FaithfulnessConfig(SurveyConfig):
-    """A judgement of summaries."""
+    """Settings of a faithfulness survey."""
 
     typical_spread: ClassVar[float] = 0.6
     items_per_form: int = Field(default=10, ge=1, le=1000)
-    """Documents that one judge is given, without checks."""
+    """Number of documents per judge, without checks."""
     near: int = Field(default=10, ge=1, le=200)
-    """Sentences of the document shown for each sentence of a summary."""
+    """Number of document sentences shown for each sentence of a summary."""
     encoder: str = "minilm"
-    """Sentence encoder that finds them: "minilm", a folder or a hub name. The paper took
+    """Sentence encoder that selects these sentences: "minilm", a folder or a hub name. The paper used
     sentence-transformers/all-mpnet-base-v2."""
     qualification: Path | None = None
-    """JSON lines with right answers, {"source": ..., "text": ..., "answers": {"faithfulness": "no"}}: they stand first
-    in every form, and count as checks."""
+    """File of JSON lines with correct answers, {"source": ..., "text": ..., "answers": {"faithfulness": "no"}}. These
+    items come first in every form and count as checks."""
 
 
 @registry.register("faithfulness")
@@ -90,14 +90,14 @@ class Faithfulness(Kind):
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """A document with the summaries of all systems, cut into sentences."""
+        """Items: a document with the summaries of all systems, split into sentences."""
         written = [
             prompt for prompt, samples in prompts.items()
             if all(sentences_of(sample.need("text", "a survey")) for sample in samples.values())
         ]  # fmt: skip
         drawn = self.draw(written, rng, "documents with a summary by every system")
         empty = len(prompts) - len(written)
-        notes = [f"{empty} documents left out: a system wrote no summary"] if empty else []
+        notes = [f"{empty} documents left out, because a system has an empty summary"] if empty else []
         cut = []
         for samples in map(prompts.__getitem__, drawn):
             document = sentences_of(next(iter(samples.values())).need("source", "a faithfulness survey"))
@@ -106,7 +106,7 @@ class Faithfulness(Kind):
         return [self._item(prompt, *one, vectors) for prompt, one in zip(drawn, cut, strict=True)], notes
 
     def _vectors(self, cut: Sequence[tuple[list[str], dict[str, list[str]]]], encode: Encode) -> Encode:
-        """Looks up vectors of sentences, which are all encoded at once; none where every document is shown whole."""
+        """Return a function that looks up sentence vectors; nothing is encoded if documents are shown whole."""
         long = [(document, summaries) for document, summaries in cut if len(document) > self.config.near]
         every = dict.fromkeys(
             sentence for document, summaries in long for text in (document, *summaries.values()) for sentence in text
@@ -147,22 +147,22 @@ class Faithfulness(Kind):
         return [] if path is None else _known_items(path, self.questions())
 
     def marking(self) -> Marking:
-        """Hallucinated words."""
+        """Marking of hallucinated words."""
         return Marking(question="faithfulness", value="no", text="Mark the words that are wrong or added:")
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Share of sentences, each judge's answer counting once."""
+        """Share of sentences with the answer "yes"; each judge's answer counts once."""
         yes = question.choices[0].label.lower()
         measure = Measure(
             title=question.choices[0].label, group=question.name.capitalize(), unit="share of sentences",
             goal="higher", decimals=1,
-            meaning=f"{question.choices[0].label}: share of sentences called {yes}, each answer counting once.",
+            meaning=f"{question.choices[0].label}: share of sentences that judges call {yes}; each answer counts once.",
         )  # fmt: skip
         return [AnswerMeasure(question.name, measure, numbers(answers, ONE_TEXT, lambda value: float(value == "yes")))]
 
 
 def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:
-    """Items with their right answers, one per line; questions that a line leaves out may be answered in any way."""
+    """Items with their correct answers, one per line; questions without a correct answer are not checked."""
     choices = {question.name: [choice.value for choice in question.choices] for question in questions}
     found = []
     for line in json_lines(path, "qualification"):
@@ -178,7 +178,7 @@ def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftI
 
 def _expect_answers(answers: Mapping[str, str], choices: Mapping[str, Sequence[str]], place: str) -> None:
     if not answers:
-        raise ValueError(f"{place}: answers: must have a right answer (none given); give one of {', '.join(choices)}")
+        raise ValueError(f"{place}: answers: must have a correct answer (none given); give one of {', '.join(choices)}")
     for question, answer in answers.items():
         if question not in choices:
             raise ValueError(f"{place}: answers: must be about {', '.join(choices)} ({question!r} given)")

@@ -1,4 +1,4 @@
-"""What a kind of survey is."""
+"""The base class of kinds of survey."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nextword.settings.registry import Registry
 from nextword.settings.setting_names import named
 
 ONE_TEXT = "text"
-"""Name of the side where a unit has a single text."""
+"""Name of the side if a unit has a single text."""
 
 
 @dataclass(frozen=True)
 class DraftUnit:
-    """A unit before its writers are hidden."""
+    """A unit with the names of its systems."""
 
     texts: list[Passage]
     near: list[int] = field(default_factory=list)
@@ -31,7 +31,7 @@ class DraftUnit:
 
 @dataclass(frozen=True)
 class DraftGroup:
-    """Units of one text, with who wrote each side."""
+    """Units of one text, with the system of each side."""
 
     writers: dict[str, str]
     units: list[DraftUnit]
@@ -39,7 +39,7 @@ class DraftGroup:
 
 @dataclass(frozen=True)
 class DraftItem:
-    """An item before its writers are hidden."""
+    """An item with the names of its systems."""
 
     prompt: str
     passages: list[Passage]
@@ -52,54 +52,54 @@ class Kind(ABC):
 
     Config: ClassVar[type[SurveyConfig]] = SurveyConfig
     group_title: ClassVar[str] = ""
-    """What each text is called, before its number; empty where a page has one group."""
+    """Name of each text, before its number; empty if a page has one group."""
     instructions: ClassVar[str]
     difference: ClassVar[str]
-    """What a difference is measured in, for the statement of power."""
+    """Unit of a difference, for the statement on statistical power."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
 
     def check_systems(self, names: Sequence[str]) -> None:
-        """Raises ValueError where these systems cannot be judged in this way; here, any number can."""
+        """Raise ValueError if these systems cannot be judged in this way. By default, any number can."""
         return
 
     @abstractmethod
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """Items of a sample of the prompts, and notes on what was left out.
+        """Return items for a sample of the prompts, and notes on prompts left out.
 
         Args:
-            prompts: By id, what each system wrote.
-            encode: Gives sentence vectors; loads a model when first called.
-            rng: Source of all random choices.
+            prompts: Sample of each system, by prompt id.
+            encode: Function that returns sentence vectors; it loads a model when first called.
+            rng: Random generator for all choices.
 
         Raises:
-            ValueError: A field is missing, or there are too few prompts.
+            ValueError: If a field is missing, or there are too few prompts.
         """
 
     @abstractmethod
     def questions(self) -> list[Question]:
-        """What is asked about every unit."""
+        """The questions about every unit."""
 
     def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
-        """Items that every judge gets first, with their right answers; none."""
+        """Items that every judge gets first, with their correct answers; by default none."""
         return []
 
     def marking(self) -> Marking | None:
-        """Words to be marked; none."""
+        """The marking task; by default none."""
         return None
 
     @abstractmethod
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """What the answers to a question say of each system."""
+        """The measures of each system from the answers to a question."""
 
     def draw(self, prompts: Sequence[str], rng: np.random.Generator, found: str) -> list[str]:
-        """As many prompts as there are to be items.
+        """Sample as many prompts as the survey has items.
 
         Raises:
-            ValueError: There are not so many.
+            ValueError: If there are too few prompts.
         """
         if len(prompts) < self.config.items:
             raise ValueError(
@@ -110,7 +110,7 @@ class Kind(ABC):
 
 
 registry = Registry[type[Kind]]("survey kind", Kind)
-"""Kinds by name."""
+"""Registry of kinds of survey."""
 
 
 # -- Answers that count, and the numbers that they give each system.
@@ -118,18 +118,18 @@ registry = Registry[type[Kind]]("survey kind", Kind)
 
 @dataclass(frozen=True)
 class Judgements:
-    """Answers to one question that count, one row each."""
+    """Valid answers to one question, one row each."""
 
     values: list[str]
     writers: list[dict[str, str]]
-    """By side, the system."""
+    """System of each side."""
     items: Int[np.ndarray, "N"]
     judges: Int[np.ndarray, "N"]
 
 
 @dataclass(frozen=True)
 class SystemAnswers:
-    """What the answers say of one system: a number for each row that is about it."""
+    """Answers about one system: one number per row."""
 
     values: Float[np.ndarray, "N"]
     items: Int[np.ndarray, "N"]
@@ -138,17 +138,17 @@ class SystemAnswers:
 
 @dataclass(frozen=True)
 class AnswerMeasure:
-    """One measure that the answers to a question give."""
+    """One measure derived from the answers to a question."""
 
     key: str
     measure: Measure
     systems: dict[str, SystemAnswers]
     tested: bool = True
-    """Whether systems are compared in it."""
+    """Whether systems are compared by this measure."""
 
 
 def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> dict[str, SystemAnswers]:
-    """For each system that is on a side: the numbers of its answers."""
+    """The numbers of the answers, for each system."""
     systems = sorted({writers[side] for writers in answers.writers})
     found = {}
     for system in systems:
@@ -161,17 +161,17 @@ def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> d
 # -- Which sentences of a document a judge needs to see for a sentence of a summary.
 
 Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]
-"""Sentence vectors of texts."""
+"""Function from texts to sentence vectors."""
 
 GAP = "[...]"
-"""Stands for sentences that are left out."""
+"""Marks sentences that are left out."""
 
 
 def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, encode: Encode) -> list[list[int]]:
-    """For each sentence, the places of the most similar ones of the document, in the document's order.
+    """For each sentence, the indices of the most similar sentences of the document, in the document's order.
 
-    Similarity is the cosine of sentence vectors. A document of no more than ``count`` sentences is taken whole, and
-    nothing is encoded.
+    Similarity is the cosine of sentence vectors. A document of at most ``count`` sentences is used as a whole, without
+    encoding.
     """
     if len(document) <= count:
         return [list(range(len(document))) for _ in sentences]
@@ -182,7 +182,7 @@ def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, 
 
 
 def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
-    """The lines that are shown, with a mark for each gap, and where each kept sentence stands among them.
+    """The lines to show, with a mark for each gap, and the line number of each kept sentence.
 
     >>> shown_document(["a", "b", "c", "d"], {0, 2})
     (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})

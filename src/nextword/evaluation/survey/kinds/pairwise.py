@@ -1,4 +1,4 @@
-"""Two continuations of one prompt, side by side (HistAlign, table 4 and figure 3)."""
+"""Pairwise survey: two continuations of one prompt, side by side (HistAlign, table 4 and figure 3)."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ ASKED = {
 
 
 class PairwiseConfig(SurveyConfig):
-    """A comparison of two systems."""
+    """Settings of a pairwise survey."""
 
     typical_spread: ClassVar[float] = 0.9
     longest_difference: int = Field(default=200, ge=0, le=1_000_000)
-    """Characters by which the two texts may differ in length; a shorter text has less room for mistakes."""
+    """Maximum length difference of the two texts in characters, because a shorter text has less room for mistakes."""
 
 
 @registry.register("pairwise")
@@ -63,7 +63,7 @@ class Pairwise(Kind):
     difference = "net win rate, as a share of answers"
 
     def check_systems(self, names: Sequence[str]) -> None:
-        """Two."""
+        """Raise ValueError unless there are two systems."""
         if len(names) != 2:
             raise ValueError(f"pairwise: must have 2 samples files ({len(names)} given); compare two at a time")
 
@@ -94,7 +94,7 @@ class Pairwise(Kind):
         return items, [f"{len(usable):,} of {len(prompts):,} {found}"]
 
     def questions(self) -> list[Question]:
-        """Fluency, coherence, overall."""
+        """The questions: fluency, coherence, overall."""
         choices = [
             Choice(value="a", label="A is better"),
             Choice(value="b", label="B is better"),
@@ -103,7 +103,7 @@ class Pairwise(Kind):
         return [Question(name=name, text=text, choices=choices, levels=["nominal"]) for name, text in ASKED.items()]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """How often each was preferred, and how often neither was."""
+        """How often each system was preferred, and how often neither."""
         systems = sorted({system for writers in answers.writers for system in writers.values()})
         preferred = np.array([w.get(v, "") for v, w in zip(answers.values, answers.writers, strict=True)])
         ties = SystemAnswers((preferred == "").astype(np.float64), answers.items, answers.judges)

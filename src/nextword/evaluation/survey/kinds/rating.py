@@ -1,4 +1,4 @@
-"""Texts rated from 1 to 5, those of all systems and the reference one below the other (conditional summaries, 4.3)."""
+"""Rating survey: judges rate the texts of all systems and the reference from 1 to 5 (conditional summaries, 4.3)."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ POINTS = 5
 
 
 class RatingConfig(SurveyConfig):
-    """A rating of any number of systems."""
+    """Settings of a rating survey."""
 
     typical_spread: ClassVar[float] = 1.4
     items_per_form: int = Field(default=3, ge=1, le=1000)
-    """Sets of texts that one judge is given, without checks."""
+    """Number of sets of texts per judge, without checks."""
     checks: int = Field(default=1, ge=0, le=50)
-    """Attention checks in each form."""
+    """Number of attention checks per form."""
     reference: bool = True
-    """Whether the human references are rated too."""
+    """Whether to rate the human references too."""
     show_prompt: bool = True
-    """Whether judges see what the texts are to be about."""
+    """Whether judges see the topic of the texts."""
 
 
 @registry.register("rating")
@@ -69,16 +69,17 @@ class Rating(Kind):
     difference = "points of the scale from 1 to 5"
 
     def check_systems(self, names: Sequence[str]) -> None:
-        """Any number, none called as people are."""
+        """Raise ValueError if a system has the name of the human references."""
         if REFERENCE in names:
             raise ValueError(
-                f"rating: must not have a system '{REFERENCE}'; that row is people's: give another NAME=FILE"
+                f"rating: must not have a system '{REFERENCE}'; this name is reserved for the human references; "
+                f"give another NAME=FILE"
             )
 
     def drafts(
         self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
     ) -> tuple[list[DraftItem], list[str]]:
-        """A set for each prompt."""
+        """Items: one set of texts per prompt."""
         config: RatingConfig = self.config
         items = []
         for prompt in self.draw(list(prompts), rng, "the prompts that all files have"):
@@ -100,7 +101,7 @@ class Rating(Kind):
         return items, []
 
     def questions(self) -> list[Question]:
-        """Fluency and topic coherence."""
+        """The questions: fluency and topic coherence."""
         choices = [Choice(value=str(point), label=str(point)) for point in range(1, POINTS + 1)]
         return [
             Question(name=name, text=text, choices=choices, levels=["ordinal", "interval"])
@@ -108,16 +109,17 @@ class Rating(Kind):
         ]
 
     def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
-        """Mean points, and mean rank within what one judge read together."""
+        """Mean points, and mean rank within each judge's sets."""
         title = question.text.partition(" (")[0]
         points = Measure(
             title=f"{title} mean", group=title, unit="points from 1 to 5", goal="higher", decimals=2,
-            meaning=f"{title} mean: of the points given for {title.lower()}.",
+            meaning=f"{title} mean: mean of the points given for {title.lower()}.",
         )  # fmt: skip
         ranks = Measure(
             title=f"{title} mean rank", group=title, unit="rank (1 is the best of its set)", goal="lower", decimals=2,
-            meaning=f"{title} mean rank: of the ranks that a judge's points give the texts of a prompt, equal points "
-            "sharing the middle rank. Judges who use the scale differently, and hard prompts, weigh alike.",
+            meaning=f"{title} mean rank: mean rank of the system's text among the texts of the same prompt, by one "
+                    f"judge's points "
+            "(ties share the mean rank). It does not depend on how judges use the scale or on the prompt's difficulty.",
         )  # fmt: skip
         values = numbers(answers, ONE_TEXT, float)
         return [
@@ -130,9 +132,9 @@ class Rating(Kind):
 
 
 def ranks_within(values: Mapping[str, SystemAnswers]) -> dict[str, SystemAnswers]:
-    """Each system's values replaced by their ranks among the systems, for each judge and item; 1 is the highest.
+    """Replace each system's values by ranks among the systems, for each judge and item; 1 is the highest.
 
-    Equal values share the middle of their ranks. What a judge said of one system only has no rank and is left out.
+    Ties share the mean of their ranks. An item for which a judge rated only one system is left out.
     """
     from scipy.stats import rankdata
 

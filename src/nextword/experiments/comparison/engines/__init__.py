@@ -1,4 +1,4 @@
-"""How the runs of a comparison are carried out: one after another, or side by side as tasks of Ray."""
+"""Engines that schedule the runs of a comparison: one after another, or in parallel with Ray."""
 
 from nextword.experiments.comparison.engines import engine, ray_engine
 

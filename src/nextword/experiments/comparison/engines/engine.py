@@ -1,4 +1,4 @@
-"""The contract of an engine: what carries out the runs of a comparison."""
+"""The base class of engines, which schedule the runs of a comparison."""
 
 from __future__ import annotations
 
@@ -21,40 +21,39 @@ from nextword.settings.registry import Registry
 from nextword.settings.setting_names import named
 
 Outcome = RunRecord | FailedRun
-"""What became of a run."""
+"""Outcome of a run: its record or its failure."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Cores and GPUs that each run takes, where a fraction lets runs share one; None leaves it to the engine."""
+    """CPU cores and GPUs per run; a fraction lets runs share one; None: the engine's default."""
 
     cpus: int | None = None
     gpus: float | None = None
 
 
 class Engine(ABC):
-    """Carries out runs, in which order and where it likes."""
+    """Base class: carries out runs in any order and place."""
 
     def __init__(self, resources: Resources | None = None) -> None:
         self.resources = resources or Resources()
 
     @abstractmethod
     def expect(self, config: CompareConfig) -> None:
-        """Expects that runs of this comparison can be carried out; called before anything is trained.
+        """Check that the runs of this comparison can be carried out; called before any training.
 
         Raises:
-            ValueError: They cannot; says why.
+            ValueError: If they cannot; the message gives the reason.
         """
 
     @abstractmethod
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
-        """Carries out each run once and yields it as soon as it is done, well or badly.
+        """Carry out each run once, and yield its outcome as soon as it has finished or failed.
 
-        Until then ``setting.stages.progress`` receives its stages. When the generator is closed, no run is at work
-        any more.
+        Meanwhile ``setting.stages.progress`` receives its stages. After the generator is closed, no run continues.
 
         Raises:
-            OSError: What would meet every run, such as a full disk.
+            OSError: For an error that would affect every run, such as a full disk.
         """
 
 
@@ -66,18 +65,18 @@ registry = Registry[type[Engine]]("engine", Engine, also="nextword.experiments.c
 
 @registry.register("sequential")
 class Sequential(Engine):
-    """Every run has the whole machine."""
+    """Engine that runs one run after another, each with the whole machine."""
 
     def expect(self, config: CompareConfig) -> None:
-        """Nothing to share out."""
+        """Raise ValueError if resources are given, which need another engine."""
         if self.resources != Resources():
             raise ValueError(
-                f"{named('cpus')}, {named('gpus')}: must stand with {named('engine', 'ray')}; without it each run has "
-                "the whole machine"
+                f"{named('cpus')}, {named('gpus')}: must be given together with {named('engine', 'ray')}, because "
+                "otherwise each run uses the whole machine"
             )
 
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
-        """In their order."""
+        """Carry out the runs in order."""
         for run in runs:
             yield run, attempted(run, setting)
 
@@ -86,10 +85,10 @@ class Sequential(Engine):
 
 
 def attempted(run: Run, setting: Setting) -> Outcome:
-    """Carries out a run after the search of its method; the record of why it failed, where it did.
+    """Carry out a run after the search of its method; if it fails, return a record of the failure.
 
     Raises:
-        OSError: What would meet every other run too.
+        OSError: For an error that would affect every other run too.
     """
     try:
         return carry_out(searched(run, setting), setting)
@@ -100,17 +99,17 @@ def attempted(run: Run, setting: Setting) -> Outcome:
 # -- What becomes of a run that fails: a record that says why, while the others continue.
 
 LONGEST_REASON = 300
-"""Characters of an error that a record shows; the file with the traceback has all of it."""
+"""Maximum characters of an error in a record; the file with the traceback has all of it."""
 
 
 def failed(run: Run, setting: Setting, problem: Exception) -> FailedRun:
-    """The record of a run that ended with ``problem``, with what its search has chosen.
+    """The record of a run that failed with ``problem``.
 
-    What diverged is deleted, so that the next attempt does not continue from weights that are as good as lost. Any
-    other training keeps its checkpoints.
+    A diverged training is deleted, so that the next attempt does not resume from useless weights. Other trainings keep
+    their checkpoints.
 
     Raises:
-        OSError: ``problem`` is one, or a full disk: it would meet every other run too.
+        OSError: If ``problem`` is one or a full disk, because it would affect every other run too.
     """
     if isinstance(problem, OSError) or full_disk(problem) is not None:
         raise problem
@@ -156,16 +155,16 @@ def _release(problem: BaseException) -> None:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run reads and writes that other runs may need too."""
+    """Trainings and searches that a run shares with other runs."""
 
     places: frozenset[Path]
-    """Folders of its trainings; of all that its search may try until that is done, and the search's file."""
+    """Folders of its trainings, including those of an unfinished search, and the search's file."""
     searching: bool
-    """Whether its search is not done. It deletes trainings that lost."""
+    """Whether its search is unfinished. A search deletes the trainings of rejected settings."""
 
 
 def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
-    """What a run needs as things are now."""
+    """The current needs of a run."""
     method = run.method
     if is_searched(method, folder):
         return Needs(frozenset(folder.stages(settled(method, folder), run.seed)), searching=False)
@@ -175,10 +174,9 @@ def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
 
 
 def startable(waiting: Sequence[Run], running: Iterable[Run], setting: Setting) -> list[Run]:
-    """The waiting runs that may begin now.
+    """The waiting runs that may start now.
 
-    A run waits for those at work, and for those that wait before it, as long as they share a training that is not
-    finished, or a search.
+    A run waits for running runs, and for runs that wait before it, if they share an unfinished training or a search.
     """
     before = [needs(run, setting.config, setting.folder) for run in running]
     free = []

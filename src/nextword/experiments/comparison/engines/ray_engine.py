@@ -1,4 +1,4 @@
-"""Runs side by side: each is a task of Ray, on the cores and GPUs of this machine or of a cluster."""
+"""The Ray engine: each run is a Ray task on the cores and GPUs of this machine or of a cluster."""
 
 from __future__ import annotations
 
@@ -34,26 +34,27 @@ from nextword.settings import plugins
 from nextword.settings.setting_names import named
 
 _LOOKS_EVERY = 0.5
-"""Seconds after which the watcher gets what is new, and runs that waited for a training are looked at again."""
+"""Interval in seconds for delivering progress and starting waiting runs."""
 
 _PATIENCE = 60.0
-"""Seconds that tasks have to end in when they are cancelled."""
+"""Seconds for cancelled tasks to end."""
 
 
 @registry.register("ray")
 class RayEngine(Engine):
-    """Ray decides where and when a run is carried out; it begins when the trainings that it shares are finished.
+    """Engine that runs each run as a Ray task, once the trainings that it shares are finished.
 
-    ``ray.init()`` is called where nobody has called it: it joins the cluster that Ray finds (``RAY_ADDRESS``), or
-    starts Ray on this machine, until this process ends. A task is not repeated: a machine that is only out of sight
-    might still be writing. What ended is a failed run, and the next call continues with it.
+    ``ray.init()`` is called unless it was called before: it joins the cluster in ``RAY_ADDRESS``, or starts Ray on this
+    machine until this process ends. A task is not repeated, because a machine that lost its connection might still be
+    writing. A task that ended counts as a failed run, and the next call resumes it.
     """
 
     def expect(self, config: CompareConfig) -> None:
         """Starts Ray.
 
         Raises:
-            ValueError: Ray is not installed, the processes of torchrun are at work, or no machine has what a run takes.
+            ValueError: If Ray is not installed, torchrun has started several processes, or no machine has enough
+                resources.
         """
         if extras.missing(["ray"]):
             raise ValueError(f"{named('engine')}: ray is not installed; {extras.install('ray')}")
@@ -76,7 +77,7 @@ class RayEngine(Engine):
                 )
 
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
-        """In the order in which they are done."""
+        """Yield outcomes in the order in which runs finish."""
         ray = _started()
         taken = self._taken(setting.config, ray)
         mailbox = ray.remote(Mailbox).options(num_cpus=0).remote()
@@ -147,15 +148,16 @@ def _end(ray: Any, references: list[Any]) -> None:
 # -- A run as a task of Ray: what its process is sent, what it does, and how it tells how far it is.
 
 _MESSAGE_EVERY = 1.0
-"""Seconds between two messages about how far a stage is."""
+"""Minimum seconds between two progress messages of a stage."""
 
 _PREDECESSOR = 60.0
-"""Seconds to wait for a task of a comparison whose main process was killed: Ray ends such tasks some seconds later."""
+"""Seconds to wait for a task of a comparison whose main process was killed, because Ray ends such tasks with a
+delay."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A call for the watcher of a run: a method of it, and its arguments."""
+    """A method call for the watcher of a run: method name and arguments."""
 
     run: str
     event: str
@@ -163,30 +165,30 @@ class Message:
 
 
 class Mailbox:
-    """An actor of Ray that keeps what the tasks tell until it is taken."""
+    """A Ray actor that queues the tasks' messages."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
 
     def post(self, message: Message) -> None:
-        """Adds a message."""
+        """Add a message."""
         self._messages.append(message)
 
     def take(self) -> list[Message]:
-        """All that was posted since it was last asked."""
+        """Return and remove all queued messages."""
         taken, self._messages = self._messages, []
         return taken
 
 
 class Deliveries:
-    """Takes messages out of a mailbox, an actor, and tells them to a watcher."""
+    """Passes messages from a mailbox actor to a watcher."""
 
     def __init__(self, mailbox: Any, progress: Watcher) -> None:
         self._mailbox, self._progress = mailbox, progress
         self._delivered = Counter[str]()
 
     def deliver(self) -> None:
-        """What has arrived."""
+        """Pass the messages that have arrived."""
         import ray
 
         for message in ray.get(self._mailbox.take.remote()):
@@ -194,15 +196,15 @@ class Deliveries:
             self._delivered[message.run] += 1
 
     def deliver_all(self, run: Run, posted: int) -> None:
-        """The rest of what a run has posted: a task may be done before its messages have arrived."""
+        """Wait for and pass all messages of a run, because a task may finish before its messages arrive."""
         while self._delivered[run.name] < posted:
             self.deliver()
 
 
 class PostingWatcher(Watcher):
-    """Posts the stages of a run; what became of the run is its result.
+    """Watcher that posts the stages of a run; the outcome is the task's result.
 
-    It never waits: Ray would lend the cores of a task that waits to the next one.
+    It never waits, because Ray would give the cores of a waiting task to another one.
     """
 
     def __init__(self, mailbox: Any, run: Run) -> None:
@@ -211,18 +213,18 @@ class PostingWatcher(Watcher):
         self.posted = 0
 
     def began(self, name: str, stage: str) -> None:
-        """Posts it."""
+        """Post the event."""
         self._post("began", name, stage)
 
     def advanced(self, name: str, share: float) -> None:
-        """Posts it, not more often than somebody reads it."""
+        """Post the event, with limited frequency."""
         now = time.monotonic()
         if now - self._last >= _MESSAGE_EVERY:
             self._last = now
             self._post("advanced", name, share)
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """Posts it."""
+        """Post the event."""
         self._post("ended", name, stage, seconds)
 
     def _post(self, event: str, *given: Any) -> None:
@@ -232,24 +234,24 @@ class PostingWatcher(Watcher):
 
 @dataclass(frozen=True)
 class Work:
-    """What all tasks of a comparison are sent."""
+    """Data sent to all tasks of a comparison."""
 
     config: CompareConfig
     start: InitialCheckpoint
     folder: Path
     directory: Path
-    """Where the main process is; paths in ``config`` begin there."""
+    """Working directory of the main process, to which paths in ``config`` are relative."""
     threads: int
     modules: tuple[str, ...]
-    """What ``--import`` names."""
+    """Modules of ``--import``."""
 
 
 def carried_out(work: Work, run: Run, mailbox: Any) -> tuple[Outcome | Exception, int]:
-    """Carries out one run in a process of Ray.
+    """Carry out one run in a Ray process.
 
     Returns:
-        What became of it, and how many messages it has posted. What would meet every run is an error as a value, since
-        Ray would wrap one that is raised into the text of its traceback.
+        The outcome, and the number of posted messages. An error that would affect every run is returned as a value,
+        because Ray would convert a raised one to the text of its traceback.
     """
     watcher = PostingWatcher(mailbox, run)
     _settle_in(work)

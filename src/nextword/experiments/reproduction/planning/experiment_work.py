@@ -1,4 +1,4 @@
-"""What an experiment trains: every training with its settings and the size of its model, before anything is built."""
+"""The trainings of an experiment, with settings and model sizes, computed without building models."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelSize:
-    """How many numbers a model has.
+    """Number of parameters of a model.
 
     Attributes:
-        parameters: Tied ones counted once.
-        trained: Those that have gradients.
-        passed: Those that a token of a row goes through: all but an encoder that reads another text.
+        parameters: All parameters, tied ones counted once.
+        trained: Trainable parameters.
+        passed: Parameters that each token of a row passes through: all except an encoder of another text.
     """
 
     parameters: int
@@ -68,10 +68,10 @@ def method_size(
     encoder: PretrainedConfig | None = None,
     counts: Path | None = None,
 ) -> ModelSize:
-    """Builds what a method trains, in each of its stages, and what it is measured as; the size is of the largest.
+    """Size of the largest model of a method, over its training stages and its final form.
 
     Raises:
-        ValueError: Head, objective, conditioner, backbone and training do not go together.
+        ValueError: If head, objective, conditioner, backbone and training are incompatible.
     """
     largest = ModelSize(0, 0, 0)
     for number, objective in enumerate(method.objectives):
@@ -84,7 +84,7 @@ def method_size(
 
 
 def zipf_counts(vocabulary: int, path: Path) -> Path:
-    """Token counts as texts have them, for heads whose shape depends on counts that are not made yet."""
+    """Synthetic token counts (Zipf), for heads whose shape depends on counts that do not exist yet."""
     counts = (1_000_000 / np.arange(1, vocabulary + 1)).astype(np.int64) + 1
     TokenCounts(counts, tokenizer=None, source="a stand-in").save(path)
     return path
@@ -98,7 +98,7 @@ def _model(
     encoder: PretrainedConfig | None,
     counts: Path | None,
 ) -> Any:
-    """As ``nextword.attach``, without what can only be found out with weights."""
+    """``nextword.attach`` without the steps that need weights."""
     conditioner = None if method.conditioner is None else parse_conditioner(method.conditioner)
     architecture = architecture_of(backbone)
     kind: Any = NextWordForSeq2SeqLM if architecture.has_encoder else NextWordForCausalLM
@@ -135,23 +135,23 @@ def _size(model: NextWordModel, settings: TrainingSettings | None) -> ModelSize:
 
 
 START = Method(head=PLAIN_HEAD, label="the start")
-"""Whose training the task's own start is."""
+"""Method name of the training of the task's initial checkpoint."""
 
 
 @dataclass(frozen=True)
 class ExperimentWork:
-    """A comparison as far as it can be known before its start is made.
+    """Everything known about a comparison before its initial checkpoint exists.
 
     Attributes:
         config: The comparison.
-        task: Its task; None: its data is missing and cannot be made up.
-        origin: The comparison that makes its start, with the task: itself, but where it shares another's.
-        length: Tokens of a training row; None: not known.
-        trainings: All of them, but for the start's.
-        beginning: The training of the task's own start; None: there is none, or another comparison has it.
-        backbone: Configuration of the start.
-        sizes: Sizes of every method's model, those of searches and the start too, by title.
-        lacks: What is not here, so that no step can be tried; nothing where all is.
+        task: The task; None: its data is missing and cannot be synthesised.
+        origin: The comparison that makes the initial checkpoint, with its task; itself unless it shares another's.
+        length: Tokens per training row; None: unknown.
+        trainings: All trainings except that of the initial checkpoint.
+        beginning: Training of the initial checkpoint; None: there is none, or another comparison does it.
+        backbone: Configuration of the initial checkpoint.
+        sizes: Model sizes of all methods, search candidates and the initial checkpoint, by title.
+        lacks: What is missing for timing steps; empty if nothing is.
     """
 
     config: CompareConfig
@@ -166,23 +166,23 @@ class ExperimentWork:
 
     @property
     def all_trainings(self) -> list[PlannedTraining]:
-        """The start's first."""
+        """All trainings, that of the initial checkpoint first."""
         return [*([self.beginning] if self.beginning is not None else []), *self.trainings]
 
 
 def experiment_work(
     config: CompareConfig, task: Task | None, origin: tuple[CompareConfig, Task | None] | None = None, lacks: str = ""
 ) -> ExperimentWork:
-    """Everything that follows from settings and data.
+    """Compute the trainings of a comparison from its settings and data.
 
     Args:
         config: The comparison.
-        task: Its task, with made-up data perhaps.
-        origin: The comparison that makes its start, and its task; None: itself.
+        task: Its task, possibly with synthetic data.
+        origin: The comparison that makes the initial checkpoint, and its task; None: itself.
         lacks: What is missing, see ``ExperimentWork``.
 
     Raises:
-        ValueError: A wrong setting, a start of which nothing is known, or a method that does not fit it, named.
+        ValueError: If a setting is wrong, the initial checkpoint is unknown, or a method does not fit it.
     """
     settings = plain(task_config(config))
     encoder = None  # of the auxiliary texts; one that is missing is said, whatever else is
@@ -197,7 +197,7 @@ def experiment_work(
 
 
 def _sizes(config: CompareConfig, backbone: PretrainedConfig, encoder: PretrainedConfig | None) -> dict[str, ModelSize]:
-    """Every method, those of searches too, built on the meta device; by title."""
+    """Model sizes by title of all methods and search candidates, built on the meta device."""
     sizes = {}
     with tempfile.TemporaryDirectory() as scratch:
         counts = zipf_counts(backbone.get_text_config(decoder=True).vocab_size, Path(scratch) / "counts.npz")
@@ -215,7 +215,7 @@ def _sizes(config: CompareConfig, backbone: PretrainedConfig, encoder: Pretraine
 
 @dataclass(frozen=True)
 class RowLength:
-    """Tokens of one training row, source and target together, and how sure that is."""
+    """Tokens per training row (source plus target), and whether the number is exact."""
 
     tokens: int
     exactness: Literal["exactly", "at most", "about"]
@@ -223,15 +223,15 @@ class RowLength:
 
 @dataclass(frozen=True)
 class PlannedTraining:
-    """One stage of training a method, which several methods may share.
+    """One training stage of a method; several methods may share it.
 
     Attributes:
-        method: Whose it is.
+        method: The method.
         stage: 0 for the first, 1 for the second.
-        settings: How it is trained.
-        runs: Seeds with which it is.
-        steps: Optimiser steps; None: it goes by epochs of data whose size is not known.
-        row: Length of what it reads; None: not known.
+        settings: Training settings.
+        runs: Number of seeds.
+        steps: Optimiser steps; None: it is set in epochs and the data's size is unknown.
+        row: Length of its rows; None: unknown.
     """
 
     method: Method
@@ -243,14 +243,14 @@ class PlannedTraining:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all its steps, with one seed; ``None``: not known."""
+        """Tokens of all steps with one seed; ``None``: unknown."""
         if self.steps is None or self.row is None:
             return None
         return self.steps * self.settings.batch_size * self.settings.gradient_accumulation_steps * self.row.tokens
 
 
 def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength | None) -> list[PlannedTraining]:
-    """Every training of a comparison once, those of searches among them; ``rows`` of the same length are read."""
+    """All distinct trainings of a comparison, including searches; ``rows`` is the number of training rows."""
     seeds_of: dict[str, set[int]] = {}
     plans: dict[str, PlannedTraining] = {}
     for method in config.methods:
@@ -267,7 +267,7 @@ def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength
 
 
 def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLength | None:
-    """Tokens of a training row by a task's settings, or else by its own tokenizer on the first rows.
+    """Tokens per training row, from a task's settings or from its tokenizer on the first rows.
 
     >>> row_length({"block": 256}), row_length({"max_source_tokens": 500, "max_target_tokens": 60})
     (RowLength(tokens=256, exactness='exactly'), RowLength(tokens=560, exactness='at most'))
@@ -285,7 +285,7 @@ def row_length(settings: Mapping[str, Any], task: Task | None = None) -> RowLeng
 
 
 def training_rows(task: Task | None) -> int | None:
-    """Training rows of tasks whose rows are pairs; None: not known without encoding."""
+    """Number of training rows of tasks whose rows are pairs; None: unknown without tokenizing."""
     described = {} if task is None else task.data.describe()
     found = [described[name] for name in ("train_pairs", "train_sentences") if isinstance(described.get(name), int)]
     return int(found[0]) if found else None
@@ -295,12 +295,12 @@ def training_rows(task: Task | None) -> int | None:
 
 
 def start_config(config: CompareConfig, task: Task | None) -> PretrainedConfig | None:
-    """The configuration of the start; ``None``: only the task can say it, and its data is missing.
+    """The configuration of the initial checkpoint; ``None`` if it depends on missing data.
 
-    No tokenizer is trained for it: where settings give the size of one, a stand-in of that size does.
+    No tokenizer is trained; if settings give its size, a stand-in of that size is used.
 
     Raises:
-        ValueError: A model of which nothing is known here, or of another architecture than the task's.
+        ValueError: If the model is unknown, or its architecture is not that of the task.
     """
     wanted = registry.get(config.task).architecture
     if config.start.model is not None:
@@ -330,10 +330,10 @@ def _tokenizer(task: Task) -> Any:
 def _start_training(
     config: CompareConfig, task: Task | None, settings: Mapping[str, Any], length: RowLength | None
 ) -> PlannedTraining | None:
-    """The training of the task's own start; ``None``: there is none, or nobody knows.
+    """The training of the task's initial checkpoint; ``None`` if there is none or it is unknown.
 
     Raises:
-        ValueError: A setting of ``start.training`` that there is not.
+        ValueError: If ``start.training`` has an unknown setting.
     """
     if config.start.model is not None or task is None:
         return None
@@ -353,15 +353,15 @@ def _start_training(
 
 
 class PublishedModel(Settings):
-    """What must be known of a model to build it without weights."""
+    """Configuration of a published model, to build it without weights."""
 
     type: str
-    """Name of the architecture in transformers."""
+    """Architecture name in transformers."""
     settings: dict[str, JsonValue]
-    """Its sizes, under transformers' names."""
+    """Sizes, with transformers' names."""
 
     def config(self) -> PretrainedConfig:
-        """The configuration."""
+        """Return the configuration."""
         from transformers import AutoConfig
 
         config: PretrainedConfig = AutoConfig.for_model(self.type, **self.settings)
@@ -370,22 +370,22 @@ class PublishedModel(Settings):
 
 @cache
 def published_models() -> dict[str, PublishedModel]:
-    """All of them, by the last part of their name on the hub."""
+    """All published models, by the last part of their hub name."""
     return packaged_entries(PublishedModel, FOLDER / "planning" / "published_models.toml")
 
 
 def model_config(name: str, where: str) -> PretrainedConfig:
-    """The configuration of a folder, of a published model, or of a model of the hub that was downloaded.
+    """Return the configuration of a folder, a published model, or a downloaded hub model.
 
     >>> model_config("openai-community/gpt2", "start.model").n_layer
     12
 
     Args:
         name: Folder, GGUF file or hub name.
-        where: The setting that names it, for the message.
+        where: Name of the setting, for the message.
 
     Raises:
-        ValueError: There is no such folder, or nothing here says how large the model is.
+        ValueError: If the folder does not exist or the model is unknown.
     """
     from transformers import AutoConfig
 
@@ -393,7 +393,7 @@ def model_config(name: str, where: str) -> PretrainedConfig:
     folder = Path(name).expanduser()
     if known is not None and not folder.exists():
         return known.config()
-    advice = f" Give a folder, download the model where there is a network, or take {', '.join(published_models())}."
+    advice = f" Give a folder, download the model, or use one of {', '.join(published_models())}."
     with unreadable_explained(name, where, advice):
         config: PretrainedConfig = from_pretrained(
             AutoConfig, folder if folder.exists() else name, local_files_only=True
@@ -405,7 +405,7 @@ def model_config(name: str, where: str) -> PretrainedConfig:
 
 
 def stand_in_tokenizer(vocabulary: int) -> PreTrainedTokenizerBase:
-    """As many tokens as a tokenizer that is trained on a text may have.
+    """A tokenizer with as many tokens as one trained on a text may have.
 
     >>> len(stand_in_tokenizer(300))
     300

@@ -1,4 +1,4 @@
-"""What a training step takes on this machine: each kind of training is tried for a few steps, from its real start."""
+"""Time training steps on this machine: each kind of training runs for a few steps."""
 
 from __future__ import annotations
 
@@ -38,39 +38,39 @@ if TYPE_CHECKING:
     pass
 
 UNTIMED = 2
-"""Steps of a try that are not timed: the first warms up, and the memory of the second is recorded on a CPU."""
+"""Number of untimed steps: the first is a warm-up; on a CPU, memory is recorded during the second."""
 SECONDS, MOST = 2.0, 20
-"""Further steps are timed, one at least, until that many seconds or steps have passed; their median counts."""
+"""At least one further step is timed, until this many seconds or steps have passed; the median is used."""
 
 TAKE_TIME = (
     "batch_size", "gradient_accumulation_steps", "consecutive", "alike", "bf16", "fp16", "weights",
     "activation_checkpointing", "fsdp", "shard_vocabulary", "trains", "freeze_output_embeddings", "lora",
 )  # fmt: skip
-"""Settings of a training on which the time of a step depends, or its memory."""
+"""Training settings on which the time or memory of a step depends."""
 
 FEW_STEPS: dict[str, Any] = {
     "steps": UNTIMED + MOST, "epochs": None, "save_every": None, "evaluate_every": None, "keep_best": False,
     "patience": None, "report_to": [], "learning_rate": 1e-9, "learning_rates": {},  # nothing diverges
 }  # fmt: skip
-"""Settings of a try, whatever those of the training are."""
+"""Settings of a timed training that override its own."""
 
-INTERRUPTED = "not tried, interrupted"
+INTERRUPTED = "not timed, because of an interruption"
 
 
 class StepsHere:
-    """Tries the first steps of trainings on this machine, those of each kind once, and says what comes out."""
+    """Times the first steps of trainings on this machine, once per kind, and reports the results."""
 
-    told = "this machine, each kind of training tried for a few steps; measuring and writing texts come on top"
+    told = "this machine, a few steps of each kind of training; evaluation and generation take additional time"
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._known: dict[str, StepCost] = {}
         self._beginnings: dict[int, _Begun] = {}
         self.interrupted = False
-        """Whether Ctrl-C ended it; what was measured before stands."""
+        """Whether Ctrl-C ended the measurements; earlier results are kept."""
 
     def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
-        """Seconds of one step; where it cannot be tried, why."""
+        """The seconds and memory of one step, or the reason why it could not be timed."""
         if work.lacks:
             return StepCost(reason=f"not measured: {work.lacks}")
         if self.interrupted:
@@ -89,19 +89,19 @@ class StepsHere:
 
     def _tried(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
         second = ", second training" if training.stage else ""
-        self._say(f"trying {training.method.title}{second}, batches of {training.settings.batch_size} ...")
+        self._say(f"timing {training.method.title}{second}, batches of {training.settings.batch_size} ...")
         try:
             with cpu_threads(work.config.threads):
                 cost = _cost(training, work, self._of(work))
         except (MemoryError, torch.OutOfMemoryError):
             cost = StepCost(reason=f"does not fit into the memory; {SMALLER}")
         except (ValueError, RuntimeError) as problem:
-            cost = StepCost(reason=f"cannot be tried: {next(iter(str(problem).splitlines()), type(problem).__name__)}")
+            cost = StepCost(reason=f"cannot be timed: {next(iter(str(problem).splitlines()), type(problem).__name__)}")
         self._say(f"  {cost.reason or f'{cost.seconds:.2g} s a step, {(cost.memory or 0) / 1e9:.2f} GB'}")
         return cost
 
     def _of(self, work: ExperimentWork) -> _Begun:
-        """The tokenizer and the rows of an experiment, made once; those of the one before are given up."""
+        """The tokenizer and rows of an experiment, made once; those of the previous experiment are dropped."""
         if id(work) not in self._beginnings:
             self._beginnings.clear()
             self._beginnings[id(work)] = _Begun(work)
@@ -109,9 +109,9 @@ class StepsHere:
 
 
 def kind_of(training: PlannedTraining, work: ExperimentWork) -> str:
-    """What trainings have in common whose steps take the same: start, data, shapes and batch.
+    """A key that is equal for trainings whose steps cost the same: initial checkpoint, data, shapes and batch.
 
-    Numbers with a fraction in a head or an objective (a temperature, a weight) change what comes out and take no time.
+    Floating-point settings of a head or objective (a temperature, a weight) do not change the cost and are ignored.
     """
     method, task, settings = training.method, work.task, plain(training.settings)
     head = parse_head(method.trained_head)
@@ -138,7 +138,7 @@ def _without_fractions(value: Any) -> Any:
 
 
 class _Begun:
-    """What trainings of an experiment begin from, made as a comparison makes it, but for a small start's training."""
+    """The initial checkpoint of an experiment, made as in a comparison but without training a small one."""
 
     def __init__(self, work: ExperimentWork) -> None:
         config, task = work.origin
@@ -164,7 +164,7 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Begun) ->
     needed = training_memory(work.sizes[method.title], work.backbone, settings, RowLength(longest, "about"))
     free = free_to_train()
     if free is not None and needed > free:
-        reason = f"does not fit: takes about {needed / 1e9:.0f} GB, {free / 1e9:.0f} GB are free; {SMALLER}"
+        reason = f"does not fit into memory: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; {SMALLER}"
         return StepCost(reason=reason)
     backbone = beginning.backbone()
     with tempfile.TemporaryDirectory() as scratch:
@@ -184,7 +184,7 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Begun) ->
 
 
 class _Enough(TrainerCallback):
-    """Ends a training when enough of its steps were timed."""
+    """Callback that ends a training when enough steps were timed."""
 
     def __init__(self) -> None:
         self._since = 0.0
@@ -198,7 +198,7 @@ class _Enough(TrainerCallback):
 
 
 class FewRows:
-    """Some rows of a data set, drawn as a training draws them: at random, always the same."""
+    """Random rows of a data set, always the same."""
 
     def __init__(self, rows: Any, count: int) -> None:
         self._rows = rows
@@ -212,6 +212,6 @@ class FewRows:
         return self._rows[self._places[place]]
 
     def set_epoch(self, epoch: int) -> None:
-        """Told to the whole data set, where that wants to know."""
+        """Pass the epoch to the underlying data set, if it has ``set_epoch``."""
         if hasattr(self._rows, "set_epoch"):
             self._rows.set_epoch(epoch)

@@ -1,4 +1,4 @@
-"""What a step of a training takes on a GPU, estimated from its products; ``measured_steps.py`` is for this machine."""
+"""Estimate the time and memory of a training step on a GPU; ``measured_steps.py`` measures this machine."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What one training step takes.
+    """Cost of one training step.
 
     Attributes:
-        seconds: Seconds of a step; None: not known.
-        memory: Bytes at its peak; None: not known.
-        reason: Why something is not known, in a few words.
-        steps: Steps of the whole training, where only its rows say it.
+        seconds: Seconds per step; None: unknown.
+        memory: Peak memory in bytes; None: unknown.
+        reason: Reason why a value is unknown, in a few words.
+        steps: Steps of the whole training, if they follow from the number of rows.
     """
 
     seconds: float | None = None
@@ -46,13 +46,13 @@ class StepCost:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a GPU makes products.
+    """Speed of a GPU in matrix products.
 
     Attributes:
-        told: In words, with what is assumed.
+        told: Description, with the assumptions.
         single: Floating-point operations per second in float32.
-        half: The same in bfloat16.
-        memory: Bytes of the device.
+        half: Floating-point operations per second in bfloat16.
+        memory: Device memory in bytes.
     """
 
     told: str
@@ -61,7 +61,7 @@ class Speed:
     memory: float
 
     def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
-        """An estimate: operations over speed, and the memory of weights, gradients, moments and activations."""
+        """Estimate: operations divided by speed; memory of weights, gradients, moments and activations."""
         size, settings, seconds, reason = work.sizes[training.method.title], training.settings, None, ""
         if work.length is None or work.backbone is None:
             return StepCost()
@@ -71,18 +71,18 @@ class Speed:
             seconds = products / (self.half if settings.bf16 or settings.fp16 else self.single)
         memory = training_memory(size, work.backbone, settings, work.length)
         if memory > self.memory:
-            reason = f"takes about {memory / 1e9:.0f} GB of memory, and there are {self.memory / 1e9:.0f} GB"
+            reason = f"needs about {memory / 1e9:.0f} GB of memory, but the GPU has {self.memory / 1e9:.0f} GB"
         return StepCost(seconds, memory, reason)
 
 
 def gpu_speed(text: str) -> Speed:
-    """Speed of a GPU: its published peak times the share of it that trainings reach.
+    """Speed of a GPU: its published peak times the fraction that training reaches.
 
     >>> gpu_speed("A100 40GB:0.5").told
     'A100 40GB at 50% of its published peak, as given'
 
     Raises:
-        ValueError: The GPU is not known here, or no such share.
+        ValueError: If the GPU is unknown or the fraction is not above 0 and at most 1.
     """
     name, colon, given = text.partition(":")
     gpu = find_gpu(name)
@@ -101,60 +101,62 @@ def gpu_speed(text: str) -> Speed:
 # -- GPUs by name, with what their makers publish.
 
 UTILISATION = 0.35
-"""Share of the peak that a training reaches where nobody says better: an assumption, common for dense models."""
+"""Default fraction of the peak that a training reaches: an assumption, common for dense models."""
 
 
 class Gpu(Settings):
     """One kind of GPU."""
 
     memory: float = Field(gt=0)
-    """GB."""
+    """Memory in GB."""
     bf16: float = Field(gt=0)
-    """Peak of dense products in bfloat16, teraflops."""
+    """Peak speed of dense products in bfloat16, in teraflops."""
     fp32: float = Field(gt=0)
-    """The same in float32."""
+    """Peak speed of dense products in float32, in teraflops."""
 
 
 @cache
 def known_gpus() -> dict[str, Gpu]:
-    """All of them by name."""
+    """All known GPUs by name."""
     return packaged_entries(Gpu, FOLDER / "planning" / "gpus.toml")
 
 
 def find_gpu(name: str) -> Gpu:
-    """A GPU by its name.
+    """Return a GPU by its name.
 
     >>> find_gpu("H100 80GB").memory
     80.0
 
     Raises:
-        ValueError: It is not known here.
+        ValueError: If the name is unknown.
     """
     if name not in known_gpus():
         near, known = did_you_mean(name, known_gpus()), ", ".join(known_gpus())
-        raise ValueError(f"{named('gpu')}: must be one that is known here ('{name}' given).{near} Known: {known}.")
+        raise ValueError(f"{named('gpu')}: must be a known GPU ('{name}' given).{near} Known: {known}.")
     return known_gpus()[name]
 
 
 # -- Estimates of the memory and the disk that trainings take.
 
 NUMBER = 4
-"""Bytes of a weight, a gradient, and of each of Adam's two moments: all are float32."""
+"""Bytes of a weight, a gradient, and each of Adam's two moments, which are all float32."""
 
 CHUNK = 64 * 2**20
-"""Bytes of dense scores that training makes at a time, where the output embedding is small."""
+"""Bytes of dense scores per chunk in training, if the output embedding is small."""
 
 CHECKPOINTS = 2
-"""Checkpoints of a running training that exist at a time."""
+"""Maximum number of checkpoints of a running training on disk."""
 
 
 def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: TrainingSettings, length: RowLength) -> int:
-    """Bytes of one training at its peak, an estimate.
+    """Estimated peak memory of one training, in bytes.
 
-    Weights 4 N, gradients and Adam's moments 12 bytes for each trained number, half of it in bfloat16. Activations:
-    (34 D + 5 A T) bytes for each of L layers and each token in 16 bits, twice that in 32 (Korthikanti et al., 2022, for
-    a layer with four times D inside), of which checkpointing keeps the layers' inputs. Scores over the vocabulary are
-    made in chunks: of 64 MiB, of two thirds of the output embedding where that is more, or all where they are less.
+    Weights: 4 bytes per parameter. Gradients and Adam's moments: 12 bytes per trained parameter, half of that in
+        bfloat16.
+    Activations: (34 D + 5 A T) bytes per layer and token in 16 bits, twice that in 32 bits (Korthikanti et al., 2022,
+        for an
+    inner width of 4 D); gradient checkpointing keeps only the layers' inputs. Scores over the vocabulary are computed
+    in chunks of 64 MiB or two thirds of the output embedding's size, whichever is larger.
     """
     decoder = backbone.get_text_config(decoder=True)
     scores: int = NUMBER * decoder.vocab_size * settings.batch_size * length.tokens
@@ -172,9 +174,9 @@ def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: Train
 
 
 def models_on_disk(sizes: Iterable[ModelSize], start: ModelSize, keep: bool) -> int:
-    """Bytes of the start and all trained models, and the checkpoints of the largest training.
+    """Bytes of the initial checkpoint, all trained models, and the checkpoints of the largest training.
 
-    Trained models, one of ``sizes`` each, stay; otherwise there are two at a time.
+    ``sizes`` are those of the trained models. If models are not kept, at most two exist at a time.
     """
     models = sorted((NUMBER * size.parameters for size in sizes), reverse=True)
     largest = max([*sizes, start], key=lambda size: size.parameters + 2 * size.trained)
@@ -183,6 +185,6 @@ def models_on_disk(sizes: Iterable[ModelSize], start: ModelSize, keep: bool) -> 
 
 
 def existing_folder(path: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
+    """The folder, or its nearest existing parent."""
     path = path.expanduser().absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())

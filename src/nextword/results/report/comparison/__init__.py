@@ -1,1 +1,1 @@
-"""A comparison as a page and in the terminal."""
+"""The report of a comparison, as an HTML page and in the terminal."""

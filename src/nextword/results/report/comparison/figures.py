@@ -1,4 +1,4 @@
-"""The figures of the report, each as inline SVG; None where the records have nothing to draw."""
+"""Figures of the report as inline SVG; None if the records have no data for a figure."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _HATCHES = ("", "////", "....", "xxxx")
 
 LONGEST_NAME = 20
-"""Characters of a method's name beside a panel."""
+"""Maximum characters of a method's name next to a panel."""
 
 
 def _grid(panels: int, beside: int) -> tuple[int, int]:
-    """Lines and columns of panels, at most so many beside each other."""
+    """Rows and columns of a grid of panels."""
     lines = math.ceil(panels / beside)
     return lines, math.ceil(panels / lines)
 
 
 def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
-    """Acc@k as bars: a panel for each k, a row for each method, joint and cache-only next to each other."""
+    """Acc@k as bars: one panel per k, one row per method, joint and cache-only next to each other."""
     found = _of_group(methods, "Accuracy")
     if not found:
         return None
@@ -56,7 +56,7 @@ def accuracy(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
-    """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
+    """Perplexity, bits per byte and similar: one panel each, with a dot and interval per method."""
     # For what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
     shown = {
         key: m
@@ -67,7 +67,7 @@ def likelihood(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def steering(methods: Sequence[ReportedMethod]) -> str | None:
-    """What the right auxiliary text is worth over another's: a dot with its interval for each method, and zero."""
+    """Gain by the correct auxiliary text: a dot with interval per method, and a line at zero."""
     return _dot_panels("steering", methods, _of_group(methods, "Steering"), zero=True)
 
 
@@ -96,7 +96,7 @@ def _dot_panels(
 
 
 def spectrum(methods: Sequence[ReportedMethod]) -> str | None:
-    """Singular values of the log-probability matrix on a logarithmic axis, a line for each run."""
+    """Singular values of the log-probability matrix on a logarithmic axis, one line per run."""
     drawable = [method for method in methods if any(run.evaluation.spectrum for run in method.runs)]
     if not drawable:
         return None
@@ -118,7 +118,7 @@ def spectrum(methods: Sequence[ReportedMethod]) -> str | None:
 
 
 def curves(methods: Sequence[ReportedMethod]) -> str | None:
-    """Training loss over steps, a line for each run."""
+    """Training loss over steps, one line per run."""
     from matplotlib.ticker import MaxNLocator
 
     drawable = [method for method in methods if any(run.curve for run in method.runs)]
@@ -153,7 +153,7 @@ def _threshold(panel: Axes, threshold: float) -> None:
 
 
 def _of_group(methods: Sequence[ReportedMethod], group: str) -> dict[str, Measure]:
-    """Measures of all cases under one heading."""
+    """Metrics of all cases with one heading."""
     found = methods[0].measures if methods else {}
     return {key: one for key, one in found.items() if not one.subset and one.group.startswith(group)}
 
@@ -214,7 +214,7 @@ def _method_names(panels: Iterable[Axes], methods: Sequence[ReportedMethod]) -> 
 
 
 def _without(panels: Sequence[Axes], used: int, columns: int) -> None:
-    """Takes away the panels after those ``used``; the ones above them become the lowest, with numbers at their axis."""
+    """Remove unused panels; the panels above them get axis labels."""
     for place, panel in enumerate(panels[used:], used):
         panel.set_visible(False)
         panels[place - columns].tick_params(labelbottom=True)
@@ -259,7 +259,7 @@ def _height_of_lines(methods: Sequence[ReportedMethod]) -> float:
 
 
 def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
-    """Thresholds that ranks were counted at, where the spectrum is relative to its largest value as they are."""
+    """Thresholds of the ranks, relative to the largest singular value."""
     spectra = [run.evaluation.spectrum for method in methods for run in method.runs if run.evaluation.spectrum]
     if any(values[0] != 1.0 for values in spectra):
         return []
@@ -273,6 +273,6 @@ def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
 
 
 def short(label: str, length: int = 30) -> str:
-    """The label with its middle left out where it is long: variants of a method tend to differ at either end."""
+    """Shorten a long label in the middle, because variants of a method tend to differ at either end."""
     half = length // 2
     return label if len(label) <= length else f"{label[: half - 1]}…{label[-half:]}"

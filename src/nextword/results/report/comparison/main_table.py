@@ -1,4 +1,4 @@
-"""What the methods' texts measure, laid out as in a paper: a row a method, people last, with a prompt below without."""
+"""Tables of text metrics as in papers: one row per method, the human row last; with a prompt below without."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from nextword.results.report.evaluation_table import HUMAN, measure_table, sprea
 from nextword.results.report.table import ARROWS, Block, Cell, Column, ReportTable, Row
 
 MOST = 13
-"""Columns of a table at most, as many as the widest of the papers' has."""
+"""Maximum columns of a table, as in the widest table of the papers."""
 
 GREEDY = "greedy"
-"""Title of the decoding that is shown first; the others keep their order."""
+"""Title of the decoding that is shown first."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Decodings that are read together: a way of writing without and with a prompt, a block each, or one alone."""
+    """Decodings shown in one table: a decoding without and with a prompt, one block each, or a single decoding."""
 
     title: str
     decodings: tuple[str, ...]
@@ -33,7 +33,7 @@ class Sheet:
 
     @property
     def parts(self) -> list[ReportTable]:
-        """The same columns in tables of at most ``MOST``, those under one heading together."""
+        """The columns split into tables of at most ``MOST``; columns under one heading stay together."""
         joints = [0]
         for name, span in self.table.headings:
             widths = [span] if name and span <= MOST else [1] * span
@@ -42,28 +42,28 @@ class Sheet:
 
     @property
     def several(self) -> bool:
-        """Whether a method has several seeds."""
+        """Whether any method has several seeds."""
         return any(cell.seeds for row in self.table.rows for cell in row.cells)
 
     @property
     def human(self) -> bool:
-        """Whether people have a row."""
+        """Whether there is a human row."""
         return any(block.human is not None for block in self.table.blocks)
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """The decodings with what was measured of their texts: greedy first, without a prompt before with one."""
+    """The decodings with their evaluations: greedy first, without a prompt before with one."""
     return [one for members in _ways(results).values() for one in members]
 
 
 def sheets(results: Results, methods: Sequence[ReportedMethod]) -> list[Sheet]:
-    """The tables of all decodings, greedy first; empty where the methods wrote nothing."""
+    """The tables of all decodings, greedy first; empty without generated texts."""
     styles = {method.label: method.style for method in methods}
     return [_sheet(title, members, styles, len(results.seeds)) for title, members in _ways(results).items()]
 
 
 def _ways(results: Results) -> dict[str, list[tuple[str, EvaluationResults]]]:
-    """Decodings that differ by the prompt alone side by side, under the title that they share."""
+    """Group decodings that differ only by the prompt, under their common title."""
     found: dict[str, list[tuple[str, EvaluationResults]]] = {}
     for title, texts in results.texts.items():
         found.setdefault(title.removesuffix(WITH_PROMPT), []).append((title, texts))
@@ -96,7 +96,7 @@ def _sheet(
 
 
 def whole_systems(texts: EvaluationResults, seeds: int) -> set[str]:
-    """The systems that have all seeds."""
+    """The systems with all seeds."""
     return {system.name for system in texts.systems if len(system.models) >= seeds}
 
 
@@ -123,7 +123,7 @@ def _human(texts: EvaluationResults, columns: Sequence[Column]) -> Row | None:
 
 
 def _cells(found: Mapping[str, Cell], columns: Sequence[Column], files: Collection[SampleFile]) -> tuple[Cell, ...]:
-    """A cell for each column, one without a value with the reason that the files give."""
+    """One cell per column; a cell without a value has the reason."""
     # the other table of a sheet may have a measure that this one lacks
     cells = [found.get(column.key, Cell()) for column in columns]
     return tuple(
@@ -152,43 +152,43 @@ def _reason(column: Column, files: Collection[SampleFile]) -> str:
 # -- Measures against the number of frequency classes (F2-Softmax, figure 3), as the heads say what classes they have.
 
 CHOSEN = "mefmax"
-"""Name of the division that chooses the number of classes itself."""
+"""Name of the division that chooses the number of classes."""
 
 PERPLEXITY = "perplexity"
 
 SEARCHES = ("greedy", "beam")
-"""How the titles of decodings begin that draw nothing."""
+"""Beginnings of titles of decodings without sampling."""
 
 NAMES = ("label", "note")
-"""Settings of a method that only say what to call it."""
+"""Settings of a method that only affect its name."""
 
 CLASSES = ("classes", "division")
-"""Settings of a head that say how many classes it has, and how they are made."""
+"""Settings of a head for the number of classes and their division."""
 
 
 @dataclass(frozen=True)
 class TableReading:
-    """A value as it is drawn: a share is a percentage."""
+    """A value for drawing; a fraction is a percentage."""
 
     mean: float
     ends: tuple[float, float] | None
-    """Lowest and highest over the seeds, or the 95 % interval of the only one."""
+    """Lowest and highest value over seeds, or the 95 % interval of a single seed."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What one panel shows."""
+    """Data of one panel."""
 
     title: str
     unit: str
     values: dict[str, TableReading]
-    """By label of the method."""
+    """Values by label of the method."""
     human: float | None
 
 
 @dataclass(frozen=True)
 class Point:
-    """A method at its number of classes."""
+    """A method with its number of classes."""
 
     classes: int
     method: ReportedMethod
@@ -196,23 +196,23 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Everything the figure draws."""
+    """Data of the figure over numbers of classes."""
 
     decoding: str
-    """How the texts were written; empty where only likelihoods are shown."""
+    """Title of the decoding; empty if only likelihoods are shown."""
     quantities: tuple[Quantity, ...]
     lines: tuple[tuple[str, tuple[Point, ...]], ...]
-    """Methods that differ in the number of classes alone, by rising number, under the name of their division."""
+    """Methods that differ only in the number of classes, in increasing order, by name of the division."""
     chosen: tuple[Point, ...]
-    """Methods whose number of classes was chosen from the frequencies."""
+    """Methods whose number of classes was chosen by MefMax."""
     flat: tuple[ReportedMethod, ...]
     """Methods without classes."""
     left_out: tuple[str, ...]
-    """Labels of methods that share their place on a line with an earlier one."""
+    """Labels of methods at the same point of a line as an earlier one."""
 
 
 def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
-    """The sweep; None where no division was tried with two numbers of classes, or nothing was measured."""
+    """The data of the figure; None if no division has two numbers of classes, or there are no values."""
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
     for division, point in divided:
@@ -255,7 +255,7 @@ def _division(method: ReportedMethod) -> tuple[str, int] | None:
 
 
 def _but_for_classes(method: ReportedMethod) -> str:
-    """All that a method is besides its name and its classes: methods alike in it share a line."""
+    """Settings of a method without its name and classes; methods with equal settings share a line."""
     settings = method.runs[0].settings.get("method")
     if not isinstance(settings, dict):
         return f"{_without_settings(method.head)} {method.objective}"
@@ -267,7 +267,7 @@ def _but_for_classes(method: ReportedMethod) -> str:
 
 
 def _without_settings(head: str) -> str:
-    """What is left of a head spec when numbers and divisions are taken out.
+    """A head spec without numbers and divisions of classes.
 
     >>> _without_settings("f2:8,eq-token+mi"), _without_settings("f2:32")
     ('f2+mi', 'f2')
@@ -276,7 +276,7 @@ def _without_settings(head: str) -> str:
 
 
 def _quantities(results: Results, methods: Sequence[ReportedMethod]) -> tuple[str, list[Quantity]]:
-    """Columns for the texts of the first decoding that samples, else of the first; perplexity even without texts."""
+    """Values of the first sampling decoding, else of the first decoding; perplexity even without texts."""
     decodings = in_order(results)
     decoding, texts = next(
         (one for one in decodings if not one[0].startswith(SEARCHES)), decodings[0] if decodings else ("", None)

@@ -1,4 +1,4 @@
-"""The tables: one row a method, one column a metric or a cost."""
+"""Tables with one row per method and one column per metric or cost."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from nextword.results.report.comparison.methods import ReportedMethod, methods
 from nextword.results.report.table import Block, Cell, Column, ReportTable, Row, best_of
 
 WIDEST = 36
-"""Characters of a table at most, beside the names of the methods: so many fit a telephone, two such tables a window."""
+"""Maximum width of a table in characters, without the names, so that it fits on a phone."""
 
 LONGEST_UNIT = 14
-"""Characters of a unit that a heading has room for."""
+"""Maximum characters of a unit in a heading."""
 
 NO_UNIT = "\N{NO-BREAK SPACE}"
-"""Keeps the line of the unit free, so that titles stand beside each other."""
+"""Empty unit line, so that titles are aligned."""
 
 MAIN = 2
-"""How many metrics of each group are shown in a terminal."""
+"""Number of metrics per group in the terminal."""
 
 MAIN_WITH_PROMPT = 1
-"""The same of the metrics that are measured a second time, with a prompt."""
+"""Number of metrics per group in the terminal for settings with a prompt."""
 
 
 def main_table(results: Results) -> ReportTable:
-    """Every metric that was measured on all cases, for every method."""
+    """The table of all metrics over all cases."""
     return _metric_table(results, subset=False)
 
 
 def subset_table(results: Results) -> ReportTable:
-    """Every metric that was measured on a part of the cases only."""
+    """The table of metrics over subsets of the cases."""
     return _metric_table(results, subset=True)
 
 
@@ -84,7 +84,7 @@ def _metric_column(key: str, measure: Measure, runs: Sequence[RunRecord], main: 
 
 
 def cost_table(results: Results) -> ReportTable:
-    """What every method costs; columns that no run has are left out."""
+    """The table of costs; columns without values are left out."""
     measured = [column for column in _COSTS if any(_cost(column.key, run) is not None for run in results.runs)]
     return _table(results, measured, _cost)
 
@@ -109,7 +109,7 @@ _COSTS = (
 
 
 Read = Callable[[str, RunRecord], MetricValue | None]
-"""What a run has under a key."""
+"""The value of a run for a key."""
 
 
 def _table(results: Results, columns: Sequence[Column], read: Read) -> ReportTable:
@@ -165,13 +165,13 @@ def _best_marked(cells: list[Cell], goal: Goal | None) -> list[Cell]:
 
 
 def parts(table: ReportTable) -> list[ReportTable]:
-    """The table cut into such that are not too wide, groups kept whole where they are not too wide themselves.
+    """Split the table into narrow tables, keeping groups together if possible.
 
-    The first says what each method is made of.
+    The first table has the specs of each method.
     """
 
     def width(first: int, last: int) -> int:
-        """Characters of some columns, with a space behind each; headings and long values may be broken at spaces."""
+        """Width of columns in characters; headings and long values may be broken at spaces."""
         texts = [[table.columns[i].title, *(row.cells[i].text for row in table.rows)] for i in range(first, last)]
         return sum(1 + max(len(word) for text in column for word in text.split()) for column in texts)
 
@@ -186,7 +186,7 @@ def parts(table: ReportTable) -> list[ReportTable]:
 
 
 def every_seed(results: Results) -> list[tuple[str, ...]]:
-    """Method, metric, seed, value, interval and number of cases."""
+    """Rows of method, metric, seed, value, interval and number of cases."""
     columns = main_table(results).columns
     return [
         (
@@ -209,17 +209,16 @@ def every_seed(results: Results) -> list[tuple[str, ...]]:
 # A third one says what to try where a setting is known to begin badly.
 
 AHEAD = 3
-"""How many methods are named; the first of the table, usually the plain softmax, is named besides."""
+"""Number of methods that the sentence names, in addition to the first method."""
 
 SCALED = ("temperature", "weight")
-"""Settings of a cache that keep its memory from outweighing the softmax (docs/results/cache.md); a spec has them where
-they are not the default."""
+"""Settings of a cache that limit its weight against the softmax (docs/results/cache.md)."""
 
 
 def finding(results: Results) -> str:
-    """Empty where there are not two methods to compare, or no measure of which one end is better.
+    """The main result in sentences; empty with fewer than two methods or without a metric with a better direction.
 
-    The order is that of the means, and the ranges are the lowest and the highest seed: no test is made.
+    Methods are ordered by means, with ranges over seeds; no significance test is made.
     """
     table = main_table(results)
     judged = _judged(table)
@@ -231,21 +230,25 @@ def finding(results: Results) -> str:
     values = ", ".join(f"{row.label} {_value(row.cells[lead], table.columns[lead])}" for row in named)
     found = {method.label: method for method in methods(results)}
     seeds = max(len(found[row.label].runs) for row in rows)
-    of = f"mean of {seeds} seeds, lowest to highest" if seeds > 1 else "one seed, an anecdote; means: seeds=[0,1,2]"
+    of = (
+        f"mean of {seeds} seeds, lowest to highest"
+        if seeds > 1
+        else "one seed only, which is not enough to rank methods; mean of three: seeds=[0,1,2]"
+    )
     given: Any = results.settings.get("start") or {}
     advice = "" if given.get("model") else _advice([found[row.label].head for row in ranked])
     return f"{_title(table.columns[lead])}: {values} ({of}).{_elsewhere(table.rows, judged)}{advice}"
 
 
 def leader(results: Results) -> str | None:
-    """The label of the method that is ahead in the first measure; None where none can be."""
+    """The label of the best method in the first metric; None if there is none."""
     table = main_table(results)
     ranked = _ranked(table, _judged(table))
     return ranked[0].label if len(ranked) > 1 else None
 
 
 def _judged(table: ReportTable) -> list[int]:
-    """Places of the measures that are shown first and of which one end is better."""
+    """Indices of the first-shown metrics with a better direction."""
     return [i for i, column in enumerate(table.columns) if column.main and column.goal not in (None, "human")]
 
 
@@ -274,17 +277,17 @@ def _elsewhere(rows: Sequence[Row], judged: list[int]) -> str:
     if len(judged) < 2 or not most:
         return ""
     best = formats.listing([label for label, count in wins.items() if count == most])
-    return f" Best, or level with the best, in {most} of {len(judged)} measures: {best}."
+    return f" Best or tied for best in {most} of {len(judged)} metrics: {best}."
 
 
 def _advice(heads: list[str]) -> str:
-    """What to try where every cache is at temperature 1, as on a small start, and lost; the best head first."""
+    """Advice if every cache has temperature 1 and is not the best."""
     caches = [head for head in heads if re.match(r"cache\b", head)]
     if "softmax" not in heads or any(set(SCALED) & set(re.findall(r"\w+", head)) for head in caches):
         return ""
     if not caches or any(head in caches for head in heads[: heads.index("softmax")]):
         return ""
     return (
-        " cache is at temperature 1 here, which often begins badly with a model that was trained without a cache: "
-        "compare --head cache:temperature=2 --head cache:temperature=4 as well."
+        " cache has temperature 1 here, which often starts badly with a model that was trained without a cache: also "
+        "compare --head cache:temperature=2 --head cache:temperature=4."
     )

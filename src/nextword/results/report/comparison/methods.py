@@ -1,4 +1,4 @@
-"""The methods of a comparison: their runs over seeds, and how each looks in every figure."""
+"""The methods of a comparison, with their runs and styles in figures."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn, in every figure the same."""
+    """Style of a method, the same in all figures."""
 
     colour: str
-    """In light."""
+    """Colour of the light theme."""
     dash: Dash
     marker: str
 
     @property
     def css(self) -> str:
-        """The colour on the page, in light and in dark."""
+        """The CSS colour for the light and the dark theme."""
         return variable(self.colour)
 
 
@@ -38,17 +38,17 @@ class ReportedMethod:
     head: str
     objective: str
     conditioner: str | None
-    """Conditioner spec; None where the method has none."""
+    """Conditioner spec; None: no conditioner."""
     notes: tuple[str, ...]
     runs: tuple[RunRecord, ...]
-    """By seed."""
+    """Runs by seed."""
     style: Style
     measures: dict[str, Measure]
-    """What the metrics of all methods mean, by key, in reading order."""
+    """Descriptions of the metrics of all methods by key, in the order of the report."""
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What it is made of: head, objective and, where it has one, conditioner."""
+        """Specs of the head, the objective and, if any, the conditioner."""
         return self.head, self.objective, *([] if self.conditioner is None else [self.conditioner])
 
     @property
@@ -58,7 +58,7 @@ class ReportedMethod:
 
 
 def methods(results: Results) -> list[ReportedMethod]:
-    """The methods in the order in which the comparison ran them."""
+    """The methods, in the order of the comparison."""
     grouped: dict[str, list[RunRecord]] = {}
     for run in results.runs:
         grouped.setdefault(run.method, []).append(run)
@@ -80,7 +80,7 @@ def _method(label: str, runs: list[RunRecord], place: int, measures: dict[str, M
 
 
 def failures(results: Results) -> list[tuple[str, str]]:
-    """Runs that failed, then values that are not finite: which run, and what happened."""
+    """Failed runs, then values that are not finite, each with the run and the reason."""
     failed = [
         (f"{run.method}, seed {run.seed}", f"{run.reason} ({run.traceback})" if run.traceback else run.reason)
         for run in results.failures

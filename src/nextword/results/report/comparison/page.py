@@ -1,4 +1,4 @@
-"""The page: everything a comparison found, in one HTML file that needs no network."""
+"""The report of a comparison: one HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ from nextword.runtime.optional_libraries import install, missing
 logger = logging.getLogger(__name__)
 
 INSIDE = "inspect.html"
-"""Name of the page beside a report that looks at one of its prompts, as the quickstart writes it."""
+"""File name of the page that inspects one prompt, written by the quickstart next to the report."""
 
 SHORT = 48
-"""Longest value that is shown in the opening facts; a checksum waits for the tables at the end."""
+"""Maximum length of a value in the introduction; longer values, such as checksums, are in the tables at the end."""
 
 INTERVALS = "Thin lines are 95 % intervals"
 
-STEERING = "The line is at zero: the auxiliary text is not heard."
+STEERING = "The line is at zero: the auxiliary text has no effect."
 
 OPENING_DATA = ("train", "validation", "test", "leak")
-"""How the names of those data fields begin that are shown in the opening facts; the tables at the end have all."""
+"""Prefixes of the data fields shown in the introduction; the tables at the end have all."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One drawn section."""
+    """A section with a figure."""
 
     anchor: str
     title: str
@@ -73,7 +73,7 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
 
 
 def render(results: Results, inside: str | None = None) -> str:
-    """The page as text; ``inside`` is a page beside it that looks at one prompt, word by word, linked from the top."""
+    """Render the page; ``inside`` is a page that inspects one prompt, linked from the top."""
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
@@ -129,15 +129,15 @@ def _summary(results: Results, found: Sequence[ReportedMethod]) -> str:
 
 
 def _together(results: Results, found: Sequence[ReportedMethod]) -> str:
-    """What may be said of all methods: one that began at random had another start, and not all need be trained."""
+    """A sentence on what all methods have in common."""
     trained = sum(method.trained for method in found)
     methods = [run.settings.get("method") for run in results.runs]
     scratch = any(isinstance(method, dict) and method.get("from_scratch") for method in methods)
     if 0 < trained < len(found):
-        kept = f"{trained} of them were trained and saw the same batches"
+        kept = f"{trained} of them were trained, with the same batches"
         return kept if scratch else f"All of them started from the same model; {kept}"
     if not trained:
-        return "None of them was trained" if scratch else "None of them was trained, all are of the same model"
+        return "None of them was trained" if scratch else "None of them was trained; all use the same model"
     return f"All of them {'' if scratch else 'started from the same model and '}saw the same batches"
 
 
@@ -161,13 +161,13 @@ def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
         (
             "spectrum",
             "Rank spectrum",
-            f"A line that drops early shows a bottleneck: the head cannot tell more contexts apart.{lines}",
+            f"A line that drops early shows a rank bottleneck: the head can distinguish few contexts.{lines}",
             figures.spectrum,
         ),
         (
             "curves",
             "Learning curves",
-            f"Training loss of each method's own objective, so compare shapes, not levels.{lines}",
+            f"Each method's training loss is that of its own objective, so compare shapes and not levels.{lines}",
             figures.curves,
         ),
     )
@@ -184,7 +184,7 @@ def _figure(anchor: str, title: str, text: str, draw: Callable[[], str | None]) 
 def _text_figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure | None]:
     ends = "Thin lines reach from the lowest to the highest seed" if len(results.seeds) > 1 else INTERVALS
     unit = formats.listing(texts_page.units_of_groups(results))
-    text = f"How frequent the tokens of the texts are, in {unit}. The dotted line is people's share. {ends}."
+    text = f"Frequency of the tokens of the texts, in {unit}. The dotted line is the human share. {ends}."
     groups = _figure("groups", "Frequency groups", text, partial(texts_page.frequency_groups, results, found))
     classes = sweep(results, found)
     return [groups, _sweep_figure(classes, ends) if classes is not None else None]
@@ -192,12 +192,12 @@ def _text_figures(found: Sequence[ReportedMethod], results: Results) -> list[Fig
 
 def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
     written = f" Texts: {classes.decoding}." if classes.decoding else ""
-    chosen = " A star is the number that MefMax chose." if classes.chosen else ""
-    left_out = f" On a place already taken, so not drawn: {formats.listing(classes.left_out)}."
+    chosen = " A star marks the number that MefMax chose." if classes.chosen else ""
+    left_out = f" Not drawn, because it coincides with another point: {formats.listing(classes.left_out)}."
     text = (
-        f"Heads with frequency classes, a line for each way to divide the tokens; across: methods without classes, "
-        f"and people where a value near theirs is the goal.{chosen}{written} {ends}. The axes do not start at zero."
-        f"{left_out if classes.left_out else ''}"
+        "Heads with frequency classes, one line per division of the tokens. Horizontal lines: methods without "
+        f"classes, and the human value if it is the goal.{chosen}{written} {ends}. The axes do not start at "
+        f"zero.{left_out if classes.left_out else ''}"
     )
     return _figure("classes", "Number of classes", text, partial(texts_page.class_sweep, classes))
 
@@ -220,22 +220,22 @@ def _settings(results: Results, found: Sequence[ReportedMethod]) -> list[tuple[s
 
 @dataclass(frozen=True)
 class ExamplePrompt:
-    """One prompt with all answers."""
+    """One prompt with the predictions of all methods."""
 
     text: str
     expected: tuple[str, ...]
     answers: dict[str, list[tuple[ReportedMethod, ExamplePrediction]]]
-    """By setting, those of every method that has it."""
+    """Predictions of the methods, by setting."""
 
     @property
     def longest(self) -> float:
-        """The largest probability: all bars of a prompt are on one scale, or a confident method would look hesitant."""
+        """The largest probability, for a common scale of all bars of a prompt."""
         said = [example for answers in self.answers.values() for _, example in answers]
         return max((word.probability for example in said for word in example.top), default=0.0) or 1.0
 
 
 def examples(methods: Sequence[ReportedMethod]) -> list[ExamplePrompt]:
-    """The examples of each method's first seed; empty where the task recorded none."""
+    """The examples of each method's first seed; empty if the task recorded none."""
     prompts: dict[tuple[str, tuple[str, ...]], ExamplePrompt] = {}
     for method in methods:
         for example in method.runs[0].evaluation.examples:

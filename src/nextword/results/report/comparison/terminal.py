@@ -1,4 +1,4 @@
-"""The main numbers for the terminal."""
+"""Tables of a comparison for the terminal."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from nextword.results.report.table import Column, ReportTable
 from nextword.results.report.terminal import FEWER, fitted
 
 LONGEST_UNIT = 5
-"""Characters of a unit that a column of the terminal has room for."""
+"""Maximum characters of a unit in a column."""
 
 
 def results_table(results: Results) -> RenderableType:
-    """The first metrics of each group and the costs of every method, the best of a column in bold with a star.
+    """The first metrics of each group and the costs of every method, with the best of a column in bold with a star.
 
-    Below it, where the methods wrote texts, what those of the first way of writing measure; the page has all of them.
+    If the methods generated texts, the metrics of the first decoding follow; the page has all decodings.
     """
     measured = main_table(results)
     title = f"{results.task} (version {results.task_version})"
@@ -45,7 +45,7 @@ def _caption(results: Results, shown: ReportTable, has_best: bool) -> Text:
 
 
 def _lacking(shown: ReportTable) -> Iterator[str]:
-    """A line for each method with values over fewer seeds: which values, and how many seeds."""
+    """One line per method with values over fewer seeds: the values and the number of seeds."""
     for row in shown.rows:
         there = [(column, cell) for column, cell in zip(shown.columns, row.cells, strict=True) if cell.numbers]
         found: dict[str, list[str]] = {}

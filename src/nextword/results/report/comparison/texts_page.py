@@ -1,4 +1,4 @@
-"""What the page of a comparison says of the texts that the methods wrote."""
+"""Sections on generated texts in the report of a comparison."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DecodingSection:
-    """Everything about the texts of one decoding."""
+    """The section of one decoding."""
 
     title: str
     table: ReportTable
-    """All measures, those without a column too, a row a measure."""
+    """Table of all metrics, one row per metric."""
     evaluation: EvaluationResults
     tests: tuple[Test, ...]
-    """The paired tests of the measures in the table."""
+    """Paired tests of the metrics in the table."""
     tests_note: str
     undefined: tuple[tuple[str, str, dict[str, str]], ...]
     notes: tuple[str, ...]
     vote_titles: str
-    """Titles of the measures that voted for the ranking."""
+    """Titles of the metrics of the ranking."""
     glossary: tuple[GlossaryEntry, ...]
-    """What the measures without a column mean."""
+    """Explanations of the metrics without a column."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """Decodings that are read together, under one heading."""
+    """Decodings under one heading."""
 
     anchor: str
     sheet: Sheet
@@ -77,31 +77,31 @@ class Way:
 
 MARKS = {
     "rare": "very rare in the training text (beyond its first 90 % of tokens, most frequent first)",
-    "word": "very rare and in lower case, so no name: what F2-Softmax's table 4 has in red",
-    "again": "very rare and there before in the same text: green in that table",
+    "word": "very rare and in lower case, so not a name (red in F2-Softmax's table 4)",
+    "again": "very rare and earlier in the same text (green in that table)",
 }
-"""The ways in which very rare words are marked, and what each says; the last that holds is shown."""
+"""Marks of very rare words with their meanings; the last one that applies is shown."""
 
 
 @dataclass(frozen=True)
 class TextsReading:
-    """A prompt with what people and the methods wrote after it."""
+    """A prompt with the human reference and the methods' texts."""
 
     prompt: str
     kind: str
     beside: bool
-    """Whether it is a document, which stands beside what was written from it."""
+    """Whether it is a document, which is shown next to the texts."""
     writings: tuple[tuple[str, WrittenExample], ...]
-    """The decoding and, where there is a choice, whether the prompt stood before the text; and the texts."""
+    """Titles (decoding and, if needed, whether there was a prompt) with their texts."""
 
 
 def mark(span: Span) -> str:
-    """A key of ``MARKS`` where its words are very rare; empty for others."""
+    """The mark of a span, a key of ``MARKS``; empty if its words are not very rare."""
     return "again" if span.repeated else "word" if span.lower_case else "rare" if span.very_rare else ""
 
 
 def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
-    """What the marks of these texts say, by mark, and whether anything is marked as copied."""
+    """Meanings of the marks in these texts, and whether any span is marked as copied."""
     texts = [text for reading in found for _, example in reading.writings for text in example.texts]
     spans = [span for text in texts for span in text.spans]
     used = {mark(span) for span in spans if span.text.strip()}
@@ -109,7 +109,7 @@ def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
 
 
 def ways(results: Results, methods: Sequence[ReportedMethod]) -> list[Way]:
-    """The ways of writing, greedy first; empty where the methods wrote nothing."""
+    """The sections, greedy first; empty without generated texts."""
     return [
         Way(
             anchor=f"texts-{number}",
@@ -138,7 +138,7 @@ def _decoding(results: Results, title: str, table: ReportTable) -> DecodingSecti
 
 
 def readings(results: Results) -> list[TextsReading]:
-    """The texts to read, prompt by prompt, in the order of the record."""
+    """The example texts, by prompt, in the order of the record."""
     by_prompt: dict[tuple[str | None, str], list[WrittenExample]] = {}
     for example in results.written:
         by_prompt.setdefault((example.source, example.prompt), []).append(example)
@@ -160,7 +160,7 @@ def readings(results: Results) -> list[TextsReading]:
 
 
 def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
-    """What the heads say about themselves: the method, with the seed where seeds differ, and the facts."""
+    """Facts about the heads: the method (with the seed if seeds differ) and the facts."""
     found = []
     for method in methods:
         told = {
@@ -177,7 +177,7 @@ def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
 # -- Figures of the texts that the methods wrote, each as inline SVG; None where the records have nothing to draw.
 
 GROUPS = ("share-frequent", "share-medium", "share-rare", "share-very-rare")
-"""Keys of the shares, most frequent tokens first."""
+"""Keys of the shares, from frequent to very rare."""
 
 _HATCHES = ("", "////", "\\\\\\\\", "----", "xxxx", "||||")  # no dots: each would be a circle of many points
 _DASHES = ((0, (6, 2)), (0, (8, 2, 1, 2)), (0, (3, 2)), (0, (8, 2, 1, 2, 1, 2)))
@@ -185,7 +185,7 @@ _DOTS = (0, (1, 1.6))
 
 
 def frequency_groups(results: Results, methods: Sequence[ReportedMethod]) -> str | None:
-    """Shares of frequent to very rare tokens (F2-Softmax, figure 2): a panel a decoding, a bar a method."""
+    """Figure of the shares of frequent to very rare tokens (F2-Softmax, figure 2)."""
     found = [(title, texts) for title, texts in in_order(results) if all(key in texts.measures for key in GROUPS)]
     shown = [method for method in methods if any(_system(texts, method) is not None for _, texts in found)]
     if not found or not shown:
@@ -203,7 +203,7 @@ def frequency_groups(results: Results, methods: Sequence[ReportedMethod]) -> str
 
 
 def units_of_groups(results: Results) -> list[str]:
-    """What the shares are of, in full: the units say by which frequencies tokens fall into groups."""
+    """The units of the shares, which name the source of the frequencies."""
     measures = (measure for texts in results.texts.values() for key, measure in texts.measures.items() if key in GROUPS)
     return list(dict.fromkeys(formats.unit_name(measure.unit) for measure in measures))
 
@@ -262,12 +262,12 @@ def _legend_of_bars(methods: Sequence[ReportedMethod], human: bool) -> list[Arti
 
 
 def _legend_height(entries: int) -> float:
-    """Inches that a legend takes, of which two entries or more stand beside each other."""
+    """Height of a legend in inches."""
     return 0.12 * entries
 
 
 def class_sweep(shown: Sweep) -> str:
-    """Measures against the number of classes (F2-Softmax, figure 3): a panel for each measure, a line a division."""
+    """Figure of metrics over the number of classes (F2-Softmax, figure 3), one panel per metric."""
     columns = min(2, len(shown.quantities))
     lines = math.ceil(len(shown.quantities) / columns)
     keys = _legend_of_sweep(shown)
@@ -312,7 +312,7 @@ def _panel(panel: Axes, shown: Sweep, quantity: Quantity) -> None:
 
 
 def _star(point: Point, x: Sequence[float], y: Sequence[float]) -> Line2D:
-    """A star for the choice of MefMax, to be drawn or, without places, to be a key of the legend."""
+    """A star for MefMax's choice, in the plot or, without positions, for the legend."""
     from matplotlib.lines import Line2D
 
     label = f"{short(point.method.label)} (chosen)"
