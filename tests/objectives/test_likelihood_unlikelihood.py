@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import nextword as nw
 from nextword.distribution import SoftmaxDistribution
+from nextword.model.forward.output_layer import OutputLayer
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 from tests.helpers.trained_by_objectives import HEADS, Batch, build_objective
 from tests.oracles import golden
 from tests.oracles.textbook import objectives as likelihood
 from tests.oracles.textbook import unlikelihood as textbook
+
+TINY = {
+    "vocab_size": 40, "hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "tie_word_embeddings": False,
+}  # fmt: skip
 
 
 def close(ours, theirs):
@@ -39,6 +48,59 @@ def test_value_and_gradient(spec: str, alpha: float, mebibytes: float) -> None:
     assert loss.tokens == (batch.targets != -100).sum()
     for ours, theirs in zip(found, batch.gradients(expected), strict=True):
         close(ours, theirs)
+
+
+@pytest.mark.parametrize("mebibytes", [256, 2e-3], ids=["whole", "chunked"])
+@pytest.mark.parametrize("spec", HEADS)
+def test_value_and_gradient_where_earlier_tokens_have_most_of_the_probability(spec: str, mebibytes: float) -> None:
+    batch = Batch(spec, scale=4.0)
+    log_probs = batch.log_probs()
+    large = [
+        log_probs[b, t, token] > math.log(0.5)
+        for b, t in likelihood.kept(batch.targets)
+        for token in textbook.candidates(batch.targets, b, t)
+    ]
+    assert any(large)
+    assert not all(large)
+    expected = likelihood.mle_sum(log_probs, batch.targets) + textbook.token_sum(log_probs, batch.targets)
+    with nw.score_memory(mebibytes):
+        loss = batch.loss(build_objective("unlikelihood"))
+        found = batch.gradients(loss.total)
+    close(loss.total, expected)
+    close(loss.parts["unlikelihood"], textbook.token_sum(log_probs, batch.targets).detach() / loss.tokens)
+    for ours, theirs in zip(found, batch.gradients(expected), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+class ScoresMade(TorchDispatchMode):
+    """How many rows of V scores products make."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.vocab_size, self.rows = vocab_size, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ in ("mm", "addmm") and made.shape[-1] == self.vocab_size:
+            self.rows += len(made)
+        return made
+
+
+@pytest.mark.parametrize("gap", [0.1, 30.0])
+def test_scores_are_made_once_and_again_where_an_earlier_token_is_likely(gap: float) -> None:
+    states = torch.zeros(1, 20, 16)
+    states[0, :, 3] = 0.1
+    states[0, 7, 5] = gap  # earlier in the row
+    states.requires_grad_()
+    ids = torch.arange(20)[None] % 12
+    head = build_head("softmax", 16, 40)
+    bare = LlamaForCausalLM(LlamaConfig(**TINY))
+    with torch.no_grad():
+        bare.lm_head.weight.copy_(torch.eye(40, 16))
+    context = decoder_context(head, states, ids, OutputLayer(bare))
+    with ScoresMade(40) as made:
+        build_objective("unlikelihood", 40)(head, context, ids[0]).total.backward()
+    assert made.rows == 20 + (gap > 1)
 
 
 @pytest.mark.parametrize("spec", HEADS)

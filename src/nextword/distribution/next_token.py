@@ -133,20 +133,52 @@ class NextToken(ABC):
             if shape != (len(self),) and not (vector is None and name == "weights"):
                 raise ValueError(f"{name}: must be ({len(self)},), one per position (shape {shape} given)")
         self._expect_rows(ids[:, None])
+
+        def weighted(log_probs: Tensor, rows: slice) -> Tensor:
+            of_ids = log_probs[:, 0]
+            return of_ids if weights is None else of_ids * weights.detach()[rows].to(of_ids.dtype)
+
+        return self._sum(ids[:, None], weighted)
+
+    def log_prob_and_sum(
+        self, ids: Int[Tensor, "N K"], term: Callable[[Tensor, slice], Tensor]
+    ) -> tuple[Float[Tensor, "N K"], Float[Tensor, ""]]:
+        """``log_prob(ids)`` without gradients, and ``sum_n term(log P(ids_n))`` with them, in the same pass.
+
+        For a loss that depends on few tokens per position: both cost what ``log_likelihood`` costs.
+
+        Args:
+            ids: K tokens for each position.
+            term: Given log-probabilities of some positions (n, K) and the slice of these positions, returns a number
+                for each. It reads nothing else that has a gradient.
+
+        Raises:
+            ValueError: ``ids`` is not of shape (N, K), or a token is outside the vocabulary.
+        """
+        self._expect_rows(ids)
+        found: dict[int, Tensor] = {}
+
+        def kept(log_probs: Tensor, rows: slice) -> Tensor:
+            found[rows.start] = log_probs.detach()
+            return term(log_probs, rows)
+
+        total = self._sum(ids, kept)
+        return torch.cat([found[start] for start in sorted(found)]), total
+
+    def _sum(self, ids: Int[Tensor, "N K"], term: Callable[[Tensor, slice], Tensor]) -> Float[Tensor, ""]:
         row_tensors: list[Tensor] = []
         self.map(lambda tensor: row_tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
 
-        def likelihood(rows: slice, leaves: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
+        def of_chunk(rows: slice, leaves: list[Tensor], fused_backward: FusedBackward | None) -> Tensor:
             in_order = iter(leaves)
             chunk = self.map(lambda _: next(in_order))
-            log_probs = chunk._log_prob(ids[rows, None], fused_backward)[:, 0]
-            return (log_probs if weights is None else log_probs * weights.detach()[rows].to(log_probs.dtype)).sum()
+            return term(chunk._log_prob(ids[rows], fused_backward), rows).sum()
 
         shared = self.shared()
-        row_bytes = max(1, int(self._scores_bytes() * self.share_scored(ids[:, None])))
+        row_bytes = max(1, int(self._scores_bytes() * self.share_scored(ids)))
         weight_bytes = self.columns.processes * max((4 * tensor.numel() for tensor in shared), default=0)
         chunks = sum_chunks(len(self), row_bytes, weight_bytes, self.device, self.columns) or [slice(0, 0)]
-        return sum_with_gradient(likelihood, chunks, row_tensors, shared)
+        return sum_with_gradient(of_chunk, chunks, row_tensors, shared)
 
     def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         """``log(1 - P)`` of K given tokens at every position, without an (N, V) tensor; accurate for P near 0 or 1.

@@ -130,6 +130,7 @@ def _forward_and_backward(
                     collector.add(part, shared=uses[_address(part)] > 1)
             for collector in fused_backward.collectors:
                 collector.compact(chunk.stop / max(1, chunks[-1].stop))
+            fused_backward.next_graph()
     collectors = iter(fused_backward.collectors)
     of_shared = [next(collectors) if tensor.requires_grad else None for tensor in shared]
     return torch.stack(totals).sum(), _Gradients(of_rows, of_shared)

@@ -96,6 +96,30 @@ class GradientCollector:
             self._total = self._factors.pop().add_to_(self._total, self._shape)
         return self._total
 
+    def addresses(self) -> list[int]:
+        """Where the storages of what is held begin."""
+        held = [part.left for part in self._factors] + ([] if self._total is None else [self._total])
+        return [tensor.untyped_storage().data_ptr() for tensor in held if not tensor.is_sparse]
+
+
+_PAGE, _LINE = 4096, 64
+_LONG_ROW = 2**16
+
+
+def row_width(columns: int, element_size: int) -> int:
+    """How many numbers to leave for a row of dense scores.
+
+    Rows of a whole number of pages, as those of 49,152 or 262,144 tokens are, have their beginnings in the same few
+    lines of the processor's cache, and a product that writes many rows at once waits for these. So long rows begin
+    four lines further on each.
+
+    >>> row_width(300, 4), row_width(262_144, 4)
+    (300, 262208)
+    """
+    if columns * element_size < _LONG_ROW:
+        return columns
+    return (-(-columns * element_size // _PAGE) * _PAGE + 4 * _LINE) // element_size
+
 
 class FusedBackward:
     """A graph that is traversed backwards once, right after it is recorded, and then dropped.
@@ -103,6 +127,7 @@ class FusedBackward:
     The caller who makes one promises that, and hands it to the functions that record the graph. These may then
 
     - write gradients over what they saved for the backward pass, instead of into new (N, V) tensors;
+    - write scores into memory that a graph before this one used;
     - add the gradient of a weight to its collector, and return none to autograd.
 
     A function that is not handed one gives its gradients to autograd as usual, and the caller adds them.
@@ -112,6 +137,24 @@ class FusedBackward:
         self._weights = list(weights)
         self.collectors = [GradientCollector(weight) for weight in weights]
         """One for each weight."""
+        self._used: list[Tensor] = []
+        self._unused: list[Tensor] = []
+
+    def empty_scores(self, states: Float[Tensor, "N D"], columns: int) -> Float[Tensor, "N V"]:
+        """Memory for the scores of these states, to be written in this graph; rows have gaps between them."""
+        width = row_width(columns, states.element_size())
+        wanted = len(states) * width
+        fits = [block for block in self._unused if block.dtype == states.dtype and block.numel() >= wanted]
+        block = fits[0] if fits else states.new_empty(wanted)
+        self._unused = [other for other in self._unused if other is not block]
+        self._used.append(block)
+        return block[:wanted].view(len(states), width)[:, :columns]
+
+    def next_graph(self) -> None:
+        """Says that the graph has been traversed: the next one may use its memory, but what collectors hold."""
+        held = {address for collector in self.collectors for address in collector.addresses()}
+        self._unused = [block for block in self._used if block.untyped_storage().data_ptr() not in held]
+        self._used = []
 
     def collector(self, weight: Tensor) -> GradientCollector | None:
         """Where the gradient of this very tensor is collected; None where autograd is to give it."""

@@ -6,7 +6,7 @@ import math
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -96,8 +96,8 @@ class Unlikelihood(Objective):
 
         L = sum_t [-log P(x_t | ...) + alpha sum_{c in C_t} -log(1 - P(c | ...))]
 
-    Effect: earlier tokens become less probable, so greedy text repeats itself less. Cost: the output layer runs a
-    second time, and a tensor (N, C) is stored.
+    Effect: earlier tokens become less probable, so greedy text repeats itself less. Cost: a tensor (N, C) is stored,
+    and the output layer runs again for positions where an earlier token has a probability of more than one half.
 
     Source: Welleck et al. 2020, eq. 3 to 5. In evaluation the loss is the likelihood part alone.
 
@@ -115,16 +115,40 @@ class Unlikelihood(Objective):
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
         """Returns the sum of the likelihood and unlikelihood terms."""
         distribution, tokens = head(context), len(targets)
-        likelihood = -distribution.log_likelihood(targets)
+        alpha: float = self.config.alpha
         if not self.training:
+            likelihood = -distribution.log_likelihood(targets)
             return Loss.of(likelihood, tokens, token_loss=likelihood)
         candidates, counted = previous_targets(targets, context.layout)
-        complement = distribution.log_complement(candidates)
+        if torch.compiler.is_compiling():  # a graph cannot let shapes depend on probabilities
+            likelihood = -distribution.log_likelihood(targets)
+            unlikelihood = self._sums(distribution.log_complement(candidates).masked_fill(~counted, 0.0)).sum()
+            total = likelihood + alpha * unlikelihood
+            return Loss.of(total, tokens, token_loss=likelihood, unlikelihood=unlikelihood)
+
+        def of_small(log_probs: Tensor, rows: slice) -> Tensor:
+            small = counted[rows] & (log_probs[:, 1:] <= _HALF)
+            return self._sums(torch.log1p(-log_probs[:, 1:].masked_fill(~small, -torch.inf).exp()))
+
+        def of_positions(log_probs: Tensor, rows: slice) -> Tensor:
+            return alpha * of_small(log_probs, rows) - log_probs[:, 0]
+
+        log_probs, total = distribution.log_prob_and_sum(torch.cat([targets[:, None], candidates], 1), of_positions)
+        unlikelihood = of_small(log_probs, slice(None)).sum()
+        # few positions give an earlier token more than one half; there 1 - P is the sum over all other tokens
+        rows, columns = (counted & (log_probs[:, 1:] > _HALF)).nonzero(as_tuple=True)
+        if len(rows):
+            of_large = self._sums(distribution[rows].log_complement(candidates[rows, columns, None])).sum()
+            total, unlikelihood = total + alpha * of_large, unlikelihood + of_large
+        return Loss.of(total, tokens, token_loss=-log_probs[:, 0].sum(), unlikelihood=unlikelihood)
+
+    def _sums(self, complement: Float[Tensor, "N K"]) -> Float[Tensor, "N"]:
         if self.config.floor is not None:
             complement = complement.clamp_min(math.log(self.config.floor))
-        unlikelihood = -complement.masked_fill(~counted, 0.0).sum()
-        total = likelihood + self.config.alpha * unlikelihood
-        return Loss.of(total, tokens, token_loss=likelihood, unlikelihood=unlikelihood)
+        return complement.sum(-1).neg()
+
+
+_HALF = -math.log(2)
 
 
 def previous_targets(targets: Int[Tensor, "N"], layout: Layout) -> tuple[Int[Tensor, "N K"], Bool[Tensor, "N K"]]:
