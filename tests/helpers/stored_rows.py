@@ -62,6 +62,18 @@ def backbone(family: str, vocabulary: int) -> Any:
                 dropout=0.0,
             )
         ),
+        "mbart": lambda: hf.MBartForConditionalGeneration(
+            hf.MBartConfig(
+                vocab_size=vocabulary,
+                d_model=16,
+                encoder_ffn_dim=32,
+                decoder_ffn_dim=32,
+                **encoder,
+                max_position_embeddings=64,
+                dropout=0.0,
+                decoder_start_token_id=2,
+            )
+        ),
     }[family]()
     if getattr(made, "final_logits_bias", None) is not None:
         made.final_logits_bias.normal_()
@@ -75,7 +87,10 @@ def rows(model: Any, vocabulary: int) -> list[TokenRow]:
     def text(length: int) -> tuple[int, ...]:
         return tuple(torch.randint(3, vocabulary, (length,), generator=chance).tolist())
 
-    return [TokenRow(text(size), text(size + 2) if model.config.is_encoder_decoder else ()) for size in LENGTHS]
+    if not model.config.is_encoder_decoder:
+        return [TokenRow(text(size)) for size in LENGTHS]
+    start = model.config.decoder_start_token_id
+    return [TokenRow((start, *text(size - 1)), text(size + 2)) for size in LENGTHS]
 
 
 def stored(family: str, folder: Path, **settings: Any) -> tuple[Any, StoredBackbone, list[TokenRow]]:

@@ -14,14 +14,12 @@ from nextword.cli.parts.completion import complete_head
 from nextword.cli.parts.errors import plain_errors
 
 if TYPE_CHECKING:
-    from nextword.inference.scoring.calibrate import CalibrationResults
+    from nextword.inference.scoring.calibrate import CalibrationResults, HeldRows
+    from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 
 @plain_errors
 def attach(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Folder, GGUF file or hub name of a model, which is not modified.")
-    ],
     head: Annotated[
         str,
         typer.Option(
@@ -30,10 +28,25 @@ def attach(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model with the new head.")],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder, GGUF file or hub name of a model, which is not modified; with --states, by default the "
+            "model of the stored states.",
+        ),
+    ] = None,
     held: Annotated[
         list[str] | None,
         typer.Option(
             help="Held-out text; one pass over it chooses the settings of cache, knn or ngram. May be repeated."
+        ),
+    ] = None,
+    states: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of stored states ('nextword states build'): its validation rows take the place of --held, and "
+            "the model is not loaded."
         ),
     ] = None,
     field: Annotated[
@@ -45,6 +58,8 @@ def attach(
     """Attach another head to a finished model without training it.
 
     nextword attach runs/model --head knn:store=store --held valid.txt --out runs/retrieving
+
+    nextword attach --states states --head cache --out runs/cached
     """
     from rich.console import Console
 
@@ -55,12 +70,25 @@ def attach(
     from nextword.inference.scoring.opened_model import open_model
 
     quiet_libraries()
-    texts = read_texts(held, text_column(field), split, where="held") if held else None
+    texts: GivenTexts | HeldRows | None = None
+    if states is not None:
+        if held:
+            raise ValueError("--held: must be left out with --states, whose validation rows are read")
+        from nextword.experiments.training.stored_evaluation import validation_rows
+        from nextword.model.stored_states.state_files import manifest_of
+
+        texts = validation_rows(states)
+        model = model or manifest_of(states).origin.model
+    elif held:
+        texts = read_texts(held, text_column(field), split, where="held")
+    if model is None:
+        raise ValueError("MODEL: must be a folder with config.json or a name on the hub (none given); give one")
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
     with interruptible(), watching(Console(), "opening the model") as shown:
         progress = partial(shown.advanced, "held-out text")
-        added = add_head(open_model(model), head, out, texts, tokens=tokens, command=this_command(), progress=progress)
+        opened = open_model(model, states=None if states is None else str(states))
+        added = add_head(opened, head, out, texts, tokens=tokens, command=this_command(), progress=progress)
     if added.calibration is not None:
         for line in calibration_lines(added.calibration):
             typer.echo(line)

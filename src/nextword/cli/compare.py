@@ -31,6 +31,8 @@ class CompareOptions(Settings):
     softmax/mle/bergpt:2. May be repeated."""
     seed: list[int] | None = None
     """Training seed; each method is trained once per seed. May be repeated."""
+    states: str | None = None
+    """Folder of stored states of the model, built there if missing; only the heads are trained, without the model."""
     out: Path | None = None
     """Folder for all results."""
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False
@@ -62,6 +64,8 @@ def compare(asked: CompareOptions, computing: EngineOptions) -> None:
         overrides = [f"data={json.dumps(asked.data, ensure_ascii=False)}", *overrides]
     if asked.head:
         content["methods"] = list(asked.head)
+    if asked.states is not None:
+        content["states"] = asked.states
     if asked.seed:
         content["seeds"] = list(asked.seed)
     if recipe is None and not (asked.task and asked.head):

@@ -17,9 +17,9 @@ from nextword.settings.config import Settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.experiments.reproduction.experiment import Scale
     from nextword.experiments.reproduction.experiment_folder import Request
     from nextword.experiments.reproduction.reproduce_tables import Reproduced
+    from nextword.results.records.reproduced_table import Scale
 
 
 class PlanOptions(Settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,9 @@ from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import ComputingOptions, fields_of, option_groups
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.settings.overrides import named_path
+
+if TYPE_CHECKING:
+    from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
 """A folder with one of these files is taken for a model, even if it is incomplete."""
@@ -41,7 +44,7 @@ class ProcessOptions(ComputingOptions):
 
 @plain_errors
 @option_groups
-def score(
+def score(  # noqa: PLR0913  (its options)
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -58,6 +61,13 @@ def score(
         list[str] | None,
         typer.Option(
             help="Data, if its name could be taken for a model, such as NAME[:CONFIG] of a data set on the hub."
+        ),
+    ] = None,
+    states: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of stored states ('nextword states build'), in place of DATA: its test split is scored, and "
+            "no backbone is loaded."
         ),
     ] = None,
     field: Annotated[
@@ -90,6 +100,8 @@ def score(
     nextword score runs/cache test.txt
 
     nextword score gpt2=openai-community/gpt2 mine=runs/cache test.jsonl --field text=story --out runs/score
+
+    nextword score --states states runs/mos runs/cpr
     """
     from rich.console import Console
 
@@ -104,10 +116,15 @@ def score(
     from nextword.results.report import group_meanings, score_csv, score_tables
     from nextword.runtime.corpora.output_files import expect_inputs_kept
 
-    models, texts = told_apart(words or [], model or [], data or [])
+    models, texts = told_apart(words or [], model or [], data or [], needs_data=states is None)
     written = [] if out is None else [out / "score.json", out / "score.csv"]
     expect_inputs_kept({"--tokens": [tokens], "--out": written}, [*models.values(), *texts])
     fields = fields_of(field, "text=story")
+    given = None
+    if states is not None:
+        _expect_nothing_else(texts, fields, settings)
+        quiet_libraries()
+        given, texts, settings = _stored_test(states, settings)
     if out is not None:
         _expect_same(out, models, texts, fields, settings)
     console = Console()
@@ -118,16 +135,16 @@ def score(
 
     with interruptible(f"the finished part is kept in {out}" if out is not None and tokens is None else None):
         quiet_libraries()
-        given = read_texts(texts, fields, settings.split, settings.sample_by)
+        given = given or read_texts(texts, fields, settings.split, settings.sample_by)
 
         from nextword.inference.scoring.measurement.all_models import score_models
         from nextword.inference.scoring.opened_model import open_model
         from nextword.settings.overrides import overridden
 
         changes = overridden({}, settings.set or [])
-        opened = [
-            partial(open_model, path, computing.device, computing.dtype, name, changes) for name, path in models.items()
-        ]
+        how = (computing.device, computing.dtype)
+        stored = None if states is None else str(states)
+        opened = [partial(open_model, path, *how, name, changes, stored) for name, path in models.items()]
         with watching(console, "opening the model") as progress:
             results = score_models(
                 opened, given, settings, tokens=tokens, out=out, processes=computing.processes,
@@ -144,7 +161,31 @@ def score(
         print_line(console, f"Written: {path.resolve()}")
 
 
-def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[dict[str, str], list[str]]:
+def _stored_test(states: Path, settings: ScoreOptions) -> tuple[GivenTexts, list[str], ScoreOptions]:
+    from nextword.experiments.training.stored_evaluation import test_text
+
+    given, windows = test_text(states)
+    return given, given.data, settings.model_copy(update=windows)
+
+
+def _expect_nothing_else(texts: list[str], fields: dict[str, str], settings: ScoreOptions) -> None:
+    """Raise ValueError if texts or windows are given in addition to stored states, which have their own."""
+    given = {
+        "DATA": texts,
+        "--field": fields,
+        "--window": settings.window,
+        "--stride": settings.stride,
+        "--limit": settings.limit,
+        "--sample-by": settings.sample_by,
+    }
+    wrong = next((name for name, value in given.items() if value), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong}: must be left out with --states, whose test split is scored as it was stored")
+
+
+def told_apart(
+    words: list[str], models: list[str], data: list[str], needs_data: bool = True
+) -> tuple[dict[str, str], list[str]]:
     """Split the command line into models (by name) and data.
 
     Raises:
@@ -162,7 +203,7 @@ def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[di
     texts += data
     if not named:
         raise ValueError("MODEL: must be a folder with config.json or a name on the hub (none given); give one")
-    if not texts:
+    if not texts and needs_data:
         absent = [word for word in words if not Path(word.partition("=")[2] or word).expanduser().exists()]
         taken = f", and no file is called {', '.join(absent)}, so it was taken for a model's name on the hub" * bool(
             absent

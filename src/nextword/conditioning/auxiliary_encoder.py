@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedModel
 
 from nextword.runtime.pretrained import MINILM, encoder_location, unreadable_explained
@@ -117,15 +119,20 @@ def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
     return {"name": name, "fingerprint": fingerprint(encoder), "config": config}
 
 
-@torch.no_grad()
 def fingerprint(encoder: torch.nn.Module) -> str:
     """Returns a short checksum of an encoder's weights: their names, shapes, and some of their numbers in bfloat16.
 
     In bfloat16, because the checksum must be the same for float32 weights. The pooling layer is left out: nextword does
     not use it, and not every encoder has one.
     """
+    return fingerprint_of(sorted(encoder.named_parameters()))
+
+
+@torch.no_grad()
+def fingerprint_of(weights: Iterable[tuple[str, Tensor]]) -> str:
+    """The same checksum of weights by name, in the order of their names."""
     digest = hashlib.sha256()
-    for name, weight in sorted(encoder.named_parameters()):
+    for name, weight in weights:
         if name.startswith(POOLER):
             continue
         flat = weight.detach().flatten()

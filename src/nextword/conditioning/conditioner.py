@@ -100,6 +100,9 @@ class Conditioner(nn.Module, ABC):
     Config: ClassVar[type[ConditionerConfig]]
     virtual: int = 0
     """Number of positions that the conditioner inserts before every text."""
+    changes_states: ClassVar[bool] = True
+    """Whether the conditioner changes the hidden states that the output layer reads. If not, it can be trained from
+    stored states."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -49,6 +49,8 @@ def pooled(states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"], pooling: 
 class PooledConditioner(Conditioner, ABC):
     """Adds ``U p + b`` to the logits of all tokens; p is the pooled auxiliary text. Computed once per text."""
 
+    changes_states = False
+
     def __init__(self, config: PooledConfig, dimensions: Dimensions, attention_heads: int) -> None:
         super().__init__(config, dimensions, attention_heads)
         self.project = OutputProjection(self.width, dimensions.vocab_size, config.start)

@@ -42,7 +42,8 @@ class KnnConfig(WrapperHeadConfig):
     folder: ClassVar[str | None] = "store"
     head: Literal["knn"] = "knn"
     store: str | None = None
-    """Folder written by ``nextword datastore build``; None: only texts that are added during use."""
+    """Folder written by ``nextword datastore build``, or by ``nextword states build`` for running text; None: only
+    texts that are added during use."""
     k: int = Field(default=32, ge=1, le=10_000)
     """Number of nearest keys to retrieve."""
     mix: Literal["fixed", "gate", "joint"] = "fixed"
@@ -135,8 +136,8 @@ class KnnHead(WrapperHead):
         own = weights_of()
         self._weights = set() if own is None else {own}
         store = self.store()
-        if store is None:
-            return
+        if store is None or (own is not None and own == store.manifest.origin.model_fingerprint):
+            return  # the same weights make the same states
         store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
         if not self._known(store.manifest.origin):
             logger.warning(

@@ -1,12 +1,13 @@
-"""Builds a store of states: one pass of a backbone over rows, by shards, resumed where it was killed."""
+"""Builds stores of states: one pass of a backbone over rows, by shards, resumed where it was killed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,9 +16,8 @@ from nextword.functional.frequency.counts import tokenizer_fingerprint
 from nextword.functional.padding import padded
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, open_model
 from nextword.model.attach import probed_rows
-from nextword.model.forward.output_layer import expect_layers, run_with_output_tap
+from nextword.model.forward.output_layer import expect_layers, run_with_output_tap, weights_at_fault
 from nextword.model.stored_states.state_files import (
-    BEGUN,
     MANIFEST,
     Precision,
     RowStates,
@@ -26,14 +26,15 @@ from nextword.model.stored_states.state_files import (
     StatesShard,
     TokenRow,
     checksum,
-    finished_shard,
     write_shard,
 )
 from nextword.model.stored_states.stored_backbone import save_output_layer
 from nextword.model.training_modes import inference_mode_of
-from nextword.runtime.files import disk_full_explained
+from nextword.retrieval.datastore.stored_keys import DATASTORE, PROBE, STATES_FORMAT, StoreManifest, StoreOrigin
+from nextword.runtime.files import Record, disk_full_explained
 from nextword.runtime.pretrained import encoder_config
 from nextword.runtime.resumable import begin, locked
+from nextword.runtime.shard_files import BEGUN, finished_shard, write_array
 from nextword.runtime.workers import ThisProcess, Workers, workers
 from nextword.settings.version import __version__
 
@@ -59,11 +60,12 @@ class StatesSettings:
 
 def build_states(
     model: AnyModel,
-    rows: Iterable[TokenRow],
+    rows: Sequence[TokenRow],
     out: str | Path,
     settings: StatesSettings | None = None,
     *,
     task: Mapping[str, Any] | None = None,
+    text_rows: int = 0,
     command: str = "nextword states build",
     progress: Callable[[int, int], None] | None = None,
 ) -> StatesManifest:
@@ -77,8 +79,9 @@ def build_states(
         out: Folder of the store.
         settings: How; the defaults where None.
         task: The task that made the rows.
+        text_rows: So many first rows are one text without gaps; the head ``knn`` can take the store as its datastore.
         command: How the user started this.
-        progress: Told how many tokens are computed, and of how many.
+        progress: Told how many tokens are computed, and of how many; first that none are.
 
     Raises:
         ValueError: No row, a model with a conditioner, a folder with another store, another process that builds it,
@@ -89,12 +92,9 @@ def build_states(
     opened = OpenedModel.of(model)
     if opened.model.conditioner is not None:
         raise ValueError(f"model: must be without a conditioner, which changes the states ('{opened.name}' has one)")
-    if chosen.processes is not None and not isinstance(model, str | Path):
-        raise ValueError("processes: must be left out with a model in memory; give the model's folder")
     backbone = opened.model.backbone
     expect_layers(backbone, chosen.layers)
     unique = list(dict.fromkeys([*rows, *probed_rows(opened.model)]))
-    shards = list(_in_shards(unique, chosen.shard_tokens))
     precision = chosen.precision or _PRECISIONS[backbone.dtype]
     dimensions = opened.model.next_word_head.dimensions
     origin = StatesOrigin(
@@ -110,22 +110,22 @@ def build_states(
         precision=precision,
         shard_tokens=chosen.shard_tokens,
     )
-    with disk_full_explained(folder), locked(folder, command):
-        begin(folder / BEGUN, origin, "store", lambda key: key == "model")
+    with building(model, opened, folder, origin, chosen.processes, command) as asked:
         save_output_layer(backbone, folder)
         opened.tokenizer.save_pretrained(folder)
-        asked: Workers[OpenedModel] = ThisProcess(lambda: opened)
-        if chosen.processes is not None and isinstance(model, str | Path):
-            asked = workers(partial(open_model, model), chosen.processes)
-        total, done = sum(len(row.ids) for row in unique), 0
-        tasks = (partial(_written_shard, folder, number, of, precision, chosen) for number, of in enumerate(shards))
-        written: list[StatesShard] = []
-        for facts in asked.answers(tasks):
-            written.append(facts)
-            done += facts.tokens
+        total = sum(len(row.ids) for row in unique)
+
+        def told(done: int) -> None:
             if progress is not None:
                 progress(done, total)
-        manifest = StatesManifest(nextword=__version__, origin=origin, shards=written)
+
+        told(0)
+        shards = in_shards(unique, chosen.shard_tokens, lambda row: len(row.ids))
+        make = partial(_written, precision, chosen)
+        made = made_shards(asked, folder, StatesShard, shards, make, lambda facts: facts.tokens, told)
+        if sum(len(row.ids) for row in rows[:text_rows]) > 1 and unique[:text_rows] == rows[:text_rows]:
+            _write_datastore(folder, opened, rows[:text_rows], origin, made)
+        manifest = StatesManifest(nextword=__version__, origin=origin, shards=made, built_in=str(Path.cwd()))
         manifest.save(folder / MANIFEST)
     return manifest
 
@@ -138,39 +138,159 @@ _PRECISIONS: dict[torch.dtype, Precision] = {
 }
 
 
-def _in_shards(rows: Sequence[TokenRow], tokens: int) -> Iterator[list[TokenRow]]:
-    gathered: list[TokenRow] = []
+def _write_datastore(
+    folder: Path, opened: OpenedModel, text: Sequence[TokenRow], origin: StatesOrigin, shards: Sequence[StatesShard]
+) -> None:
+    """Writes that the states of a text are the keys of a datastore, and by which states the model is known again."""
+    probe = probed_rows(opened.model)[-1]
+    ((_, found),) = row_states(opened, [probe], 0, 1)
+    write_array(folder / PROBE, found.states.float().numpy())
+    left, keys = sum(len(row.ids) for row in text) - 1, []
+    for shard in shards:
+        keys.append(min(shard.tokens, left))
+        left -= keys[-1]
+    store = StoreOrigin(
+        format=STATES_FORMAT,
+        model=origin.model,
+        model_fingerprint=origin.model_fingerprint,
+        tokenizer=origin.tokenizer,
+        data=str(origin.task.get("data")),
+        width=origin.width,
+        vocab_size=opened.model.next_word_head.dimensions.vocab_size,
+        precision=origin.precision,
+        start=text[0].ids[0],
+        window=len(text[0].ids),
+        stride=len(text[0].ids),
+        shard_keys=origin.shard_tokens,
+    )
+    manifest = StoreManifest(
+        nextword=__version__,
+        origin=store,
+        documents=1,
+        empty_documents=0,
+        shards=[count for count in keys if count],
+        probe=list(probe.ids),
+    )
+    manifest.save(folder / DATASTORE.manifest)
+
+
+def _written(
+    precision: Precision,
+    settings: StatesSettings,
+    folder: Path,
+    number: int,
+    rows: Sequence[TokenRow],
+    told: Told | None,
+    opened: OpenedModel,
+) -> StatesShard:
+    found, done = dict[int, RowStates](), 0
+    for at, states in row_states(opened, rows, settings.layers, settings.batch_size):
+        if not bool(torch.isfinite(states.states).all()):  # said at once: a shard of a large model takes hours
+            fault = weights_at_fault(opened.model.backbone)
+            raise ValueError(f"model: {fault or 'must give finite hidden states (it gives NaN or infinite ones)'}")
+        found[at], done = states, done + len(rows[at].ids)
+        if told is not None:
+            told(done)
+    return write_shard(folder, number, rows, [found[at] for at in range(len(rows))], precision)
+
+
+# -- The one pass and the one builder of all stores of states; a datastore has them too.
+
+Row = TypeVar("Row")
+Facts = TypeVar("Facts", bound=Record)
+
+Told = Callable[[int], None]
+"""Told how much is done."""
+
+Make = Callable[[Path, int, Sequence[Row], Told | None, OpenedModel], Facts]
+"""Computes and writes a shard: its folder, its number, its rows, the receiver of progress, the model."""
+
+
+@contextmanager
+def building(
+    model: AnyModel, opened: OpenedModel, folder: Path, origin: Record, processes: int | None, command: str
+) -> Iterator[Workers[OpenedModel]]:
+    """For the block, no other process builds in the folder; yields who computes: this process or several.
+
+    Raises:
+        ValueError: Several processes for a model in memory, another process builds in the folder, or it has a store of
+            another origin.
+        DiskFullError: There is no room for what the block writes.
+    """
+    asked: Workers[OpenedModel] = ThisProcess(lambda: opened)
+    if processes is not None:
+        if not isinstance(model, str | Path):
+            raise ValueError("processes: must be left out with a model in memory; give the model's folder")
+        asked = workers(partial(open_model, model), processes)
+    with disk_full_explained(folder), locked(folder, command):
+        begin(folder / BEGUN, origin, "store", lambda key: key == "model")
+        yield asked
+
+
+def in_shards(rows: Iterable[Row], least: int, size: Callable[[Row], int]) -> Iterator[list[Row]]:
+    """Rows whose sizes add up to at least so much; the last ones to what is left."""
+    gathered: list[Row] = []
     count = 0
     for row in rows:
         gathered.append(row)
-        count += len(row.ids)
-        if count >= tokens:
+        count += size(row)
+        if count >= least:
             yield gathered
             gathered, count = [], 0
     if gathered:
         yield gathered
 
 
-def _written_shard(
-    folder: Path, number: int, rows: list[TokenRow], precision: Precision, settings: StatesSettings, opened: OpenedModel
-) -> StatesShard:
-    there = finished_shard(folder, number)
-    if there is not None:
-        return there
-    found = states_of_rows(opened, rows, settings.layers, settings.batch_size)
-    return write_shard(folder, number, rows, found, precision)
+def made_shards(
+    asked: Workers[OpenedModel],
+    folder: Path,
+    kind: type[Facts],
+    shards: Iterable[Sequence[Row]],
+    make: Make[Row, Facts],
+    size: Callable[[Facts], int],
+    told: Told,
+) -> list[Facts]:
+    """What each shard says of itself; one that a killed build has finished stays, others are made.
+
+    ``told`` receives the sizes of all shards so far, and if this process computes also the progress within a shard.
+    """
+    made, done = list[Facts](), 0
+
+    def within(more: int) -> None:
+        told(done + more)
+
+    here = within if asked.in_this_process else None
+    tasks = (partial(_made, make, folder, number, kind, rows, here) for number, rows in enumerate(shards))
+    for facts in asked.answers(tasks):
+        made.append(facts)
+        done += size(facts)
+        told(done)
+    return made
 
 
-def states_of_rows(opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int) -> list[RowStates]:
-    """What the output layer reads at each token of each row, and the last hidden states there."""
+def _made(
+    make: Make[Row, Facts],
+    folder: Path,
+    number: int,
+    kind: type[Facts],
+    rows: Sequence[Row],
+    told: Told | None,
+    opened: OpenedModel,
+) -> Facts:
+    there = finished_shard(folder, number, kind)
+    return make(folder, number, rows, told, opened) if there is None else there
+
+
+def row_states(
+    opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int
+) -> Iterator[tuple[int, RowStates]]:
+    """What the output layer reads at each token of each row, and the last hidden states there, by the row's number."""
     model: Any = opened.model
-    found: dict[int, RowStates] = {}
     order = sorted(range(len(rows)), key=lambda at: len(rows[at].ids))  # of like lengths: little padding
     with inference_mode_of(model):
         for first in range(0, len(order), batch_size):
             some = order[first : first + batch_size]
-            found |= dict(zip(some, _batch_states(model, [rows[at] for at in some], layers), strict=True))
-    return [found[at] for at in range(len(rows))]
+            yield from zip(some, _batch_states(model, [rows[at] for at in some], layers), strict=True)
 
 
 def _batch_states(model: Any, rows: Sequence[TokenRow], layers: int) -> Iterator[RowStates]:

@@ -27,9 +27,12 @@ from nextword.heads import HeadConfig, head_spec, parse_head
 from nextword.heads.context import Context
 from nextword.heads.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
+from nextword.model.configuration import NextWordConfig
 from nextword.model.forward.output_layer import probe_inputs, validate_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
+from nextword.model.stored_states.finished_model import expect_backbone, saved_head
 from nextword.model.stored_states.state_files import TokenRow
+from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.model.training_modes import inference_mode_of, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.runtime.devices import device_of
@@ -213,7 +216,12 @@ _NOTICED = 0.05  # nats per token from which on a start is said to hurt
 def _prove(model: NextWordModel) -> None:
     """Lets the head reject the model with a ValueError."""
     with _probed(model) as context_of:
-        model.next_word_head.validate_backbone(context_of, lambda: comparable_fingerprint(model.backbone))
+        model.next_word_head.validate_backbone(context_of, lambda: _fingerprint(model.backbone))
+
+
+def _fingerprint(backbone: Any) -> str | None:
+    is_stored = isinstance(backbone, StoredBackbone)
+    return backbone.store.manifest.origin.model_fingerprint if is_stored else comparable_fingerprint(backbone)
 
 
 def _warn_if_worse(model: NextWordModel) -> None:
@@ -338,8 +346,48 @@ def load(
     return model
 
 
+def load_onto(states: str | Path, path: str | Path, dtype: torch.dtype | None = None) -> NextWordModel:
+    """A saved model on the stored states of its backbone: the head is loaded, the backbone is not.
+
+    Args:
+        states: Folder of the store.
+        path: Folder, GGUF file or hub name of the model; one without a head gets ``softmax``.
+        dtype: Precision of the weights; None: as saved.
+
+    Returns:
+        The model, in evaluation mode; it answers for the rows of the store alone.
+
+    Raises:
+        ValueError: No model there, one with a conditioner or with another backbone than the store's, or a damaged one.
+    """
+    location = model_location(path)
+    config: Any = from_pretrained(AutoConfig, location)
+    ours = isinstance(config, NextWordConfig)
+    backbone = StoredBackbone.open(states, config.dtype if ours and dtype is None else dtype)
+    expect_backbone(location, backbone.store.manifest.origin)
+    if not ours:
+        model = attach(backbone, "softmax").eval()
+    else:
+        if config.conditioner is not None:
+            raise ValueError(f"model: must be without a conditioner, which changes the states ('{path}' has one)")
+        kind: Any = NextWordForSeq2SeqLM if config.is_encoder_decoder else NextWordForCausalLM
+        config.dtype = backbone.dtype
+        with _not_initialized_again(backbone):
+            model = kind(config, backbone=backbone).eval()
+        model.next_word_head.to(dtype=backbone.dtype)
+        read = model.next_word_head.load_state_dict(saved_head(location), strict=False)
+        names = {key: [f"next_word_head.{name}" for name in getattr(read, key)] for key in _KEYS}
+        _expect_the_whole(path, names, "head", "next_word_head", head_spec(model.next_word_head.config))
+        _prove(model)
+    model.name_or_path = str(location)
+    return model
+
+
+_KEYS = ("missing_keys", "unexpected_keys")
+
+
 def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module: str, spec: str) -> None:
-    for key, said in (("missing_keys", "lacks"), ("unexpected_keys", "has, unasked,")):
+    for key, said in zip(_KEYS, ("lacks", "has, unasked,"), strict=True):
         names = sorted(name for name in read.get(key, ()) if name.startswith(f"{module}."))
         if names:
             raise ValueError(

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nextword.experiments.tasks.expand_rows import Articles, Slices
+from nextword.experiments.tasks.expand_rows import Articles, SameSlices, Slices
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 
 START, LENGTH = 1000, 4
@@ -48,6 +48,13 @@ def test_a_row_is_a_slice_with_the_token_before_it():
             assert row["input_ids"] == whole[begin : begin + LENGTH + 1]
             assert row["labels"] == row["input_ids"]
             assert len(row["labels"]) == LENGTH + 1
+
+
+def test_the_same_slices_are_those_of_the_first_epoch():
+    same = SameSlices(articles(), USED, PROMPTS, LENGTH, 0, 0.5)
+    assert not hasattr(same, "set_epoch")
+    first, second = (rows_of(slices(prompted_share=0.5), epoch) for epoch in (0, 1))
+    assert [same[index] for index in range(len(same))] == first != second
 
 
 def test_every_place_is_equally_likely_and_an_article_of_just_the_length_has_one():

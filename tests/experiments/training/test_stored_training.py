@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
+from transformers import GenerationConfig, GPT2Config
 
 import nextword as nw
-from nextword.experiments.training.stored_training import store_task_states
-from nextword.experiments.training.train_config import configured
+from nextword.experiments.training.one_training import fit
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.stored_training import dropout_rates, expect_trainable, store_task_states
+from nextword.experiments.training.train_config import TrainConfig, configured
 from nextword.experiments.training.train_model import train
 from nextword.inference.states import StatesSettings
 from nextword.model.stored_states import finished_model
 from tests.helpers import text_tokenizers
-from tests.helpers.killed_trainings import sentences
-from tests.helpers.stored_rows import backbone
+from tests.helpers.killed_trainings import WORDS, sentences
+from tests.helpers.stored_rows import backbone, stored
+from tests.helpers.summaries import save_encoder, write_pairs
 
 TASK = {"block": 16, "window": 16, "stride": 8}
 TRAINING = {"steps": 6, "batch_size": 4, "trains": "head", "evaluate_every": 3}
@@ -56,6 +63,119 @@ def test_weights_and_measurements_are_those_of_a_training_through_the_model(
         torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-5, msg=name)
 
 
+def _pairs(folder: Path) -> Path:
+    chance = random.Random(0)
+    texts = [chance.choices(WORDS, k=chance.randint(4, 9)) for _ in range(60)]
+    rows = [json.dumps({"source": " ".join(text), "target": " ".join(text[: len(text) // 2])}) for text in texts]
+    (folder / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    return folder / "pairs.jsonl"
+
+
+PAIR_TASK = {"kind": "pairs", "max_source_tokens": 24, "max_target_tokens": 12, "test_pairs": 4}
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "llama"])
+@pytest.mark.parametrize("method", ["softmax+e/mle", "copynet/unlikelihood", "softmax+cepr:20+mi/mle"])
+def test_a_training_on_pairs_is_the_one_through_the_model(tmp_path: Path, family: str, method: str) -> None:
+    if family == "llama":
+        method = method.replace("+e", "+proj").replace("cepr", "cpr")
+    tokenizer = text_tokenizers.byte_level()
+    backbone(family, len(tokenizer)).float().save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    recipe = {"model": str(tmp_path / "model"), "task": {"data": str(_pairs(tmp_path)), **PAIR_TASK}}
+    _build(recipe, tmp_path / "states")
+    asked = {"method": method, "training": TRAINING}
+    whole = train(configured(recipe | asked), tmp_path / "whole")
+    ours = train(configured({"states": str(tmp_path / "states"), **asked}), tmp_path / "ours")
+    for curve in ("curve", "validation_curve"):
+        expected_losses, losses = ([one.loss for one in getattr(of, curve)] for of in (whole, ours))
+        assert losses == pytest.approx(expected_losses, abs=1e-5)
+    assert losses
+    for name, value in whole.evaluation.metrics.items():
+        assert ours.evaluation.metrics[name].value == pytest.approx(value.value, abs=1e-4), name
+    expected, found = (nw.load(tmp_path / name) for name in ("whole", "ours"))
+    assert expected.state_dict().keys() == found.state_dict().keys()
+    for name, weight in expected.state_dict().items():
+        torch.testing.assert_close(found.state_dict()[name], weight, rtol=0, atol=1e-5, msg=name)
+    source = tokenizer("the cat saw one", return_tensors="pt")
+    written = [one.generate(**source, max_new_tokens=8, do_sample=False).tolist() for one in (expected, found)]
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+@pytest.mark.parametrize("method", ["mos:2/face", "softmax+e/mle", "copynet/unlikelihood", "softmax+cepr:20+mi/mle"])
+def test_in_double_precision_fifty_steps_end_in_the_same_weights(tmp_path: Path, family: str, method: str) -> None:
+    """In single precision Adam makes whole steps of a gradient that is rounding alone, as that of a new gate of mos."""
+    model, from_store, rows = stored(family, tmp_path / "states")
+    data = Dataset.from_dict({"input_ids": [row.source for row in rows], "labels": [(*row.ids[1:], 9) for row in rows]})
+    head, _, objective = method.partition("/")
+    settings = TrainingSettings(steps=50, batch_size=2, learning_rate=1e-3, trains="head", evaluate_every=25)
+    trained, losses = [], []
+    for name, plain in (("whole", model), ("ours", from_store)):
+        torch.manual_seed(0)
+        one = nw.attach(plain, head, objective)
+        trained.append(one.next_word_head)
+        before = copy.deepcopy(one.next_word_head.state_dict())
+        done = fit(one.train(), data, settings, seed=0, folder=tmp_path / name, validation=data)
+        losses.append([point.loss for point in (*done.curve, *done.validation_curve)])
+        assert any(not torch.equal(weight, before[key]) for key, weight in one.next_word_head.state_dict().items())
+    assert losses[1] == pytest.approx(losses[0], abs=1e-10)
+    for weight, expected in zip(trained[1].parameters(), trained[0].parameters(), strict=True):
+        torch.testing.assert_close(weight, expected, rtol=0, atol=1e-10)
+
+
+def _summaries(folder: Path) -> dict[str, Any]:
+    # a model, and a task whose articles are written from summaries that an encoder reads
+    tokenizer = text_tokenizers.byte_level()
+    backbone("gpt2", len(tokenizer)).float().save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    (folder / "news").mkdir()
+    task = {"data": str(write_pairs(folder / "news")), "encoder": save_encoder(folder / "encoder"), "length": 12}
+    task |= {"kind": "auxiliary", "prompt_tokens": 7, "same_slices": True}
+    return {"model": str(folder / "model"), "task": task}
+
+
+@pytest.mark.parametrize("method", ["softmax/mle/dau", "softmax/mle/lmh:max", "pg/unlikelihood/dau:max,published"])
+def test_a_conditioner_that_leaves_the_states_is_trained_as_through_the_model(tmp_path: Path, method: str) -> None:
+    recipe = _summaries(tmp_path)
+    _build(recipe, tmp_path / "states")
+    training = {name: value for name, value in TRAINING.items() if name != "trains"}
+    asked = {"method": method, "training": {**training, "epochs": 2, "steps": None}}
+    whole = train(configured(recipe | asked), tmp_path / "whole")
+    ours = train(configured({"states": str(tmp_path / "states"), **asked}), tmp_path / "ours")
+    assert sorted(ours.cost.trained.values()) == sorted(whole.cost.trained.values())
+    for curve in ("curve", "validation_curve"):
+        expected_losses, losses = ([one.loss for one in getattr(of, curve)] for of in (whole, ours))
+        assert losses == pytest.approx(expected_losses, abs=1e-5)
+    for name, value in whole.evaluation.metrics.items():
+        assert ours.evaluation.metrics[name].value == pytest.approx(value.value, rel=1e-4, abs=1e-4), name
+    expected, found = (nw.load(tmp_path / name) for name in ("whole", "ours"))
+    assert expected.conditioner.project.weight.any()
+    assert expected.state_dict().keys() == found.state_dict().keys()
+    for name, weight in expected.state_dict().items():
+        torch.testing.assert_close(found.state_dict()[name], weight, rtol=0, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("conditioner", "training", "said"),
+    [
+        ("bergpt", {}, "'bergpt' changes the states"),
+        ("prefix:2", {}, "'prefix:2' changes the states"),
+        ({"conditioner": "lmh", "trains": "decoder"}, {}, "trains=decoder changes"),
+        ("dau", {"trains": "head"}, "would not be trained"),
+    ],
+)
+def test_other_conditioners_are_refused(tmp_path: Path, conditioner: Any, training: dict[str, Any], said: str) -> None:
+    recipe = _summaries(tmp_path)
+    _build(recipe, tmp_path / "states")
+    asked = {"states": str(tmp_path / "states"), "head": "mos:2", "conditioner": conditioner, "training": training}
+    with pytest.raises(ValueError, match=said):
+        train(configured(asked), tmp_path / "refused")
+    recipe["task"]["same_slices"] = False
+    with pytest.raises(ValueError, match="same_slices"):
+        _build(recipe, tmp_path / "others")
+
+
 def test_the_backbone_is_not_loaded(tmp_path: Path, saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     _build(saved, tmp_path / "states")
     called = []
@@ -63,6 +183,26 @@ def test_the_backbone_is_not_loaded(tmp_path: Path, saved: dict[str, Any], monke
     monkeypatch.setattr("nextword.experiments.training.stored_training.load", lambda *_, **__: called.append("load"))
     train(configured({"states": str(tmp_path / "states"), "head": "mos:2", "training": TRAINING}), tmp_path / "out")
     assert not called
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_texts_are_written_with_the_settings_of_the_model(
+    tmp_path: Path, saved: dict[str, Any], has_file: bool
+) -> None:
+    """Those that stand beside its weights, and otherwise what follows from its configuration."""
+    file = tmp_path / "model" / "generation_config.json"
+    file.write_text('{"eos_token_id": [1, 7], "temperature": 0.5, "do_sample": true}')
+    if not has_file:
+        file.unlink()
+    _build(saved, tmp_path / "states")
+    asked = {"head": "mos:2", "training": TRAINING}
+    train(configured(saved | asked), tmp_path / "whole")
+    train(configured({"states": str(tmp_path / "states"), **asked}), tmp_path / "ours")
+    whole, ours = (GenerationConfig.from_pretrained(tmp_path / name).to_dict() for name in ("whole", "ours"))
+    assert {name: value or None for name, value in ours.items()} == {
+        name: value or None for name, value in whole.items()
+    }
+    assert (whole["temperature"] == 0.5) == has_file
 
 
 def test_weights_under_other_names_are_loaded_to_besaved(
@@ -85,6 +225,7 @@ def test_what_would_change_the_states_is_refused(tmp_path: Path, saved: dict[str
     for changes, said in (
         ({"training": {**TRAINING, "trains": "all"}}, "trains"),
         ({"training": {**TRAINING, "lora": {"rank": 2}}}, "lora"),
+        ({"objective": "unlikelihood+seq:5x5"}, r"\+seq"),
         ({"task": {"block": 12}}, "block: 16 there, 12"),
         ({"task": {"test_tokens": 37}}, "test_tokens"),
     ):
@@ -99,6 +240,25 @@ def test_a_model_with_dropout_is_refused(tmp_path: Path, saved: dict[str, Any]) 
     config.write_text(config.read_text().replace('"attention_dropout": 0.0', '"attention_dropout": 0.1'))
     with pytest.raises(ValueError, match="dropout"):
         train(configured({"states": str(tmp_path / "states"), "head": "mos:2"}), tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["encoder_layerdrop", "decoder_layerdrop", "activation_dropout"])
+def test_rates_of_an_encoder_decoder_model_are_looked_at(tmp_path: Path, name: str) -> None:
+    _, from_store, _ = stored("bart", tmp_path)
+    asked = TrainConfig(method="mos:2", model="x", data="x")
+    expect_trainable(asked, TrainingSettings(steps=1, trains="head"), from_store)
+    from_store.config.classifier_dropout = 0.1  # of no language model
+    expect_trainable(asked, TrainingSettings(steps=1, trains="head"), from_store)
+    setattr(from_store.config, name, 0.1)
+    with pytest.raises(ValueError, match=name):
+        expect_trainable(asked, TrainingSettings(steps=1, trains="head"), from_store)
+
+
+def test_rates_of_classifiers_count_for_nothing() -> None:
+    none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    assert GPT2Config(**none).summary_first_dropout > 0
+    assert dropout_rates(GPT2Config(**none)) == ""
+    assert dropout_rates(GPT2Config(**none | {"attn_pdrop": 0.1})) == "attn_pdrop 0.1"
 
 
 def test_another_store_in_the_folder_is_refused(tmp_path: Path, saved: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ def test_the_loss_is_that_of_one_text_made_of_the_batch(tmp_path, monkeypatch: p
 
 
 def test_not_with_consecutive() -> None:
-    with pytest.raises(ValueError, match="either consecutive or alike"):
+    with pytest.raises(ValueError, match="consecutive, alike: must not both be given"):
         settings(alike=True, consecutive=True)
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.states import build_states
 from nextword.model.stored_states.state_files import (
     Precision,
     RowStates,
     StoredStates,
     TokenRow,
     finished_shard,
+    manifest_of,
     write_shard,
 )
-from tests.helpers.stored_rows import stored
+from tests.helpers import text_tokenizers
+from tests.helpers.stored_rows import backbone, stored
 
 
 def _found(length: int, seed: int) -> RowStates:
@@ -60,6 +68,92 @@ def test_states_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="float16"):
         write_shard(tmp_path, 1, [TokenRow((1,))], [large], "float16")
     assert finished_shard(tmp_path, 1) is None
+
+
+def test_the_last_hidden_states_are_stored_once(tmp_path: Path) -> None:
+    """Where the output layer reads them; T5's reads them scaled."""
+    for family, begin in (("llama", 1), ("gemma2", 1), ("t5", 0)):
+        folder = tmp_path / family
+        _, from_store, rows = stored(family, folder, layers=2)
+        assert from_store.store.manifest.shards[0].layers_begin == begin
+        kept = np.load(folder / "shard-00000.layers.npy")
+        assert kept.shape[1] == 2 - begin
+        found = from_store.store.of(rows[0])
+        assert found is not None
+        assert found.layers.shape[1] == 2
+        if begin:
+            assert torch.equal(found.layers[:, 0], found.states)
+    stored("llama", tmp_path / "one", layers=1)
+    assert not list((tmp_path / "one").glob("*.layers.npy"))
+
+
+def test_a_store_with_all_layers_in_a_file_is_read(tmp_path: Path) -> None:
+    """As earlier builds made them."""
+    _, from_store, rows = stored("llama", tmp_path, layers=2)
+    expected = from_store.store.of(rows[1])
+    assert expected is not None
+    lower = np.load(tmp_path / "shard-00000.layers.npy")
+    states = np.load(tmp_path / "shard-00000.states.npy")
+    np.save(tmp_path / "shard-00000.layers.npy", np.concatenate([states[:, None], lower], 1))
+    for name in ("states.json", "shard-00000.json"):
+        (tmp_path / name).write_text(re.sub(r',\s*"layers_begin": 1', "", (tmp_path / name).read_text()))
+    found = StoredStates(tmp_path).of(rows[1])
+    assert found is not None
+    assert torch.equal(found.layers, expected.layers)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
+def test_a_store_keeps_no_file_open_and_maps_none(tmp_path: Path) -> None:
+    """A process may have a thousand open; and pages of a map that were read count as its memory."""
+    _, from_store, rows = stored("llama", tmp_path, shard_tokens=10)
+    assert all(from_store.store.of(row) for row in rows)
+    opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    maps = Path("/proc/self/maps").read_text()
+    assert not [path for path in opened if path.startswith(os.path.realpath(tmp_path))]
+    assert str(tmp_path / "shard-") not in maps
+
+
+def test_what_is_cut_off_after_the_store_was_opened_is_refused(tmp_path: Path) -> None:
+    _, from_store, rows = stored("llama", tmp_path)
+    file = tmp_path / "shard-00000.states.npy"
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(ValueError, match="cut off"):
+        from_store.store.of(rows[0])
+    file.unlink()
+    with pytest.raises(ValueError, match="is missing"):
+        from_store.store.of(rows[0])
+
+
+def test_a_lower_layer_beyond_the_precision_is_refused(tmp_path: Path) -> None:
+    """Hidden states before the last normalisation are large in some models."""
+    layers = torch.stack([torch.ones(1, 4), torch.full((1, 4), 1e6)], 1)
+    with pytest.raises(ValueError, match=r"1e\+06.*bfloat16"):
+        write_shard(tmp_path, 0, [TokenRow((1,))], [RowStates(torch.ones(1, 4), layers, torch.zeros(0, 4))], "float16")
+    assert finished_shard(tmp_path, 0) is None
+
+
+def test_weights_that_are_nan_are_named(tmp_path: Path) -> None:
+    model = backbone("llama", 300)
+    model.model.layers[1].mlp.up_proj.weight.data[3, 5] = float("nan")
+    opened = OpenedModel.of(model, text_tokenizers.byte_level())
+    with pytest.raises(ValueError, match=r"up_proj\.weight are not finite"):
+        build_states(opened, [TokenRow((1, 2))], tmp_path)
+
+
+def test_relative_names_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "one" / "text.txt").write_text("a text")
+    monkeypatch.chdir(tmp_path / "one")
+    opened = OpenedModel.of(backbone("llama", 300), text_tokenizers.byte_level())
+    task = {"data": "text.txt", "block": 16}
+    build_states(opened, [TokenRow((1, 2))], "states", task=task)
+    assert manifest_of(Path("states")).origin.task == task
+    (tmp_path / "one" / "states").rename(tmp_path / "other" / "states")
+    monkeypatch.chdir(tmp_path / "other")
+    assert manifest_of(Path("states")).origin.task == task | {"data": str(tmp_path / "one" / "text.txt")}
+    (tmp_path / "other" / "text.txt").write_text("one that is here")
+    assert manifest_of(Path("states")).origin.task == task
 
 
 def test_damaged_stores_are_refused(tmp_path: Path) -> None:

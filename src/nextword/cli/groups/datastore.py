@@ -40,8 +40,9 @@ def build(
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import watching
     from nextword.inference.datastore import BuildSettings, build_datastore
-    from nextword.retrieval.datastore.stored_keys import BEGUN, MANIFEST
+    from nextword.retrieval.datastore.stored_keys import MANIFEST
     from nextword.runtime.corpora.output_files import expect_inputs_kept
+    from nextword.runtime.shard_files import BEGUN
 
     quiet_libraries()
 

@@ -18,7 +18,7 @@ app = typer.Typer(help="Compute a model's hidden states once, to train heads wit
 @app.command()
 @plain_errors
 def build(
-    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a decoder-only model.")],
+    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a language model.")],
     data: Annotated[
         str, typer.Argument(help="Running text, source-target pairs or tables: a file, a folder or a name on the hub.")
     ],
@@ -56,8 +56,9 @@ def build(
     from nextword.experiments.training.stored_training import store_task_states
     from nextword.experiments.training.train_config import configured
     from nextword.inference.states import StatesSettings
-    from nextword.model.stored_states.state_files import BEGUN, MANIFEST
+    from nextword.model.stored_states.state_files import MANIFEST
     from nextword.runtime.corpora.output_files import expect_inputs_kept
+    from nextword.runtime.shard_files import BEGUN
 
     quiet_libraries()
     expect_inputs_kept({"--out": [out / MANIFEST, out / BEGUN]}, [model, data])
@@ -67,10 +68,16 @@ def build(
     settings = StatesSettings(precision=precision, layers=layers, batch_size=batch_size, processes=processes)  # type: ignore[arg-type]
     recipe: dict[str, Any] = {"model": model, "task": {"data": data}, "head": "softmax"}
     config = configured(recipe, changes or [])
-    with interruptible(f"finished shards are in {out}"), watching(Console(), "opening the model") as shown:
+    console, elsewhere = Console(), Console(stderr=True)
+    with interruptible(f"finished shards are in {out}"), watching(console, "opening the model", elsewhere) as shown:
+        if not console.is_terminal:
+            shown.noted(f"opening {model} and reading {data}")
 
         def told(done: int, total: int) -> None:
-            shown.now(f"{done:,} of {total:,} tokens", done / total)
+            if done:
+                shown.now(f"{done:,} of {total:,} tokens", done / total)
+            else:
+                shown.noted(f"storing the states of {total:,} tokens in {out}")
 
         made = store_task_states(config, out, settings, this_command(), told)
     for line in _lines(made, out):

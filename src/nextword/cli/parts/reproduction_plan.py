@@ -82,6 +82,8 @@ def plan_comparison(config: CompareConfig) -> None:
         console.print(table)
         console.print()
     print_line(console, f"time and memory are those of training on {here.told}")
+    if config.states is not None:
+        print_line(console, f"not included: computing the states that {config.states} does not contain yet")
     if here.interrupted:
         raise typer.Exit(INTERRUPTED)
 

@@ -21,6 +21,7 @@ from nextword.experiments.comparison.initial_checkpoint import InitialCheckpoint
 from nextword.experiments.comparison.measured_texts import measured_texts, written_examples
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import checked_task
+from nextword.experiments.comparison.stored_start import is_stored, stored_start
 from nextword.experiments.training.one_training import fit_with_main
 from nextword.results.records import (
     Environment,
@@ -64,6 +65,7 @@ def compare(  # noqa: PLR0913  (its options)
     training: Mapping[str, Any] | None = None,
     second_training: Mapping[str, Any] | None = None,
     fine_tuning: Mapping[str, Any] | None = None,
+    states: str | Path | None = None,
     threads: int | None = None,
     keep_models: bool = True,
     recipe: Mapping[str, Any] | str | Path | None = None,
@@ -94,6 +96,8 @@ def compare(  # noqa: PLR0913  (its options)
         second_training: Training settings of second stages that override those of the first.
         fine_tuning: Defaults of ``training`` that replace the task's; None: fine-tuning defaults for a pretrained
             model, the task's for a small one (``docs/train.md``).
+        states: Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained,
+            without the model (``docs/states.md``).
         threads: Number of CPU threads; None: torch's default.
         keep_models: Whether to keep the trained models; without them a finished run cannot be inspected.
         recipe: A TOML file, a built-in recipe (``nextword list recipes``), or a recipe as a dict: settings by the
@@ -139,6 +143,7 @@ def compare(  # noqa: PLR0913  (its options)
         "training": training,
         "second_training": second_training,
         "fine_tuning": fine_tuning,
+        "states": None if states is None else str(states),
         "threads": threads,
     }
     settings = {
@@ -201,9 +206,12 @@ def _do_missing_runs(
     done = {run: record for run in runs if (record := place.finished(run.method, run.seed)) is not None}
     failed: dict[Run, FailedRun] = {}
     with _interruption_explained(runs, done, place):
-        start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
+        unfinished = len(done) < len(runs)
+        start = prepare_start(config, task, place.start, stages, unfinished and not is_stored(config))
         place.write_manifest(fingerprint(config, task))
         setting = Setting(config, task, place, start, stages)
+        if unfinished and config.states is not None:
+            setting = setting.beginning_from(stored_start(setting, config.states, command))
 
         def results() -> Results:
             ended = [done[run] for run in runs if run in done], [failed[run] for run in runs if run in failed]

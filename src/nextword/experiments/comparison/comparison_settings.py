@@ -70,6 +70,9 @@ class CompareConfig(Settings):
     """Training settings for all methods that override the task's."""
     second_training: dict[str, JsonValue] = Field(default={})
     """Training settings of second stages that override those of the first."""
+    states: str | None = None
+    """Folder of stored states of the initial checkpoint, built if missing. Only the heads are then trained, without the
+    model."""
     fine_tuning: FineTuning | None = Field(default_factory=lambda given: _fine_tuning(given))
     """Defaults of ``training`` that replace the task's. By default: fine-tuning defaults for a pretrained model
     (docs/train.md), the task's for a small one."""
@@ -177,7 +180,8 @@ def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mappi
 
     of_task = registry.get(config.task).training_defaults
     chosen = of_task if fine_tuning is None else fine_tuning.over(of_task, given)
-    return {**{name: field.default for name, field in TrainingSettings.model_fields.items()}, **chosen}
+    trained = {} if config.states is None else {"trains": "head", "freeze_output_embeddings": False}
+    return {**{name: field.default for name, field in TrainingSettings.model_fields.items()}, **chosen, **trained}
 
 
 # -- A recipe is a TOML file; ``key.path=value`` on the command line changes it.

@@ -3,6 +3,7 @@
 ```
 compare.json                      which comparison this is; the folder is refused to another one
 start/start.json, start/model/    the common start; start/counts.npz where token counts are needed
+start/backbone/                   its weights under the names of a trained model, where these link to them
 trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkpoints of a training
 trained/<...>--then-<...>-seed<k>/ the same of a second stage
 search/<method>.json              what a method's search tried and chose
@@ -109,6 +110,8 @@ class ComparisonFolder(ResumableFolder):
             wanted = _beyond_defaults(fingerprint(config, task), config)
             found = _beyond_defaults(self._with_results(begun), config)
             free = {f"task_settings.{key}" for key in task.may_change}
+            if config.states is not None and found.get("states") is not None:
+                free.add("states")  # they may have moved
             refuse_others(self.path, self.kind, differences(found, wanted, free))
 
     def begin(self, config: CompareConfig, task: Task) -> None:
@@ -198,6 +201,7 @@ def fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
         "training": config.training,
         "fine_tuning": None if config.fine_tuning is None else plain(config.fine_tuning),
         "second_training": config.second_training,
+        "states": config.states,
         "methods": {method.title: plain(method) for method in config.methods},
         "seeds": {str(seed): seed for seed in config.seeds},
     }

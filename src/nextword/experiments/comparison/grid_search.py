@@ -7,7 +7,6 @@ search resumes. The best combination's training is reused by the method's run wi
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +20,6 @@ from nextword.experiments.training.loss_curve import DivergedError
 from nextword.experiments.training.one_training import batch_collator
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.inference.scoring.opened_model import Progress, batches
-from nextword.model.attach import load
 from nextword.model.training_modes import inference_mode_of
 from nextword.results.records import GridSearch, Record, TriedSettings
 from nextword.runtime.devices import best_device
@@ -88,7 +86,8 @@ def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSetting
         return TriedSettings(settings=settings, reason=str(problem))
     with setting.stages(run.name, "validation") as advanced:
         batch_size = common_settings(setting.config).batch_size
-        nats = validation_nats(trained / "model", setting.rows.validation, batch_size, advanced)
+        model = setting.start.saved(trained / "model", LIKELIHOOD)
+        nats = validation_nats(model, setting.rows.validation, batch_size, advanced)
     if not math.isfinite(nats):
         return TriedSettings(settings=settings, reason="the validation loss is not a finite number")
     return TriedSettings(settings=settings, nats=nats)
@@ -135,8 +134,8 @@ LIKELIHOOD = "mle"
 """Objective whose loss is the negative log-likelihood under the head's whole distribution."""
 
 
-def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress | None = None) -> float:
-    """Mean negative log-likelihood of the labels in ``rows`` under a saved model.
+def validation_nats(model: NextWordModel, rows: Any, batch_size: int, progress: Progress | None = None) -> float:
+    """Mean negative log-likelihood of the labels in ``rows`` under a model whose objective is ``LIKELIHOOD``.
 
     The likelihood is used and not the training loss, so that models with different loss weights (HistAlign's alpha) are
     comparable. ``rows`` are those of ``Data.validation`` in the first epoch.
@@ -144,7 +143,6 @@ def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress
     Returns:
         Nats per token over all tokens; NaN or infinite for a broken model.
     """
-    model: NextWordModel = load(folder, objective=LIKELIHOOD)
     model.to(best_device())
     collator, aligned = batch_collator(model), not architecture_of(model.config).has_encoder
     sums: list[float] = []

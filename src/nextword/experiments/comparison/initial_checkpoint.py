@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
+import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
+from nextword.conditioning.auxiliary_encoder import comparable_fingerprint
 from nextword.experiments.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig
 from nextword.experiments.comparison.folder import stored
 from nextword.experiments.comparison.method import Method
@@ -23,6 +25,7 @@ from nextword.experiments.comparison.preflight import (
     asks_for_test_data,
     build_method,
     check_methods,
+    most_layers,
     needed_encoder,
 )
 from nextword.experiments.tasks.head_counts import (
@@ -39,9 +42,13 @@ from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.resume import weights_problem
 from nextword.experiments.training.settings import merged
 from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.stored_training import dropout_rates
 from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
+from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.text_tokens import token_ids
-from nextword.model.attach import attach
+from nextword.inference.states import StatesSettings, build_states
+from nextword.model.attach import ObjectiveSpec, attach, load
+from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.results.records import MetricValue, Record
 from nextword.runtime.pretrained import load_tokenizer
 from nextword.runtime.progress import Watcher
@@ -52,9 +59,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from nextword.experiments.tasks import Task
+    from nextword.model.modeling import NextWordModel
 
 
 logger = logging.getLogger(__name__)
+
+PRECISION = torch.float32
+"""Precision of every start, whatever that of the named model is."""
 
 PLAIN_HEAD = "softmax"
 """Objective with which the task's small model is trained."""
@@ -72,6 +83,8 @@ class InitialCheckpointRecord(Record):
     """Checksum over all weight files, in the order of their names."""
     parameters: int
     """Number of parameters, tied ones counted once."""
+    fingerprint: str | None = None
+    """Fingerprint of the weights, as in stores of states; None in records of earlier versions."""
     training: TrainingOutcome | None = None
     """Its training, if it was trained here."""
     probe: dict[str, MetricValue] = Field(default={})
@@ -114,12 +127,37 @@ class InitialCheckpoint:
         """Make the model of a method for its training; its new parameters depend on ``seed`` only."""
         if method.from_scratch:
             set_seed(seed)
-            backbone = self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=torch.float32))
+            backbone = self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=PRECISION))
         else:
             backbone = self.backbone()
         set_seed(seed)
         pretrained = self.pretrained and not method.from_scratch
         return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained)
+
+    def parameters(self, model: NextWordModel) -> int:
+        """Parameters of a model that begins from it, tied ones counted once."""
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    def save(self, model: NextWordModel, folder: Path) -> None:
+        """Writes a trained model to a folder, as ``save_pretrained``."""
+        model.save_pretrained(folder)
+
+    def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
+        """Loads a trained model, to train it further or to compute losses of training and validation rows."""
+        return load(folder, objective=objective)
+
+    def measured(self, folder: Path, task: Task) -> NextWordModel:
+        """Loads a trained model that the task can measure."""
+        return load(folder)
+
+    def whole(self, model: NextWordModel) -> NextWordModel:
+        """The model with its backbone, which reads any text and generates."""
+        return model
+
+    @property
+    def stored(self) -> dict[str, JsonValue] | None:
+        """Facts about the stored states, for the record of a run; None: training runs the model."""
+        return None
 
 
 def prepare_start(
@@ -175,7 +213,10 @@ def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> I
         begun = InitialModel(config, task, folder / "training")
         backbone, tokenizer, pretraining = begun.backbone(), begun.tokenizer, begun.pretraining
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
-    check_methods(backbone, config, task, counts)
+    if config.states is not None:
+        expect_no_dropout(backbone)
+    with tempfile.TemporaryDirectory() as scratch:
+        check_methods(_to_check(backbone, tokenizer, config, Path(scratch)), config, task, counts)
     if pretraining is None:
         with stages("start", "copying"):
             _save(backbone, tokenizer, folder)
@@ -205,6 +246,29 @@ def _made(config: CompareConfig, task: Task, folder: Path, stages: Watcher) -> I
         known = ", ".join(f"{name} {value.value:.3g}" for name, value in record.probe.items())
         logger.warning("the start does not know enough yet (%s)", known)
     return record.model_copy(update={"training": done})
+
+
+def _to_check(
+    backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: CompareConfig, scratch: Path
+) -> PreTrainedModel:
+    # the model that methods are checked on; from stored states the backbone runs once, not once for each method
+    if config.states is None or any(method.generation for method in config.methods):
+        return backbone
+    settings = StatesSettings(layers=most_layers(config))
+    try:
+        build_states(OpenedModel.of(backbone, tokenizer), [], scratch, settings)
+    except ValueError:
+        return backbone  # the method that does not fit it is to be named
+    return StoredBackbone.open(scratch)
+
+
+def expect_no_dropout(backbone: PreTrainedModel) -> None:
+    """Raises ValueError where a model trains with dropout, which its stored states would be without."""
+    if rates := dropout_rates(backbone.config):
+        raise ValueError(
+            f"start: must train without dropout where states are stored ({rates} given); set these to 0 in the model's "
+            "config.json or in task.start"
+        )
 
 
 class InitialModel:
@@ -264,12 +328,13 @@ def _record_of(
         source=source,
         sha256=_sha256(folder / "model"),
         parameters=sum(parameter.numel() for parameter in backbone.parameters()),
+        fingerprint=comparable_fingerprint(backbone),
         probe=task.start.probe(model, tokenizer),
     )
 
 
 def _plain_model(source: str, architecture: Architecture) -> PreTrainedModel:
-    model = architecture.load(source, dtype=torch.float32)
+    model = architecture.load(source, dtype=PRECISION)
     if hasattr(model, "next_word_head"):
         raise ValueError(f"{source} already has a head of nextword; a comparison starts from a plain model")
     return model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from nextword.experiments.training.resume import drop_checkpoints
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import whole_model
 from nextword.experiments.training.trainable import with_applicable_rates
-from nextword.model.attach import attach, load
+from nextword.model.attach import attach
 from nextword.results.records import Cost, Evaluation, Record, RunRecord
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer
@@ -85,6 +85,12 @@ class Setting:
         """The tokenized data, computed once."""
         return TaskRows(self.task.data, self.start.tokenizer)
 
+    def beginning_from(self, start: InitialCheckpoint) -> Setting:
+        """The same with the start in another form, and the same rows."""
+        made = replace(self, start=start)
+        vars(made)["rows"] = self.rows
+        return made
+
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
     """Do the unfinished part of a run, and write its record last."""
@@ -100,6 +106,8 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     used: dict[str, Any] = {"method": plain(method)}
     stages = stage_settings(method, setting.config)
     used |= {name: plain(one) for name, one in zip(("training", "second_training"), stages, strict=False)}
+    if setting.start.stored is not None and method.trained:
+        used["states"] = setting.start.stored
     if outcome.validation_curve:
         used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
     record = RunRecord(
@@ -128,13 +136,14 @@ def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
         before = _train_stage(run, setting, first, settings[0], setting.start.attached(method, run.seed))
     elif before is None:
         model = setting.start.attached(method, run.seed)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = setting.start.parameters(model)
         before = TrainingOutcome(curve=[], cost=Cost(parameters=parameters, trained_parameters=0))
         _save(setting, first, model, before)
     if method.then is None:
         return before
     again = method.then.objective
-    return _train_stage(run, setting, second[0], settings[1], load(first / "model", objective=again).train(), before)
+    model = setting.start.saved(first / "model", again)
+    return _train_stage(run, setting, second[0], settings[1], model.train(), before)
 
 
 def _train_stage(
@@ -149,6 +158,7 @@ def _train_stage(
     seed = run.seed if before is None else (run.seed + SECOND) % 2**32
     validated, rows = settings.evaluate_every is not None, setting.rows
     encoded = rows.encoded(model, validated, partial(setting.stages, "auxiliary texts", "encoding"))
+    parameters = setting.start.parameters(model)
     with setting.stages(run.name, "training" if before is None else "second training") as advanced:
         outcome = fit(
             model.train(),
@@ -160,6 +170,8 @@ def _train_stage(
             encoded=encoded,
             progress=advanced,
         )
+        cost = outcome.cost.model_copy(update={"parameters": parameters})
+        outcome = outcome.model_copy(update={"cost": cost})
         outcome = outcome if before is None else before.followed_by(outcome)
         _save(setting, stage, whole_model(model, stage), outcome)
         drop_checkpoints(stage)
@@ -167,7 +179,7 @@ def _train_stage(
 
 
 def _save(setting: Setting, stage: Path, model: NextWordModel, outcome: TrainingOutcome) -> None:
-    model.save_pretrained(stage / "model")
+    setting.start.save(model, stage / "model")
     setting.start.tokenizer.save_pretrained(stage / "model")
     if model.conditioner is not None and setting.start.encoder is not None:
         load_tokenizer(setting.start.encoder, "task.encoder").save_pretrained(stage / "model" / ENCODER_TOKENIZER)
@@ -177,7 +189,7 @@ def _save(setting: Setting, stage: Path, model: NextWordModel, outcome: Training
 def _load_trained(run: Run, setting: Setting) -> Any:
     # the saved model, so that a user who loads the folder gets this very one
     method = run.method
-    model: NextWordModel = load(setting.folder.trained(method, run.seed) / "model")
+    model = setting.start.measured(setting.folder.trained(method, run.seed) / "model", setting.task)
     if method.trained_as:
         set_seed(run.seed)
         model = attach(model, setting.start.filled(method.head), TEST_TIME_OBJECTIVE)
@@ -223,5 +235,6 @@ def _write_missing_texts(run: Run, setting: Setting, model: NextWordModel) -> di
     missing = {path: draw for draws in files.values() for path, draw in draws.items() if not path.exists()}
     if missing:
         with setting.stages(run.name, "texts") as advanced, torch.no_grad():
-            writes.write(model, setting.start.tokenizer, missing, run.method.generation, progress=advanced)
+            writer = setting.start.whole(model).to(best_device()).eval()
+            writes.write(writer, setting.start.tokenizer, missing, run.method.generation, progress=advanced)
     return {title: [folder.relative(path) for path in draws] for title, draws in files.items()}

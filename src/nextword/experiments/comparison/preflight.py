@@ -26,10 +26,15 @@ from nextword.experiments.comparison.comparison_settings import (
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.experiments.tasks.head_counts import with_counts
 from nextword.experiments.training.learning_rates import GROUPS, harsh_rates
+from nextword.experiments.training.stored_training import expect_trainable
 from nextword.experiments.training.trainable import trained_group_names
 from nextword.experiments.training.trainer_arguments import expect_available
+from nextword.heads import parse_head
 from nextword.model.attach import ObjectiveSpec, attach, attach_to_train
+from nextword.model.stored_states.state_files import BEGUN, MANIFEST
+from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.settings.registry import did_you_mean
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -52,18 +57,48 @@ def check_settings(config: CompareConfig, task: Task) -> None:
     """Run all checks that need no model.
 
     Raises:
-        ValueError: If a training setting is unknown, a package is missing, a conditioner has no text, or generated
-            texts cannot be evaluated.
+        ValueError: If a training setting is unknown, a package is missing, a conditioner has no text, generated texts
+            cannot be evaluated, or a method cannot be trained from stored states but should be.
     """
     common_settings(config)  # those that all methods have in common
-    for method in _all_candidates(config):
+    for method in all_candidates(config):
         for settings in stage_settings(method, config):
             expect_available(settings)
+    if config.states is not None:
+        _expect_stored_methods(config, config.states, task)
     encoder = needed_encoder(config.methods, task)
     if encoder is not None:
         expect_encoder(encoder)
     if task.writes is not None:
         _expect_measurable(task, task.writes.texts, config.methods)
+
+
+def _expect_stored_methods(config: CompareConfig, states: str, task: Task) -> None:
+    # a folder that is a store or may become one, and methods that leave the states as they are
+    folder = Path(states).expanduser()
+    is_store = any((folder / name).is_file() for name in (MANIFEST, BEGUN))
+    if not is_store and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(
+            f"states: must be a store of states, or a folder to build one in ('{states}' is another file or has other "
+            "files); name a new folder"
+        )
+    if task.architecture.has_encoder:
+        raise ValueError(
+            f"states: must be of a decoder-only model (task '{task.name}' has an encoder-decoder one); compare without "
+            f"{named('states')}"
+        )
+    for method in all_candidates(config):
+        stages = stage_settings(method, config) or [common_settings(config)]
+        try:
+            if method.from_scratch:
+                raise ValueError("from_scratch: must begin from the model whose states are stored")
+            if method.conditioner is not None:
+                raise ValueError("conditioner: must be left out where a comparison trains from stored states")
+            for objective, settings in zip(method.objectives, stages, strict=True):
+                expect_trainable(method.model_copy(update={"objective": objective}), settings)
+        except ValueError as problem:
+            without = f"or compare without {named('states')}"
+            raise ValueError(f"method '{method.title}': {problem}; leave this method out, {without}") from problem
 
 
 AGAINST = "against"
@@ -89,8 +124,20 @@ def _expect_measurable(task: Task, texts: Texts, methods: Iterable[Method]) -> N
             raise ValueError(f"{metric} {lack}")
 
 
-def _all_candidates(config: CompareConfig) -> list[Method]:
+def all_candidates(config: CompareConfig) -> list[Method]:
+    """The methods of a comparison, and in place of each that searches what it tries."""
     return [candidate for method in config.methods for candidate in method.candidates]
+
+
+def most_layers(config: CompareConfig) -> int:
+    """Hidden states that a store of a comparison keeps at each token."""
+    return max(1, *map(read_layers, all_candidates(config)))
+
+
+def read_layers(method: Method) -> int:
+    """Hidden states that the heads of a method, on a decoder-only model, read at each token."""
+    read = [getattr(parse_head(head), "mi", None) for head in (method.head, method.trained_head)]
+    return max(0 if one is None else one.layers or 3 for one in read)
 
 
 def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
@@ -121,7 +168,7 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
     asked: set[str] = set()
     trained: dict[str, None] = {}
     harsh: dict[str, None] = {}
-    for method in _all_candidates(config):
+    for method in all_candidates(config):
         stages, given = stage_settings(method, config), given_settings(method, config)
         try:
             for number, objective in enumerate(method.objectives):
@@ -136,7 +183,7 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
                         harsh |= dict.fromkeys(harsh_rates(settings, groups))
             if method.trained_as:
                 model = attach(model, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
-            if method.generation:
+            if method.generation and not isinstance(backbone, StoredBackbone):  # which reads known texts
                 _check_generation(model, method, task)
         except ValueError as problem:
             raise ValueError(f"method '{method.title}': {problem}") from problem

@@ -66,7 +66,8 @@ class Experiment(Settings):
 
     def at(self, scale: Scale) -> AtScale | None:
         """The experiment at a scale; ``None`` if it is not done there."""
-        return getattr(self, scale)
+        known: dict[Scale, AtScale | None] = {"small": self.small, "pretrained": self.pretrained, "paper": self.paper}
+        return known[scale]
 
 
 @cache

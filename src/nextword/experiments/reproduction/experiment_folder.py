@@ -17,7 +17,6 @@ from nextword.experiments.reproduction.data_sets import DataFolder
 from nextword.experiments.reproduction.experiment import (
     AtScale,
     Experiment,
-    Scale,
     comparison_of,
     expected_experiment,
     find_experiment,
@@ -25,7 +24,7 @@ from nextword.experiments.reproduction.experiment import (
 )
 from nextword.experiments.reproduction.table_numbers import ExperimentResults
 from nextword.results.records import Record, Results
-from nextword.results.records.reproduced_table import RanExperiment
+from nextword.results.records.reproduced_table import RanExperiment, Scale
 from nextword.runtime.progress import Watcher
 from nextword.settings.config import validated
 

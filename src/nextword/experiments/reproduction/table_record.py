@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nextword.evaluation.metrics.statistics import over_seeds
-from nextword.experiments.reproduction.experiment import Scale, find_experiment
+from nextword.experiments.reproduction.experiment import find_experiment
 from nextword.experiments.reproduction.paper import (
     Address,
     Claim,
@@ -37,6 +37,7 @@ from nextword.results.records.reproduced_table import (
     ReproducedColumn,
     ReproducedRow,
     ReproducedTable,
+    Scale,
 )
 
 

@@ -119,6 +119,9 @@ class ExpandConfig(Settings):
     """Maximum tokens of a summary as prompt; longer ones are truncated at the end, but not for the encoder."""
     prompted_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the training rows that begin with their summary as prompt, sampled anew in each epoch."""
+    same_slices: bool = False
+    """Whether every epoch has the same slice of each article, as stored states require; otherwise each epoch has
+    different slices."""
     encoder: str | None = None
     """Folder or hub name of the encoder of the summaries; none or "minilm": all-MiniLM-L6-v2 from its package, if
     installed."""

@@ -1,4 +1,4 @@
-"""Summaries and articles as training rows: one slice per article, a different one in each epoch."""
+"""Summaries and articles as training rows: one slice per article, by default a different one in each epoch."""
 
 from __future__ import annotations
 
@@ -82,12 +82,16 @@ class SummaryArticles(Data):
             return None
         return AuxiliaryTokenizer(load_tokenizer(self._encoder, "task.encoder"), tokenizer)
 
-    def training(self, tokenizer: PreTrainedTokenizerBase) -> Slices:
-        """Training rows: one slice per article, a different one in each epoch, with its summary."""
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> SameSlices:
+        """Training rows: one slice per article, with its summary in tokens of the encoder and of the model.
+
+        Each epoch has different slices unless the task has ``same_slices``.
+        """
         prompts = self.prompts(tokenizer)
         articles, used = self._articles(self.pairs.train, prompts, "training")
         summaries = [self.pairs.train[number].source for number in used]
-        return Slices(
+        kind = SameSlices if self._config.same_slices else Slices
+        return kind(
             articles, used, prompts(summaries), prompts.length, self._config.seed, self._config.prompted_share,
             self._columns(summaries, tokenizer),
         )  # fmt: skip
@@ -142,7 +146,7 @@ class SummaryArticles(Data):
         return articles, used
 
 
-# -- Articles in tokens, and of each article another slice in every epoch.
+# -- Articles in tokens, and of each article a slice: the same in every epoch, or another one.
 
 AT_ONCE = 1000
 """Number of articles that are tokenized together."""
@@ -183,12 +187,12 @@ class Articles:
         return tokens
 
 
-class Slices:
-    """A data set of training rows: one slice per article, a different one in each epoch.
+class SameSlices:
+    """A data set of training rows: one slice per article.
 
     A row has ``length`` tokens to predict and the token before them, which is the start token at the article's
-    beginning. The position depends only on ``seed``, the epoch and the article's index, so that a resumed training and
-    all methods have the same rows.
+    beginning. The position depends only on ``seed``, the epoch (always 0 here) and the article's index, so that a
+    resumed training and all methods have the same rows.
 
     Args:
         articles: All articles.
@@ -220,10 +224,6 @@ class Slices:
         """``input_ids``, ``labels`` and the additional columns."""
         return ["input_ids", "labels", *self.columns]
 
-    def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch."""
-        self.epoch = int(epoch)
-
     def __len__(self) -> int:
         return len(self.used)
 
@@ -239,6 +239,14 @@ class Slices:
             before = [*self.articles.slice(article, 0, 1), *self.prompts[index]]
             ids, labels = [*before, *ids[1:]], [IGNORED_LABEL] * len(before) + ids[1:]
         return {"input_ids": ids, "labels": labels, **{name: list(rows[index]) for name, rows in self.columns.items()}}
+
+
+class Slices(SameSlices):
+    """In every epoch another slice of each article."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which pass over the data begins."""
+        self.epoch = int(epoch)
 
 
 # -- Summaries and articles in tokens: what a model reads before a text, and how people's article begins.

@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nextword.experiments.training.stored_training import writer_of
 from nextword.heads import HeadConfig, head_spec
 from nextword.heads.ngram import NgramConfig
 from nextword.heads.wrapper_head import WrapperHead
 from nextword.inference.scoring.calibrate import (
     CalibrationResults,
+    HeldRows,
+    calibrate_on_rows,
     calibrate_on_texts,
     calibration_of,
     expect_not_stored,
@@ -44,7 +47,7 @@ def add_head(
     opened: OpenedModel,
     head: str,
     out: str | Path,
-    held: GivenTexts | None = None,
+    held: GivenTexts | HeldRows | None = None,
     *,
     tokens: int = 10_000,
     command: str | None = None,
@@ -56,7 +59,8 @@ def add_head(
         opened: The model, which is not modified.
         head: Spec of the head, such as ``cache`` or ``knn:store=store``.
         out: Folder of the new model.
-        held: Held-out texts for choosing the head's temperature and weight in one pass; None: keep those of ``head``.
+        held: Held-out texts, or rows of tokens, for choosing the head's temperature and weight in one pass; None: keep
+            those of ``head``.
         tokens: Maximum number of held-out tokens to read.
         command: Command line, for the model card.
         progress: Function called with the share of the tokens read so far, 0 to 1.
@@ -76,11 +80,10 @@ def add_head(
     results = None
     if held is not None:
         calibration_of(ours, "held")  # refused before texts are read
-        over, settings = replace(opened, model=ours), ScoreSettings(limit=tokens)
-        examples = list(held.examples)
-        expect_not_stored(over, examples, settings)
-        results = calibrate_on_texts(over, examples, settings, progress=progress, data=list(held.data))
-    save_model_folder(ours, opened.tokenizer, folder, CardFacts(base_model=opened.name, command=command))
+        over = replace(opened, model=ours)
+        results = _calibrated(over, held, tokens, progress)
+    write = writer_of(ours, str(opened.model.name_or_path))
+    save_model_folder(ours, opened.tokenizer, folder, CardFacts(base_model=opened.name, command=command), write=write)
     if results is not None:
         results.save(folder / CALIBRATION)
     head_now = ours.next_word_head
@@ -88,6 +91,16 @@ def add_head(
     keeps = former is None or head_spec(former.config) == "softmax" or isinstance(head_now, WrapperHead)
     replaced = None if keeps else head_spec(former.config)
     return AddedHead(head_spec(head_now.config), results, head_now.calibration() is not None, replaced)
+
+
+def _calibrated(
+    opened: OpenedModel, held: GivenTexts | HeldRows, tokens: int, progress: Progress | None
+) -> CalibrationResults:
+    if isinstance(held, HeldRows):
+        return calibrate_on_rows(opened, held.first(tokens), progress)
+    settings, examples = ScoreSettings(limit=tokens), list(held.examples)
+    expect_not_stored(opened, examples, settings)
+    return calibrate_on_texts(opened, examples, settings, progress=progress, data=list(held.data))
 
 
 def _expect_index(head: HeadConfig) -> None:

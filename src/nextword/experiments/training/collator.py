@@ -170,6 +170,9 @@ class RightPadding:
     aligned: bool = True
     """Whether there is one label per input id, as for decoder-only models. The labels of encoder-decoder models are a
     separate sequence, padded to its own maximum length T' instead of T."""
+    decoder_mask: bool = False
+    """Whether the batch contains ``decoder_attention_mask``, 0 at padding of the labels, for a backbone that looks rows
+    up by their tokens. Other backbones do not need it: only positions after the labels would attend to padding."""
     without_logits: bool = False
     """Put ``return_logits=False`` into the batch, so that our models return a loss without computing (B, T, V)
     logits."""
@@ -179,11 +182,13 @@ class RightPadding:
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Make a batch of (B, T) tensors, T the maximum length; ValueError if aligned labels and ids do not match."""
         ids, mask = padded(_batch_column(examples, "input_ids"), self.pad_id)
-        labels = stacked(_batch_column(examples, "labels"), IGNORED_LABEL)
+        labels, label_mask = padded(_batch_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
         if self.aligned and any(len(example["input_ids"]) != len(example["labels"]) for example in examples):
             lengths = [(len(example["input_ids"]), len(example["labels"])) for example in examples]
             raise ValueError(f"labels: must be as many as input_ids (lengths (ids, labels) {lengths} given)")
+        if self.decoder_mask:
+            batch["decoder_attention_mask"] = label_mask
         if self.without_logits:
             batch["return_logits"] = False
         if self.auxiliary is not None:

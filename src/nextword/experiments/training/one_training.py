@@ -30,6 +30,7 @@ from nextword.experiments.training.sharding import save_whole, shard, share_voca
 from nextword.experiments.training.trainable import expect_room, trainable, trained_modules
 from nextword.experiments.training.trainer_arguments import expect_available, trainer_arguments
 from nextword.experiments.training.trainers import Bm25BatchTrainer, ConsecutiveTrainer
+from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.results.records import Cost, CurvePoint
 from nextword.runtime import processes
 from nextword.runtime.resumable import begin
@@ -222,9 +223,11 @@ def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) 
     """The collator of this model; arguments as in ``fit``."""
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
+    has_encoder = architecture_of(model.config).has_encoder
     return RightPadding(
         getattr(model.config.get_text_config(decoder=True), "pad_token_id", None) or 0,
-        aligned=not architecture_of(model.config).has_encoder,
+        aligned=not has_encoder,
+        decoder_mask=has_encoder and isinstance(getattr(model, "backbone", None), StoredBackbone),
         without_logits="return_logits" in inspect.signature(model.forward).parameters,
         auxiliary=Auxiliary(source=head.reads_source, encoded=encoded) if conditioned else None,
     )

@@ -6,24 +6,35 @@ The backbone is not loaded: its states are read from the store, and its weights 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
+from nextword.conditioning import conditioner_spec, parse_conditioner
+from nextword.conditioning import registry as conditioners
 from nextword.experiments.tasks import Task
 from nextword.experiments.tasks.window_likelihood import WindowTask
 from nextword.experiments.training.collator import TaskRows
+from nextword.experiments.training.method_settings import MethodSettings
 from nextword.experiments.training.settings import TrainingSettings
-from nextword.experiments.training.starting_model import data_task, has_encoder
+from nextword.experiments.training.starting_model import (
+    data_task,
+    has_encoder,
+    saved_configuration,
+    text_configuration,
+)
 from nextword.experiments.training.train_config import TrainConfig
 from nextword.inference.states import StatesSettings, build_states
-from nextword.model.attach import attach, load
+from nextword.model.attach import attach_to_train, load
 from nextword.model.stored_states.finished_model import copied_backbone
 from nextword.model.stored_states.state_files import StatesManifest, TokenRow
-from nextword.model.stored_states.stored_backbone import StoredBackbone
+from nextword.model.stored_states.stored_backbone import StoredBackbone, decoder_inputs_of
+from nextword.objectives import parse_objective
+from nextword.runtime import processes
 from nextword.runtime.pretrained import load_tokenizer
 from nextword.runtime.resumable import differences
 
@@ -50,65 +61,119 @@ def store_task_states(
         progress: Function called with the number of computed tokens and their total.
 
     Raises:
-        ValueError: An encoder-decoder model, rows that are others in each epoch, data or a model that cannot be read,
+        ValueError: A model that is made here, rows that are others in each epoch, data or a model that cannot be read,
             or what ``build_states`` refuses.
     """
-    if config.is_small or has_encoder(config):
-        raise ValueError(f"model: must be a saved decoder-only model ('{config.model}' given)")
-    task = data_task(config, False)
+    if config.is_small:
+        raise ValueError(f"model: must be a saved model ('{config.model}' given)")
+    task = data_task(config, has_encoder(config))
     tokenizer = load_tokenizer(config.model, "model")
-    rows = list(read_rows(task, tokenizer, TaskRows(task.data, tokenizer)))
-    return build_states(config.model, rows, out, settings, task=config.task, command=command, progress=progress)
+    of_model = text_configuration(saved_configuration(config.model))
+    task.check(of_model, tokenizer)
+    decoder_inputs = decoder_inputs_of(of_model) if of_model.is_encoder_decoder else None
+    made = TaskRows(task.data, tokenizer)
+    rows = list(read_rows(task, tokenizer, made, decoder_inputs))
+    text_rows = len(made.training) if isinstance(task, WindowTask) else 0
+    return build_states(
+        config.model, rows, out, settings, task=config.task, text_rows=text_rows, command=command, progress=progress
+    )
 
 
-def read_rows(task: Task, tokenizer: PreTrainedTokenizerBase, rows: TaskRows) -> Iterator[TokenRow]:
-    """Rows of a decoder-only model: training rows, validation rows, and windows of the test split.
+def read_rows(
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: TaskRows,
+    decoder_inputs: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[TokenRow]:
+    """Rows that a model reads in a training: training rows, validation rows, and windows of the test split.
+
+    ``decoder_inputs`` computes what the decoder of an encoder-decoder model reads to predict given labels.
 
     Raises:
         ValueError: If the rows differ between epochs.
     """
     if hasattr(rows.training, "set_epoch"):
         raise ValueError(
-            f"task: must have the same rows in each epoch ('{task.name}' has others); train through the model itself"
+            f"task: must have the same rows in each epoch ('{task.name}' has others); give task.same_slices=true where "
+            "the task has it, or train through the model itself"
         )
     parts = [rows.training]
     with contextlib.suppress(ValueError):  # too short for a row: nothing reads it
         parts.append(rows.validation)
     for part in parts:
-        yield from (TokenRow(tuple(ids)) for ids in part["input_ids"])
+        if decoder_inputs is None:
+            yield from (TokenRow(tuple(ids)) for ids in _column(part, "input_ids"))
+            continue
+        for source, labels in zip(_column(part, "input_ids"), _column(part, "labels"), strict=True):
+            yield TokenRow(tuple(decoder_inputs(torch.tensor([labels]))[0].tolist()), tuple(source))
     if isinstance(task, WindowTask):
         yield from (TokenRow(tuple(ids)) for ids in task.measures.read_windows(tokenizer))
 
 
-def expect_trainable(config: TrainConfig, settings: TrainingSettings, model: StoredBackbone) -> None:
-    """Raise ValueError if a training would change the states or needs something that is not stored."""
+def _column(part: Any, name: str) -> Iterable[Sequence[int]]:
+    return part[name] if hasattr(part, "select_columns") else (part[number][name] for number in range(len(part)))
+
+
+def expect_trainable(config: MethodSettings, settings: TrainingSettings, model: StoredBackbone | None = None) -> None:
+    """Raise ValueError if a training would change the states or needs something that is not stored.
+
+    Without a model, only the settings are checked.
+    """
     changed = {
-        "training.trains": settings.trains != "head" and "the head alone can be trained: give training.trains=head",
+        "conditioner": _conditioner(config),
+        "objective": parse_objective(config.objective).seq is not None
+        and "+seq trains on texts that the model writes itself, which are not stored: leave it out",
+        "training.trains": _trains(config, settings),
         "training.lora": settings.lora is not None and "adapters change the states: leave it out",
         "training.fsdp": settings.fsdp and "the backbone is not there to be spread: leave it out",
         "training.shard_vocabulary": settings.shard_vocabulary and "not with stored states: leave it out",
-        "conditioner": config.conditioner is not None and "it changes the states: train through the model itself",
-        "states": _dropout(model),
+        "torchrun": processes.count() > 1 and "one process reads them: start nextword without a launcher",
+        "states": model is not None and _dropout(model),
     }
     for name, said in changed.items():
         if said:
             raise ValueError(f"{name}: must fit stored states ({said})")
 
 
-def _dropout(model: StoredBackbone) -> str:
-    given: dict[str, Any] = model.config.to_dict()
-    rates = {
-        name: value
-        for name, value in given.items()
-        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float) and value > 0
-    }
-    if not rates:
+def _conditioner(config: MethodSettings) -> str:
+    if config.conditioner is None:
         return ""
-    shown = ", ".join(f"{name} {value}" for name, value in sorted(rates.items()))
-    return (
+    asked = parse_conditioner(config.conditioner)
+    if conditioners.get(asked.conditioner).changes_states:
+        return f"'{conditioner_spec(asked)}' changes the states: train through the model itself, or take lmh or dau"
+    if asked.trains in ("decoder", "all"):
+        return f"trains={asked.trains} changes the states: leave it out"
+    return ""
+
+
+def _trains(config: MethodSettings, settings: TrainingSettings) -> str:
+    if config.conditioner is not None:  # it says what is trained beside the head, which is nothing of the layers
+        return "" if settings.trains == "all" else "the conditioner would not be trained: give training.trains=all"
+    return "" if settings.trains == "head" else "the head alone can be trained: give training.trains=head"
+
+
+_OF_CLASSIFIERS = ("classif", "summary_")
+"""How the names of dropout rates begin that no language model reads (BART, GPT-2)."""
+
+
+def _dropout(model: StoredBackbone) -> str:
+    shown = dropout_rates(model.config)
+    return shown and (
         f"the model trains with dropout: {shown}, which stored states have not; set these to 0 in the config.json of "
         "the store if that is meant"
     )
+
+
+def dropout_rates(config: Any) -> str:
+    """The rates of dropout in a model's configuration that are not 0, by name; empty where there are none."""
+    given: dict[str, Any] = config.to_dict()
+    rates = {
+        name: value
+        for name, value in given.items()
+        if ("dropout" in name or name.endswith(("pdrop", "layerdrop"))) and not name.startswith(_OF_CLASSIFIERS)
+        if isinstance(value, float) and value > 0
+    }
+    return ", ".join(f"{name} {value}" for name, value in sorted(rates.items()))
 
 
 def stored_backbone(config: TrainConfig, settings: TrainingSettings) -> StoredBackbone | None:
@@ -127,7 +192,8 @@ def expect_stored_rows(
     if not isinstance(model.backbone, StoredBackbone):
         return
     store = model.backbone.store
-    if all(store.of(row) is not None for row in read_rows(task, tokenizer, rows)):
+    shifted = model.backbone.prepare_decoder_input_ids_from_labels if model.config.is_encoder_decoder else None
+    if all(row in store for row in read_rows(task, tokenizer, rows, shifted)):
         return
     different = differences(store.manifest.origin.task, config.task)
     raise ValueError(
@@ -153,8 +219,14 @@ def _write(model: NextWordModel, source: str, folder: Path) -> None:
 
 
 def ordinary(model: NextWordModel, source: str) -> NextWordModel:
-    """Load the full model and attach the same head."""
+    """Load the full model and attach the same head and conditioner."""
     loaded: Any = load(source, dtype=model.dtype)
-    whole = attach(loaded, model.next_word_head.config, model.objective.config)
+    conditioner = model.conditioner
+    followed = {"conditioner": conditioner and conditioner.config, "encoder": model.auxiliary_encoder}
+    # unlike ``attach`` it warns of no start
+    whole = attach_to_train(loaded, model.next_word_head.config, model.objective.config, **followed)
     whole.next_word_head.load_state_dict(model.next_word_head.state_dict())
+    if conditioner is not None:
+        whole.conditioner.load_state_dict(conditioner.state_dict())
+        whole.get_output_embeddings().load_state_dict(model.get_output_embeddings().state_dict())
     return whole

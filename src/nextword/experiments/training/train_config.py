@@ -66,15 +66,16 @@ class TrainConfig(MethodSettings):
 
 
 def _with_stored(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings, with model and task of the stored states; the head alone is trained."""
+    """The settings, with model and task of the stored states; only what is new is trained, as a conditioner has it."""
     from nextword.model.stored_states.state_files import manifest_of
 
     origin = manifest_of(Path(given["states"]).expanduser()).origin
     own: dict[str, Any] = {"model": origin.model, "task": origin.task}
     given = own | given
+    trains = {"trains": "head"} if given.get("conditioner") is None else {}
     return given | {
         "task": {**origin.task, **given["task"]},
-        "training": {"trains": "head", **given.get("training", {})},
+        "training": {**trains, **given.get("training", {})},
     }
 
 

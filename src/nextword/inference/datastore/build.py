@@ -1,9 +1,9 @@
-"""Builds stores of texts: a datastore by shards, in several processes, resumed where it was killed; an n-gram index."""
+"""Builds stores of texts: a datastore, by the builder of stored states, and an n-gram index."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,28 +14,23 @@ from jaxtyping import Float
 
 from nextword.conditioning.auxiliary_encoder import comparable_fingerprint
 from nextword.functional.frequency.counts import tokenizer_fingerprint
-from nextword.functional.padding import padded
 from nextword.inference.scoring.long_text import windows_after
 from nextword.inference.scoring.measurement.data_files import GivenTexts
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, open_model
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.inference.scoring.text_tokens import start_id, token_ids, whole_ids
-from nextword.model.training_modes import inference_mode_of
+from nextword.inference.states import Told, building, in_shards, made_shards, row_states
+from nextword.model.stored_states.state_files import TokenRow
 from nextword.retrieval.datastore.stored_keys import (
-    BEGUN,
     MANIFEST,
     PROBE,
     ShardFacts,
     StoreManifest,
     StoreOrigin,
-    finished,
-    write_array,
     write_shard,
 )
 from nextword.retrieval.ngram import Document, NgramManifest, build_ngram_index
 from nextword.runtime.corpora import Corpus, open_corpus, readable
-from nextword.runtime.files import disk_full_explained
-from nextword.runtime.resumable import begin, locked
-from nextword.runtime.workers import ThisProcess, Workers, workers
+from nextword.runtime.shard_files import write_array
 from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
@@ -101,8 +96,6 @@ def build_datastore(
     chosen, folder = settings or BuildSettings(), Path(out)
     opened = OpenedModel.of(model)
     expect_decoder(opened)
-    if chosen.processes is not None and not isinstance(model, str | Path):
-        raise ValueError("processes: must be left out with a model in memory; give the model's folder")
     if chosen.shard_keys < 1 or chosen.batch_size < 1:
         raise ValueError(
             f"shard_keys and batch_size: must be at least 1 ({chosen.shard_keys} and {chosen.batch_size} given)"
@@ -110,36 +103,21 @@ def build_datastore(
     corpus = open_corpus(data, "data", text_column=chosen.text_column, split=chosen.split)
     origin = _origin(opened, corpus.identity, chosen)
     documents = Documents(corpus)
-    with disk_full_explained(folder), locked(folder, f"nextword datastore build {data}"):
-        begin(folder / BEGUN, origin, "store", lambda key: key == "model")
+    with building(model, opened, folder, origin, chosen.processes, f"nextword datastore build {data}") as asked:
         windows = documents.windows(opened.tokenizer, origin.start, origin.window, origin.stride)
         first = next(windows, None)
         if first is None:
             raise ValueError(f"data: must have a token ('{corpus.source}' has none in any document)")
-        asked: Workers[OpenedModel] = ThisProcess(lambda: opened)
-        if chosen.processes is not None and isinstance(model, str | Path):
-            asked = workers(partial(open_model, model), chosen.processes)
-        shards: list[int] = []
-
-        def told(keys: int) -> None:
-            if progress is not None:
-                progress(sum(shards) + keys)
-
-        here = told if asked.in_this_process else None
-        tasks = (
-            partial(_written_shard, folder, number, of_shard, chosen, here)
-            for number, of_shard in enumerate(in_shards(itertools.chain([first], windows), chosen.shard_keys))
-        )
-        for facts in asked.answers(tasks):
-            shards.append(facts.keys)
-            told(0)
+        shards = in_shards(itertools.chain([first], windows), chosen.shard_keys, lambda window: window.stored)
+        make, told = partial(_written, chosen), progress or (lambda keys: None)
+        made = made_shards(asked, folder, ShardFacts, shards, make, lambda facts: facts.keys, told)
         probe = _write_probe(folder, opened, first)
         manifest = StoreManifest(
             nextword=__version__,
             origin=origin,
             documents=documents.count,
             empty_documents=documents.empty,
-            shards=shards,
+            shards=[facts.keys for facts in made],
             probe=probe,
         )
         manifest.save(folder / MANIFEST)
@@ -239,35 +217,17 @@ class Documents:
                 yield DocumentWindow(number, targets.start - 1, ids[window.begin : targets.stop], len(targets))
 
 
-def in_shards(windows: Iterator[DocumentWindow], keys: int) -> Iterator[list[DocumentWindow]]:
-    """Windows that together store at least so many tokens; the last ones what is left."""
-    gathered: list[DocumentWindow] = []
-    stored = 0
-    for window in windows:
-        gathered.append(window)
-        stored += window.stored
-        if stored >= keys:
-            yield gathered
-            gathered, stored = [], 0
-    if gathered:
-        yield gathered
-
-
 # -- One shard: the states of some windows, computed and written by the next free process.
 
 
-def _written_shard(
+def _written(
+    settings: BuildSettings,
     folder: Path,
     number: int,
-    windows: list[DocumentWindow],
-    settings: BuildSettings,
-    told: Callable[[int], None] | None,
+    windows: Sequence[DocumentWindow],
+    told: Told | None,
     opened: OpenedModel,
 ) -> ShardFacts:
-    """What a shard says of itself; it is written unless it is there."""
-    there = finished(folder, number)
-    if there is not None:
-        return there
     keys = np.concatenate(states_of(opened, windows, settings.batch_size, told))
     tokens = np.array([token for window in windows for token in window.ids[-window.stored :]])
     positions = np.array(
@@ -286,28 +246,16 @@ def expect_decoder(opened: OpenedModel) -> None:
 
 
 def states_of(
-    opened: OpenedModel,
-    windows: list[DocumentWindow],
-    batch_size: int,
-    told: Callable[[int], None] | None = None,
+    opened: OpenedModel, windows: Sequence[DocumentWindow], batch_size: int, told: Told | None = None
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """What the output layer reads before each stored token, window by window; ``told`` how many after each batch."""
-    model, done = opened.model, 0
-    found: list[np.ndarray] = [np.empty(0)] * len(windows)
-    order = sorted(range(len(windows)), key=lambda at: len(windows[at].ids))  # of like lengths: little padding
-    with inference_mode_of(model):
-        for begin in range(0, len(order), batch_size):
-            chosen = order[begin : begin + batch_size]
-            ids, mask = (one.to(model.device) for one in padded([windows[at].ids[:-1] for at in chosen]))
-            context = model.context({"input_ids": ids, "attention_mask": mask, "use_cache": False})
-            states = context.states.view(*ids.shape, -1)
-            for row, at in zip(states, chosen, strict=True):
-                length = len(windows[at].ids) - 1
-                found[at] = row[length - windows[at].stored : length].float().cpu().numpy()
-                done += windows[at].stored
-            if told is not None:
-                told(done)
-    return found
+    """What the output layer reads before each stored token, window by window; ``told`` how many are computed."""
+    found, done = dict[int, np.ndarray](), 0
+    rows = [TokenRow(tuple(window.ids[:-1])) for window in windows]
+    for at, row in row_states(opened, rows, 0, batch_size):
+        found[at], done = row.states[-windows[at].stored :].float().numpy(), done + windows[at].stored
+        if told is not None:
+            told(done)
+    return [found[at] for at in range(len(windows))]
 
 
 # -- An n-gram index of texts, which needs a tokenizer and no model.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.distribution import NextToken
 from nextword.evaluation.metrics.statistics import bootstrap_ratio
+from nextword.functional.padding import IGNORED_LABEL, padded, stacked
 from nextword.heads import head_spec
 from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
@@ -25,6 +27,7 @@ from nextword.inference.scoring.example_encoding import Example, auxiliary_input
 from nextword.inference.scoring.likelihood import (
     TokenPair,
     expect_numbers,
+    fill_id,
     span_log_probs,
     target_log_probs,
     text_answers,
@@ -32,7 +35,7 @@ from nextword.inference.scoring.likelihood import (
 from nextword.inference.scoring.measurement.all_models import given_examples
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import limited, scored_text, scoring_window_of
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress, batches
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import inference_mode_of
 from nextword.retrieval.ngram import NgramIndex, expect_held_out
@@ -171,6 +174,53 @@ def asking(
             expect_numbers(opened, str(text.example.id), torch.cat(log_probs).numpy())
 
     return ask
+
+
+# -- Rows of tokens that a model reads whole, such as those whose states are stored.
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Held-out rows for a decoder-only model.
+
+    Attributes:
+        ids: Token ids of each row.
+        labels: For each of them itself, or -100 where it is not a target; the first of a row never is.
+        data: Where they are from.
+    """
+
+    ids: Sequence[Sequence[int]]
+    labels: Sequence[Sequence[int]]
+    data: list[str]
+
+    def first(self, tokens: int) -> HeldRows:
+        """The first rows, with so many targets at most."""
+        labels: list[list[int]] = []
+        for row in self.labels:
+            if tokens <= 0:
+                break
+            kept = [IGNORED_LABEL, *row[1:]]
+            targets = [at for at, label in enumerate(kept) if label != IGNORED_LABEL]
+            for at in targets[tokens:]:
+                kept[at] = IGNORED_LABEL
+            tokens -= len(targets)
+            labels.append(kept)
+        return HeldRows(self.ids[: len(labels)], labels, self.data)
+
+
+def calibrate_on_rows(opened: OpenedModel, rows: HeldRows, progress: Progress | None = None) -> CalibrationResults:
+    """As ``calibrate_on_texts``, for rows of tokens, each read in one piece."""
+    model, pairs = opened.model, list(zip(rows.ids, rows.labels, strict=True))
+
+    def ask() -> None:
+        for part in batches(pairs, ScoreSettings().batch_size, progress):
+            ids, mask = padded([row for row, _ in part], fill_id(model))
+            after = stacked([[*labels[1:], IGNORED_LABEL] for _, labels in part], IGNORED_LABEL)
+            ids, mask, after = (tensor.to(model.device) for tensor in (ids, mask, after))
+            counted = after != IGNORED_LABEL
+            model.distribution(ids, attention_mask=mask, positions=counted).log_prob(after[counted][:, None])
+
+    return chosen(model, ask, name=opened.name, data=rows.data)
 
 
 # -- The settings under which held-out tokens are most likely, and what they gain.

@@ -63,6 +63,14 @@ class Tokens:
         return cls(np.array(ids, dtype=np.int64), np.full((len(ids), 2), -1))
 
 
+@dataclass(frozen=True)
+class TokenizedExample(Example):
+    """An example for a decoder-only model whose tokens are known, such as the first ones of a longer text."""
+
+    tokens: Tokens = field(kw_only=True)
+    """Tokens of the text; no tokenizer cuts it anew."""
+
+
 @dataclass(frozen=True, eq=False)
 class ExampleTokens:
     """An example as arrays of token ids, with the attributes of ``EncodedExample``."""
@@ -107,6 +115,9 @@ def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
         ValueError: If the tokenizer has no offsets, the text has no tokens, or an input of the model is missing.
     """
     tokenizer: Any = opened.tokenizer
+    if isinstance(example, TokenizedExample):
+        context = encode_context(opened, Example("", id=example.id))
+        return ExampleTokens(context, example.tokens, len(context.ids))
     if opened.has_encoder:
         context, specials = encode_context(opened, example), 0
         target = _with_specials(tokenizer, text_target=example.text)

@@ -15,8 +15,9 @@ from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER, Auxilia
 from nextword.functional.frequency.counts import tokenizer_fingerprint
 from nextword.heads import head_spec
 from nextword.heads.head import registry as heads
-from nextword.model.attach import attach, load
+from nextword.model.attach import attach, load, load_onto
 from nextword.model.modeling import NextWordModel
+from nextword.model.stored_states.state_files import manifest_of
 from nextword.objectives import objective_spec
 from nextword.runtime.devices import best_device
 from nextword.runtime.pretrained import load_tokenizer, model_location
@@ -133,6 +134,7 @@ def open_model(
     dtype: str = "auto",
     name: str | None = None,
     head: Mapping[str, Any] = MappingProxyType({}),
+    states: str | None = None,
 ) -> OpenedModel:
     """Opens a saved model of nextword or transformers.
 
@@ -142,20 +144,36 @@ def open_model(
         dtype: Precision of the weights; ``auto``: as saved.
         name: Name of the model in tables; None: the folder's name.
         head: Changed settings of the head; settings that this head does not have are ignored.
+        states: Folder of the backbone's stored states, which replace the backbone; only texts of the store can then be
+            scored. None: load the backbone.
 
     Raises:
-        ValueError: If no head has such an adjustable setting, the device is unavailable, or the folder has no complete
-            model with a tokenizer.
+        ValueError: If no head has such an adjustable setting, the device is unavailable, the folder has no complete
+            model with a tokenizer, or the states are those of another backbone or tokenizer.
     """
     _expect_adjustable(head)
     location, where = model_location(path), _device(device)
-    model: NextWordModel = load(location, dtype=dtype if dtype == "auto" else getattr(torch, dtype))
+    precision = None if dtype == "auto" else getattr(torch, dtype)
+    if states is None:
+        model: NextWordModel = load(location, dtype=precision or "auto")
+    else:
+        model = load_onto(states, location, precision)
     model.to(where)
     model.configure_head(**{key: head[key] for key in head if key in model.next_word_head.adjustable})
     tokenizer = load_tokenizer(str(location), f"{location}: tokenizer")
+    if states is not None:
+        _expect_tokenizer_of(states, tokenizer, location)
     title = name or (Path(location).resolve().name if isinstance(location, Path) else location)
     model.eval()
     return OpenedModel(title, model, tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
+
+
+def _expect_tokenizer_of(states: str, tokenizer: PreTrainedTokenizerBase, location: str | Path) -> None:
+    if tokenizer_fingerprint(tokenizer) != manifest_of(Path(states)).origin.tokenizer:
+        raise ValueError(
+            f"model: must have the tokenizer of the stored states ('{location}' has another one than '{states}'); "
+            "build a store with this model"
+        )
 
 
 def _expect_adjustable(head: Mapping[str, Any]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import shutil
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,31 +14,40 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
+from transformers.utils import GENERATION_CONFIG_NAME
 
+from nextword.conditioning.auxiliary_encoder import fingerprint_of
 from nextword.model.modeling import NextWordModel
+from nextword.model.stored_states.state_files import StatesOrigin
 from nextword.runtime.files import replacing, write_atomically
-from nextword.runtime.pretrained import model_location
+from nextword.runtime.pretrained import from_pretrained, model_location
 
-BACKBONE = "backbone."
-"""What the names of a backbone's weights begin with in a model of ours."""
+BACKBONE, HEAD = "backbone.", "next_word_head."
+"""What the names of a backbone's weights begin with in a model of ours, and those of its head."""
 
 _PIECE = 2**24  # bytes that are copied at once
 
 
-def copied_backbone(model: NextWordModel, source: str | Path, folder: Path) -> bool:
+def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shared: Path | None = None) -> bool:
     """Writes a model with stored states as an ordinary one: its own weights, and those of its backbone from files.
 
     Args:
         model: The model; its backbone has no layers.
         source: Folder of the model whose states are stored.
         folder: Where to write; made where missing.
+        shared: Folder that keeps the backbone's files once for several models, which link to them; None: the model has
+            files of its own.
 
     Returns:
         False, with nothing written, where the saved weights are not safetensors files under the names that the model
-        has in memory: then it must be loaded to be saved.
+        has in memory, or where a conditioner may have an output layer of its own: then it must be loaded to be saved.
     """
+    if model.conditioner is not None:
+        return False
     location = Path(model_location(source))
-    files = sorted(location.glob("model*.safetensors")) if location.is_dir() else []
+    files = _weight_files(location) if location.is_dir() else []
     names = {file: _names_with_us(file) for file in files}
     if not _is_whole(model, {new for of in names.values() for new in of.values()}):
         return False
@@ -45,7 +56,10 @@ def copied_backbone(model: NextWordModel, source: str | Path, folder: Path) -> b
     pieces = [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
     weight_map: dict[str, str] = {}
     for file, piece in zip(files, pieces, strict=False):
-        copy_renamed(file, folder / piece, names[file])
+        if shared is None:
+            copy_renamed(file, folder / piece, names[file])
+        else:
+            _linked(file, shared / piece, folder / piece, names[file])
         weight_map |= dict.fromkeys(names[file].values(), piece)
     own = {name: tensor.cpu() for name, tensor in model.state_dict().items() if not name.startswith(BACKBONE)}
     save_file(own, folder / pieces[-1], {"format": "pt"})
@@ -54,9 +68,25 @@ def copied_backbone(model: NextWordModel, source: str | Path, folder: Path) -> b
     index = {"metadata": {"total_size": size}, "weight_map": weight_map}
     write_atomically(folder / "model.safetensors.index.json", json.dumps(index, indent=2) + "\n")
     model.config.save_pretrained(folder)
-    if model.generation_config is not None:
-        model.generation_config.save_pretrained(folder)
+    written_with = model.generation_config
+    if (location / GENERATION_CONFIG_NAME).is_file():
+        written_with = GenerationConfig.from_pretrained(location)
+    if written_with is not None:
+        written_with.save_pretrained(folder)
     return True
+
+
+def _linked(source: Path, once: Path, target: Path, names: Mapping[str, str]) -> None:
+    # a hard link, or a copy where the disk has none
+    if not once.exists():
+        copy_renamed(source, once, names)
+        once.chmod(0o444)  # writing through one link would change all models
+    target.unlink(missing_ok=True)
+    try:
+        os.link(once, target)
+    except OSError:
+        with open(once, "rb") as old, replacing(target) as new:
+            shutil.copyfileobj(old, new, _PIECE)
 
 
 def _names_with_us(file: Path) -> dict[str, str]:
@@ -75,6 +105,59 @@ def _is_whole(model: NextWordModel, found: set[str]) -> bool:
     weights = {name: one for name, one in ordinary.state_dict(keep_vars=True).items() if name.startswith(BACKBONE)}
     there = {id(one) for name, one in weights.items() if name in found}
     return found <= weights.keys() and all(id(one) in there for one in weights.values())
+
+
+# -- Whether the weights beside a saved head are those whose states are stored.
+
+
+def expect_backbone(location: str | Path, origin: StatesOrigin) -> None:
+    """Raises ValueError where a saved model has another backbone than the one whose states are stored."""
+    stored = origin.model_fingerprint
+    found = _saved_fingerprint(location)
+    if stored is None and found is not None:  # half precision: the files are compared
+        stored = _saved_fingerprint(model_location(origin.model))
+    known = found is not None and stored is not None  # not of a GGUF file: it must be the one that the store names
+    if (found != stored) if known else (location != model_location(origin.model)):
+        raise ValueError(
+            f"model: must have the backbone whose states are stored ('{location}' has other weights than "
+            f"'{origin.model}', or they cannot be compared); build a store with this model"
+        )
+
+
+def _saved_fingerprint(location: str | Path) -> str | None:
+    """The fingerprint of a backbone from its files, one weight at a time in memory; None where names are others."""
+    if not isinstance(location, Path) or not location.is_dir():
+        return None
+    config = from_pretrained(AutoConfig, location)
+    kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    with torch.device("meta"):
+        built: Any = kind.from_config(config)
+    backbone = built.backbone if isinstance(built, NextWordModel) else built
+    files = {new: (file, old) for file in _weight_files(location) for old, new in _names_with_us(file).items()}
+    wanted = sorted(name for name, _ in backbone.named_parameters())
+    if not all(BACKBONE + name in files for name in wanted):
+        return None
+    return fingerprint_of((name, _read(*files[BACKBONE + name])) for name in wanted)
+
+
+def _weight_files(location: Path) -> list[Path]:
+    return sorted(location.glob("model*.safetensors"))
+
+
+def _read(file: Path, name: str) -> Tensor:
+    with safe_open(file, framework="pt") as opened:
+        weight: Tensor = opened.get_tensor(name)
+    return weight
+
+
+def saved_head(location: str | Path) -> dict[str, Tensor]:
+    """The weights of the head of a saved model of ours, by their names in the head."""
+    found: dict[str, Tensor] = {}
+    for file in _weight_files(Path(location)):
+        with safe_open(file, framework="pt") as opened:
+            names = list(opened.keys())
+            found |= {name: opened.get_tensor(name) for name in names if name.startswith(HEAD)}
+    return {name.removeprefix(HEAD): weight for name, weight in found.items()}
 
 
 def copy_renamed(source: Path, target: Path, names: Mapping[str, str]) -> None:

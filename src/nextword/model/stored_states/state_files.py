@@ -5,7 +5,8 @@ A shard holds whole rows, one behind the other:
     shard-00000.tokens.npy   token ids of all its rows
     shard-00000.rows.npy     where each row begins among all tokens, and among those of the sources; its hash
     shard-00000.states.npy   what the output layer reads at each token
-    shard-00000.layers.npy   lower hidden states at each token, for ``+mi``
+    shard-00000.layers.npy   lower hidden states at each token, for ``+mi``; the last ones where the output layer reads
+                             something else
     shard-00000.source.npy   the encoder's last hidden states, for an encoder-decoder model
     shard-00000.json         written last: a build that was killed leaves no shard, and the next one makes it again
 
@@ -15,6 +16,7 @@ A row of an encoder-decoder model is its source, and behind it what the decoder 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,10 +30,13 @@ from jaxtyping import Float, Int
 from pydantic import JsonValue
 from torch import Tensor
 
-from nextword.retrieval.datastore.stored_keys import write_array
+from nextword.runtime import shard_files
 from nextword.runtime.files import Record
+from nextword.runtime.shard_files import StoreKind, shard_file, write_array
 
-MANIFEST, BEGUN = "states.json", "begun.json"
+MANIFEST, BEGUN = "states.json", shard_files.BEGUN
+
+STATES = StoreKind("states", "store of states", MANIFEST, "nextword states build")
 
 Precision = Literal["bfloat16", "float16", "float32", "float64"]
 
@@ -107,6 +112,8 @@ class StatesShard(Record):
     """How many tokens their sources have together."""
     rounding: float
     """The norm of what rounding changed in the states, by their norm."""
+    layers_begin: int = 0
+    """The first hidden state in its file of layers: 1 where the last hidden states are what the output layer reads."""
 
 
 class StatesManifest(Record):
@@ -118,6 +125,8 @@ class StatesManifest(Record):
     """What every number in it depends on."""
     shards: list[StatesShard]
     """Its shards, in order."""
+    built_in: str | None = None
+    """The working directory of the build, to which names of files are relative."""
 
     @property
     def tokens(self) -> int:
@@ -130,14 +139,9 @@ class StatesManifest(Record):
         return max((shard.rounding for shard in self.shards), default=0.0)
 
 
-def _name(folder: Path, number: int, part: str) -> Path:
-    return folder / f"shard-{number:05d}.{part}"
-
-
 def finished_shard(folder: Path, number: int) -> StatesShard | None:
     """What a shard says of itself; None where it is not finished."""
-    path = _name(folder, number, "json")
-    return StatesShard.load(path) if path.is_file() else None
+    return shard_files.finished_shard(folder, number, StatesShard)
 
 
 def write_shard(
@@ -147,29 +151,54 @@ def write_shard(
 
     Raises:
         DiskFullError: There is no room for it.
-        ValueError: A state is NaN, or too large for the precision.
+        ValueError: A number is too large for the precision, or NaN.
     """
     begins = np.cumsum([0, *(len(row.ids) for row in rows)])
     source_begins = np.cumsum([0, *(len(row.source) for row in rows)])
     hashes = np.array([row.hash for row in rows], np.int64)
     ids = np.array([token for row in rows for token in (*row.source, *row.ids)], np.int32)
-    states = torch.cat([one.states for one in found])
-    kept = states.to(getattr(torch, precision))
-    if not bool(torch.isfinite(kept).all()):
-        raise ValueError(
-            f"states: must be finite numbers in {precision} (the model gives NaN, or numbers beyond it); give another "
-            "precision, or look at the model's weights"
-        )
-    error = float((kept.double() - states.double()).norm() / states.double().norm().clamp_min(1e-300))
-    write_array(_name(folder, number, "tokens.npy"), ids)
-    write_array(_name(folder, number, "rows.npy"), np.stack([begins[:-1], source_begins[:-1], hashes], 1))
-    write_array(_name(folder, number, "states.npy"), _as_kept(kept))
-    for part, tensors in (("layers", [one.layers for one in found]), ("source", [one.source for one in found])):
-        if tensors[0].numel():
-            write_array(_name(folder, number, f"{part}.npy"), _as_kept(torch.cat(tensors).to(kept.dtype)))
-    facts = StatesShard(rows=len(rows), tokens=int(begins[-1]), source_tokens=int(source_begins[-1]), rounding=error)
-    facts.save(_name(folder, number, "json"))
+    begin = int(all(one.layers.shape[1] and torch.equal(one.layers[:, 0], one.states) for one in found))
+    parts = {
+        "states": [one.states for one in found],
+        "layers": [one.layers[:, begin:] for one in found],
+        "source": [one.source for one in found],
+    }
+    kept = {part: _kept(tensors, precision) for part, tensors in parts.items()}
+    rounding = _rounding(parts["states"], kept["states"])
+    write_array(shard_file(folder, number, "tokens.npy"), ids)
+    write_array(shard_file(folder, number, "rows.npy"), np.stack([begins[:-1], source_begins[:-1], hashes], 1))
+    for part, tensor in kept.items():
+        if tensor.numel():
+            write_array(shard_file(folder, number, f"{part}.npy"), _as_kept(tensor))
+    facts = StatesShard(
+        rows=len(rows),
+        tokens=int(begins[-1]),
+        source_tokens=int(source_begins[-1]),
+        rounding=rounding,
+        layers_begin=begin,
+    )
+    facts.save(shard_file(folder, number, "json"))
     return facts
+
+
+def _kept(tensors: Sequence[Tensor], precision: Precision) -> Tensor:
+    kept = torch.cat([one.to(getattr(torch, precision)) for one in tensors])
+    if not bool(torch.isfinite(kept).all()):
+        largest = max(float(one.abs().max()) for one in tensors if one.numel())
+        raise ValueError(
+            f"states: must be finite numbers in {precision} (the model gives {largest:.3g}); give another precision, "
+            "such as --precision bfloat16"
+        )
+    return kept
+
+
+def _rounding(exact: Sequence[Tensor], kept: Tensor) -> float:
+    # row by row: a copy of a whole shard in double precision takes gigabytes
+    errors = size = 0.0
+    for one, other in zip(exact, kept.split([len(one) for one in exact]), strict=True):
+        errors += float((other.double() - one.double()).square().sum())
+        size += float(one.double().square().sum())
+    return math.sqrt(errors / size) if size else 0.0
 
 
 def _as_kept(tensor: Tensor) -> np.ndarray:
@@ -178,39 +207,65 @@ def _as_kept(tensor: Tensor) -> np.ndarray:
     return made
 
 
+class _Rows:
+    """The rows of an array in a file, read when they are asked for and kept by nobody.
+
+    Not a memory map: a process may have a thousand files open, and a store has more; and the pages of a map that were
+    read once count as the process's memory.
+    """
+
+    def __init__(self, path: Path, dtype: Any, shape: tuple[int, ...]) -> None:
+        self._path, self._dtype, self._shape = path, np.dtype(dtype), shape
+        self._row_size = int(np.prod(shape[1:]))
+        try:
+            with path.open("rb") as file:
+                np.lib.format.read_magic(file)
+                found, in_columns, kind = np.lib.format.read_array_header_1_0(file)
+                self._begin = file.tell()
+                size = os.fstat(file.fileno()).st_size
+        except FileNotFoundError:
+            raise STATES.damaged(path, "is missing") from None
+        except (OSError, ValueError) as fault:
+            raise STATES.damaged(
+                path, "cannot be read" if isinstance(fault, OSError) else "is cut off or damaged"
+            ) from None
+        if found != shape:
+            raise STATES.damaged(path, f"has the shape {found} and not {shape}")
+        if in_columns or kind != self._dtype:
+            raise STATES.damaged(path, f"has numbers of type {kind} and not {self._dtype}")
+        if size != self._begin + len(self) * self._row_size * self._dtype.itemsize:
+            raise STATES.damaged(path, "is cut off or damaged")
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        count = (rows.stop - rows.start) * self._row_size
+        begin = self._begin + rows.start * self._row_size * self._dtype.itemsize
+        try:
+            read = np.fromfile(self._path, self._dtype, count, offset=begin)
+        except FileNotFoundError:
+            raise STATES.damaged(self._path, "is missing") from None
+        if len(read) != count:
+            raise STATES.damaged(self._path, "is cut off or damaged")
+        return read.reshape(-1, *self._shape[1:])
+
+
 class _Shard:
     """A shard as it lies on the disk; only what is asked for is read."""
 
     def __init__(self, folder: Path, number: int, facts: StatesShard, origin: StatesOrigin) -> None:
-        self._where, self._facts = (folder, number), facts
-        self._precision = origin.precision
-        self.rows: Int[np.ndarray, "R 3"] = self._mapped("rows", (facts.rows, 3))
-        self._tokens = self._mapped("tokens", (facts.tokens + facts.source_tokens,))
-        self._states = self._numbers("states", (facts.tokens, origin.width))
-        self._layers = self._numbers("layers", (facts.tokens, origin.layers, origin.width)) if origin.layers else None
-        width = origin.source_width
-        self._source = None if width is None else self._numbers("source", (facts.source_tokens, width))
+        self._facts, self._precision, kept = facts, origin.precision, _KEPT_AS[origin.precision]
 
-    def _mapped(self, part: str, shape: tuple[int, ...]) -> np.ndarray:
-        path = _name(*self._where, f"{part}.npy")
-        try:
-            array: np.ndarray = np.load(path, mmap_mode="c", allow_pickle=False)  # nothing is written: copy on write
-        except (OSError, ValueError, EOFError) as fault:
-            said = "is missing" if isinstance(fault, FileNotFoundError) else "is cut off or damaged"
-            raise ValueError(self._again(path, said)) from None
-        if array.shape != shape:
-            raise ValueError(self._again(path, f"has the shape {array.shape} and not {shape}"))
-        return array
+        def of(part: str, *shape: int, dtype: Any = kept) -> _Rows:
+            return _Rows(shard_file(folder, number, f"{part}.npy"), dtype, shape)
 
-    def _numbers(self, part: str, shape: tuple[int, ...]) -> Tensor:
-        tensor = torch.from_numpy(self._mapped(part, shape))
-        return tensor.view(torch.bfloat16) if self._precision == "bfloat16" else tensor
-
-    def _again(self, path: Path, said: str) -> str:
-        return (
-            f"states: must have all of their shards ('{path}' {said}); delete {path.name.partition('.')[0]}.json and "
-            f"{MANIFEST} there and run the same 'nextword states build' again, which makes this shard anew"
-        )
+        self.rows: Int[np.ndarray, "R 3"] = of("rows", facts.rows, 3, dtype=np.int64)[0 : facts.rows]
+        self._tokens = of("tokens", facts.tokens + facts.source_tokens, dtype=np.int32)
+        self._states = of("states", facts.tokens, origin.width)
+        lower = origin.layers - facts.layers_begin
+        self._layers = of("layers", facts.tokens, lower, origin.width) if lower else None
+        self._source = None if origin.source_width is None else of("source", facts.source_tokens, origin.source_width)
 
     def spans(self, at: int) -> tuple[slice, slice]:
         """Where the states of a row are, and those of its source."""
@@ -229,12 +284,15 @@ class _Shard:
     def states(self, at: int) -> RowStates:
         """The states of a row."""
         own, source = self.spans(at)
-        nothing = self._states[:0]
-        return RowStates(
-            self._states[own],
-            nothing[:, None] if self._layers is None else self._layers[own],
-            nothing if self._source is None else self._source[source],
-        )
+        states = self._numbers(self._states[own])
+        layers = states[:, None][:, : self._facts.layers_begin]
+        if self._layers is not None:
+            layers = torch.cat([layers, self._numbers(self._layers[own])], 1)
+        return RowStates(states, layers, states[:0] if self._source is None else self._numbers(self._source[source]))
+
+    def _numbers(self, kept: np.ndarray) -> Tensor:
+        tensor = torch.from_numpy(kept)
+        return tensor.view(torch.bfloat16) if self._precision == "bfloat16" else tensor
 
 
 class StoredStates:
@@ -254,12 +312,16 @@ class StoredStates:
     def _found(self) -> tuple[Int[np.ndarray, "R"], Int[np.ndarray, "R 2"]]:
         # hashes of all rows in ascending order, and shard and number of each
         hashes = np.concatenate([shard.rows[:, 2] for shard in self._shards])
-        where = [(number, at) for number, shard in enumerate(self._shards) for at in range(len(shard.rows))]
+        counts = [len(shard.rows) for shard in self._shards]
+        where = np.stack([np.repeat(np.arange(len(counts)), counts), np.concatenate([*map(np.arange, counts)])], 1)
         order = np.argsort(hashes, kind="stable")
-        return hashes[order], np.array(where)[order]
+        return hashes[order], where[order]
 
     def __len__(self) -> int:
         return sum(len(shard.rows) for shard in self._shards)
+
+    def __deepcopy__(self, memo: Any) -> StoredStates:
+        return self  # nothing in it changes
 
     def rows(self) -> Iterator[TokenRow]:
         """All rows, in the order in which they were stored."""
@@ -267,26 +329,37 @@ class StoredStates:
             for at in range(len(shard.rows)):
                 yield shard.row(at)
 
+    def __contains__(self, row: TokenRow) -> bool:
+        return self._place(row) is not None
+
     def of(self, row: TokenRow) -> RowStates | None:
         """The states of a row; None where they are not stored."""
+        place = self._place(row)
+        return None if place is None else self._shards[place[0]].states(place[1])
+
+    def _place(self, row: TokenRow) -> tuple[int, int] | None:
+        # shard and number of a row
         hashes, where = self._found
         first, last = (int(np.searchsorted(hashes, row.hash, side)) for side in ("left", "right"))
-        for number, at in where[first:last].tolist():
-            if self._shards[number].row(at) == row:
-                return self._shards[number].states(at)
-        return None
+        return next(((at, nth) for at, nth in where[first:last].tolist() if self._shards[at].row(nth) == row), None)
 
 
 def manifest_of(folder: Path) -> StatesManifest:
-    """The manifest of a finished store; ValueError where there is none says whether a build was begun."""
-    if not os.path.isfile(folder / MANIFEST):  # unlike Path.is_file, false for a name that no file can have
-        begun = os.path.isfile(folder / BEGUN)
-        raise ValueError(
-            f"states: must be a finished store of states ('{folder}' "
-            + ("was begun and not finished); run the same 'nextword states build' again" if begun else "given); ")
-            + ("" if begun else "make one with 'nextword states build MODEL DATA --out FOLDER'")
-        )
-    return StatesManifest.load(folder / MANIFEST)
+    """The manifest of a finished store; ValueError where there is none.
+
+    Relative names of files that are not found from here are those from where the store was built.
+    """
+    manifest = STATES.manifest_in(folder, StatesManifest)
+    origin, home = manifest.origin, Path(manifest.built_in or "")
+
+    def found(name: str) -> str:
+        return str(home / name) if not os.path.exists(name) and os.path.exists(home / name) else name
+
+    files = {key: name for key, name in origin.task.items() if key in ("data", "encoder") and isinstance(name, str)}
+    task = origin.task | {key: found(name) for key, name in files.items()}
+    return manifest.model_copy(
+        update={"origin": origin.model_copy(update={"model": found(origin.model), "task": task})}
+    )
 
 
 def checksum(rows: Iterable[TokenRow]) -> str:

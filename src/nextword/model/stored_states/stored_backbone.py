@@ -5,7 +5,8 @@ To a head, an objective and a trainer it is a backbone like any other, so all of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
 
-from nextword.functional.padding import stacked
+from nextword.functional.padding import shifted_right, stacked
 from nextword.model.forward.output_layer import adjustments_of
 from nextword.model.stored_states.state_files import RowStates, StoredStates, TokenRow
 
@@ -48,11 +49,12 @@ class StoredBackbone(PreTrainedModel):
     def __init__(self, config: Any, store: StoredStates, weights: Mapping[str, Tensor]) -> None:
         super().__init__(config)
         self.store = store
+        self.generation_config = GenerationConfig.from_model_config(config)  # of models that generate
         vocabulary, width = weights[_INPUT].shape
         with torch.device("meta"):
-            self.input_embedding = nn.Embedding(vocabulary, width)
             output = weights.get(_OUTPUT, weights[_INPUT])
-            self.output_layer = nn.Linear(output.shape[1], output.shape[0], bias=_BIAS in weights)
+            self.output_layer = nn.Linear(output.shape[1], output.shape[0], bias=_BIAS in weights)  # first: its dtype
+            self.input_embedding = nn.Embedding(vocabulary, width)
         self.input_embedding.weight = nn.Parameter(weights[_INPUT])
         self.output_layer.weight = nn.Parameter(weights[_OUTPUT]) if _OUTPUT in weights else self.input_embedding.weight
         self._tied_weights_keys = {} if _OUTPUT in weights else {"output_layer.weight": "input_embedding.weight"}
@@ -69,13 +71,16 @@ class StoredBackbone(PreTrainedModel):
     def open(cls, folder: str | Path, dtype: torch.dtype | None = None) -> StoredBackbone:
         """The backbone of a store, with weights in a precision; None: in that of the model.
 
+        An input embedding that is not the output layer's stays in that of the model: few objectives read it, and it is
+        a map of its file, of which only what is read is in memory.
+
         Raises:
             ValueError: The folder is not a finished store.
         """
         store = StoredStates(folder)
-        weights = {
-            name: weight.to(dtype or weight.dtype) for name, weight in load_file(Path(folder) / OUTPUT_LAYER).items()
-        }
+        weights = load_file(Path(folder) / OUTPUT_LAYER)
+        for name in weights.keys() - ({_INPUT} if _OUTPUT in weights else set()):
+            weights[name] = weights[name].to(dtype or weights[name].dtype)
         return cls(AutoConfig.from_pretrained(folder), store, weights)
 
     def get_input_embeddings(self) -> Any:
@@ -85,6 +90,14 @@ class StoredBackbone(PreTrainedModel):
     def get_output_embeddings(self) -> Any:
         """The model's."""
         return self.output_layer
+
+    @cached_property
+    def _decoder_inputs(self) -> Callable[[Tensor], Tensor]:
+        return decoder_inputs_of(self.config)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+        """The model's (encoder-decoder models)."""
+        return self._decoder_inputs(labels)
 
     def forward(
         self,
@@ -134,6 +147,19 @@ class StoredBackbone(PreTrainedModel):
                 "task settings"
             )
         return found
+
+
+def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
+    """What the decoder of such a model reads to predict labels: as its own class says, which no weights are needed for.
+
+    Most put a start token before them; mBART puts the last token there.
+    """
+    if type(config) in AutoModelForSeq2SeqLM._model_mapping:
+        with torch.device("meta"):
+            model: Any = AutoModelForSeq2SeqLM.from_config(config)
+        if hasattr(model, "prepare_decoder_input_ids_from_labels"):
+            return model.prepare_decoder_input_ids_from_labels
+    return lambda labels: shifted_right(labels, config.decoder_start_token_id, config.pad_token_id)
 
 
 def _texts(ids: Tensor | None, mask: Tensor | None) -> list[tuple[int, ...]]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.runtime.files import Record, replacing
+from nextword.runtime.files import Record
+from nextword.runtime.shard_files import StoreKind, shard_file, write_array
 
 _OFF = 0.05
 """Maximum relative difference of states: bfloat16 rounding is below it, another model far above."""
@@ -29,14 +31,17 @@ class StoredKeys:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.manifest: StoreManifest = manifest_of(self.folder)
+        _expect_text(self.folder)
+        self.manifest = DATASTORE.manifest_in(self.folder, StoreManifest)
         origin = self.manifest.origin
         self.start = origin.start
+        self._firsts = np.cumsum([0, *self.manifest.shards])
         self.shards = [
             Shard.open(self.folder, number, keys, origin.width, origin.precision)
+            if origin.format != STATES_FORMAT
+            else Shard.of_states(self.folder, number, int(self._firsts[number]), keys, origin)
             for number, keys in enumerate(self.manifest.shards)
         ]
-        self._firsts = np.cumsum([0, *self.manifest.shards])
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -101,28 +106,18 @@ class StoredKeys:
             )
 
 
+def _expect_text(folder: Path) -> None:
+    if os.path.isfile(folder / STATES.manifest) and not os.path.isfile(folder / MANIFEST):
+        raise ValueError(
+            f"store: must be a datastore, or a store of states of running text ('{folder}' has states of other rows); "
+            "make one with 'nextword datastore build MODEL DATA --out FOLDER'"
+        )
+
+
 # -- A shard of a datastore: keys, next tokens and positions as arrays on the disk.
 
 _LEVELS = 127
 """Weight of a sign, in 8 bits."""
-
-
-def _name(folder: Path, number: int, part: str) -> Path:
-    return folder / f"shard-{number:05d}.{part}"
-
-
-def write_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array as .npy, whole or not at all."""
-    # Not np.save: it hands the numbers to C, and a disk that is full is noticed by nobody.
-    with replacing(path) as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(np.ascontiguousarray(array).data)
-
-
-def finished(folder: Path, number: int) -> ShardFacts | None:
-    """What a shard says of itself; None where it is not finished."""
-    path = _name(folder, number, "json")
-    return ShardFacts.load(path) if path.is_file() else None
 
 
 def write_shard(
@@ -148,9 +143,9 @@ def write_shard(
     else:
         arrays["keys"] = np.clip(keys, -65504, 65504).astype(np.float16)
     for part, array in arrays.items():
-        write_array(_name(folder, number, f"{part}.npy"), array)
+        write_array(shard_file(folder, number, f"{part}.npy"), array)
     facts = ShardFacts(number=number, keys=len(tokens))
-    facts.save(_name(folder, number, "json"))
+    facts.save(shard_file(folder, number, "json"))
     return facts
 
 
@@ -158,64 +153,90 @@ def write_shard(
 class Shard:
     """A shard as it lies on the disk; only what is looked at is read."""
 
-    keys: np.ndarray
     tokens: Int[np.ndarray, "K"]
     places: Int[np.ndarray, "K 2"]
     scales: Float[np.ndarray, "K"] | None
-    view: Tensor
-    """The keys as torch sees them; nobody writes to it."""
+    keys: Tensor
+    """Nobody writes to it."""
 
     @classmethod
     def open(cls, folder: Path, number: int, keys: int, width: int, precision: str) -> Shard:
         """Raises ValueError where a file is missing, cut off or of another shape than the manifest says."""
         shapes = {"keys": (keys, width), "tokens": (keys,), "places": (keys, 2)}
         shapes |= {"scales": (keys,)} if precision == "int8" else {}
-        arrays = {part: _mapped(_name(folder, number, f"{part}.npy"), shape) for part, shape in shapes.items()}
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-            view = torch.from_numpy(arrays["keys"])
-        return cls(arrays["keys"], arrays["tokens"], arrays["places"], arrays.get("scales"), view)
+        arrays = {
+            part: _mapped(shard_file(folder, number, f"{part}.npy"), shape, DATASTORE) for part, shape in shapes.items()
+        }
+        return cls(arrays["tokens"], arrays["places"], arrays.get("scales"), _view(arrays["keys"]))
+
+    @classmethod
+    def of_states(cls, folder: Path, number: int, first: int, keys: int, origin: StoreOrigin) -> Shard:
+        """The first ``keys`` states of a shard of stored states; the text continues in the next shard.
+
+        Raises ValueError where a file is missing, cut off or of another shape than the manifest says.
+        """
+
+        def of(number: int, part: str, least: int, *width: int) -> np.ndarray:
+            path = shard_file(folder, number, f"{part}.npy")
+            array = _mapped(path, (None, *width), STATES)
+            if len(array) < least:
+                raise STATES.damaged(path, f"has {len(array):,} rows and not {least:,}")
+            return array
+
+        states, tokens = of(number, "states", keys, origin.width)[:keys], of(number, "tokens", keys)[: keys + 1]
+        if len(tokens) == keys:
+            tokens = np.append(tokens, of(number + 1, "tokens", 1)[0])
+        places = np.stack([np.zeros(keys, np.int32), np.arange(first, first + keys, dtype=np.int32)], 1)
+        view = _view(states)
+        return cls(tokens[1:], places, None, view.view(torch.bfloat16) if origin.precision == "bfloat16" else view)
 
     def block(self, rows: slice) -> Float[Tensor, "M D"]:
         """Keys that stand together, as float32; torch takes all threads to read them, numpy one."""
-        keys = self.view[rows].float()
+        keys = self.keys[rows].float()
         return keys if self.scales is None else keys.mul_(torch.from_numpy(self.scales[rows][:, None].copy()))
 
     def keys_at(self, rows: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
         """Some of the keys, as float32."""
-        keys: np.ndarray = self.keys[rows].astype(np.float32)
+        keys: np.ndarray = self.keys[torch.from_numpy(rows)].float().numpy()
         return keys if self.scales is None else keys * self.scales[rows][:, None]
 
 
-def _mapped(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+def _view(array: np.ndarray) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def _mapped(path: Path, shape: tuple[int | None, ...], kind: StoreKind) -> np.ndarray:
+    # None: of any length
     try:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as fault:
         said = "is missing" if isinstance(fault, FileNotFoundError) else "is cut off or damaged"
-        raise ValueError(_again(path, said)) from None
-    if array.shape != shape:
-        raise ValueError(_again(path, f"has the shape {array.shape} and not {shape}"))
+        raise kind.damaged(path, said) from None
+    expected = tuple(there if size is None else size for there, size in zip(array.shape, shape, strict=False))
+    if array.shape != expected or len(array.shape) != len(shape):
+        raise kind.damaged(path, f"has the shape {array.shape} and not {shape}")
     return array
-
-
-def _again(path: Path, said: str) -> str:
-    facts = f"{path.name.partition('.')[0]}.json"
-    return (
-        f"store: must have all of its shards ('{path}' {said}); delete {facts} and store.json there and run the same "
-        "'nextword datastore build' again, which makes this shard anew"
-    )
 
 
 # -- What a datastore says of itself: which model, tokenizer and data it was made from, and which shards it has.
 
-MANIFEST, BEGUN, PROBE = "store.json", "begun.json", "probe.npy"
-"""The last file that is written, the first one, and the states by which a model is known again."""
+MANIFEST, PROBE = "store.json", "probe.npy"
+"""The last file that is written, and the states by which a model is known again."""
+
+DATASTORE = StoreKind("store", "datastore", MANIFEST, "nextword datastore build")
+STATES = StoreKind("store", "store of states", "states.json", "nextword states build")
+
+
+STATES_FORMAT: Final = "nextword-states/1"
+"""The keys are the states of a text in a store of states, which are read where they are."""
 
 
 class StoreOrigin(Record):
     """What decides about every number in a store; two builds into one folder must agree on it."""
 
-    format: Literal["nextword-datastore/1"] = "nextword-datastore/1"
+    format: Literal["nextword-datastore/1", "nextword-states/1"] = "nextword-datastore/1"
     """Name and version of the format; a reader refuses others."""
     model: str
     """Name of the model."""
@@ -229,8 +250,8 @@ class StoreOrigin(Record):
     """Width of a key."""
     vocab_size: int
     """Tokens of the model."""
-    precision: Literal["float16", "int8"]
-    """Precision of the keys."""
+    precision: Literal["float16", "int8", "bfloat16", "float32", "float64"]
+    """Precision of the keys; the last three of stored states alone."""
     start: int
     """The token before every document."""
     window: int
@@ -265,15 +286,3 @@ class StoreManifest(Record):
     """Keys of each shard, in order."""
     probe: list[int]
     """Tokens whose states are in the probe."""
-
-
-def manifest_of(folder: Path) -> StoreManifest:
-    """The manifest of a finished store; ValueError where there is none says whether a build was begun."""
-    if not (folder / MANIFEST).is_file():
-        begun = (folder / BEGUN).is_file()
-        raise ValueError(
-            f"store: must be a finished datastore ('{folder}' "
-            + ("was begun and not finished); run the same 'nextword datastore build' again" if begun else "given); ")
-            + ("" if begun else "make one with 'nextword datastore build MODEL DATA --out FOLDER'")
-        )
-    return StoreManifest.load(folder / MANIFEST)

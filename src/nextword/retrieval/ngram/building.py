@@ -16,11 +16,11 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Int, UInt, UInt8
 
-from nextword.retrieval.datastore.stored_keys import write_array
 from nextword.retrieval.ngram.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM, NgramManifest
 from nextword.runtime.files import disk_full_explained, write_atomically
 from nextword.runtime.optional_libraries import install, missing
 from nextword.runtime.resumable import expect_same, locked
+from nextword.runtime.shard_files import write_array
 
 UNFINISHED = ".building"
 """Subfolder for files of an unfinished build."""

@@ -14,6 +14,7 @@ from nextword.experiments.reproduction.planning.measured_steps import (
     kind_of,
 )
 from nextword.experiments.training.one_training import fit
+from tests.helpers.killed_trainings import sentences
 
 pytestmark = pytest.mark.usefixtures("counting_paper")
 
@@ -103,6 +104,29 @@ def test_a_start_that_is_not_here_is_not_tried(trainings):
     assert [cost.reason for cost in one.costs] == ["not measured: openai-community/gpt2 is not on this machine"]
     assert one.parameters == pytest.approx(124e6, rel=0.01)
     assert trainings == []
+
+
+def test_heads_are_tried_on_the_states_of_one_batch(tmp_path, trainings):
+    (tmp_path / "text.txt").write_text("\n".join(sentences(200)))
+    sizes = {
+        "vocabulary": 280,
+        "block": 16,
+        "window": 16,
+        "stride": 8,
+        "start": {"n_embd": 16, "n_layer": 1, "n_head": 2},
+    }
+    recipe = {
+        "task": {"name": "lm", "data": str(tmp_path / "text.txt"), **sizes},
+        "methods": ["softmax+mi:1x2"],
+        "training": {"steps": 50, "batch_size": 4},
+        "states": str(tmp_path / "states"),
+    }
+    one = timed(comparison_plan(configured(recipe)), StepsHere(lambda line: None))
+    assert all(cost.seconds > 0 for cost in one.costs)
+    assert [(settings.trains, rows) for settings, rows in trainings][1] == ("head", 4)
+    assert not (tmp_path / "states").exists()
+    dropout = timed(comparison_plan(configured(recipe, ["task.start.dropout=0.1"])), StepsHere(lambda line: None))
+    assert "must train without dropout" in dropout.costs[1].reason
 
 
 def test_few_rows_are_drawn_from_all():

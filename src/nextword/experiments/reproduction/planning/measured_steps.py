@@ -8,15 +8,15 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import TrainerCallback
 
 from nextword.experiments.comparison.all_methods import cpu_threads
 from nextword.experiments.comparison.comparison_settings import plain
-from nextword.experiments.comparison.initial_checkpoint import InitialModel
-from nextword.experiments.comparison.preflight import build_method, needed_encoder
+from nextword.experiments.comparison.initial_checkpoint import InitialModel, expect_no_dropout
+from nextword.experiments.comparison.preflight import build_method, most_layers, needed_encoder
 from nextword.experiments.reproduction.planning.experiment_work import (
     START,
     ExperimentWork,
@@ -31,11 +31,12 @@ from nextword.experiments.training.one_training import fit
 from nextword.experiments.training.trainable import SMALLER, free_to_train
 from nextword.heads import parse_head
 from nextword.heads.head import FITTED
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.states import StatesSettings, build_states
+from nextword.model.stored_states.state_files import TokenRow
+from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.objectives import parse_objective
 from nextword.runtime.devices import best_device
-
-if TYPE_CHECKING:
-    pass
 
 UNTIMED = 2
 """Number of untimed steps: the first is a warm-up; on a CPU, memory is recorded during the second."""
@@ -145,29 +146,42 @@ class _Begun:
         assert task is not None  # of what is complete
         assert work.task is not None
         self._beginning = InitialModel(config, task)
-        self.backbone = self._beginning.backbone
+        self._config = config
         self.rows: Any = work.task.data.training(self._beginning.tokenizer)
 
     def rows_of(self, training: PlannedTraining) -> Any:
         own = self._beginning.pretraining
         return own.dataset if training.method is START and own is not None else self.rows
 
+    def backbone(self, rows: FewRows, scratch: Path, is_start: bool) -> Any:
+        """What a training on these rows runs: the model, or its output layer over their stored states."""
+        backbone = self._beginning.backbone()
+        if self._config.states is None or is_start:
+            return backbone
+        expect_no_dropout(backbone)
+        known = [TokenRow(tuple(rows[place]["input_ids"])) for place in range(len(rows))]
+        settings = StatesSettings(layers=most_layers(self._config))
+        build_states(OpenedModel.of(backbone, self._beginning.tokenizer), known, scratch, settings)
+        return StoredBackbone.open(scratch, backbone.dtype)
+
 
 def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Begun) -> StepCost:
     task, settings, method = work.task, training.settings, training.method
     assert task is not None  # of what is complete
     assert work.backbone is not None
-    count = (UNTIMED + MOST) * settings.batch_size * settings.gradient_accumulation_steps
+    is_start, is_stored = method is START, work.config.states is not None and method is not START
+    steps = 1 if is_stored else UNTIMED + MOST  # the states of one batch are enough, read again in each step
+    count = steps * settings.batch_size * settings.gradient_accumulation_steps
     rows = FewRows(beginning.rows_of(training), count)
     parts = ("input_ids", "labels") if task.architecture.has_encoder else ("input_ids",)  # source and target
     longest = max(sum(len(rows[place][part]) for part in parts) for place in range(len(rows)))
     needed = training_memory(work.sizes[method.title], work.backbone, settings, RowLength(longest, "about"))
     free = free_to_train()
-    if free is not None and needed > free:
+    if free is not None and needed > free and not is_stored:
         reason = f"does not fit into memory: needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; {SMALLER}"
         return StepCost(reason=reason)
-    backbone = beginning.backbone()
     with tempfile.TemporaryDirectory() as scratch:
+        backbone = beginning.backbone(rows, Path(scratch) / "states", is_start)
         vocabulary = backbone.config.get_text_config(decoder=True).vocab_size
         counts = zipf_counts(vocabulary, Path(scratch) / "counts.npz")
         encoder = needed_encoder([method], task)

@@ -123,8 +123,21 @@ def _summary(results: Results, found: Sequence[ReportedMethod]) -> str:
     same = f"{_together(results, found)}. " if count > 1 else ""
     return (
         f"{what} {done} on the task “{results.task}” (version {results.task_version}) with {seeds}. "
-        f"{same}"
+        f"{same}{_stored(found)}"
         f"Made with nextword {environment.nextword} on {environment.date[:10]}."
+    )
+
+
+def _stored(found: Sequence[ReportedMethod]) -> str:
+    """Which methods were trained from stored states, and in which precision these are."""
+    ways: dict[str, list[str]] = {}
+    for method in found:
+        states = method.runs[0].settings.get("states")
+        if isinstance(states, dict):
+            ways.setdefault(f"{states['precision']}", []).append(method.label)
+    return "".join(
+        f"Only the head was trained, from stored states in {precision}: {formats.listing(labels)}. "
+        for precision, labels in ways.items()
     )
 
 

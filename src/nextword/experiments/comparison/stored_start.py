@@ -1,0 +1,195 @@
+"""One store of the start's states, from which the heads of all methods and seeds are trained.
+
+The store is built where it is missing. Trainings do not load the backbone, and saved models link to one copy of its
+weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import JsonValue
+from safetensors import safe_open
+from transformers import AutoConfig
+
+from nextword.experiments.comparison.comparison_settings import CompareConfig
+from nextword.experiments.comparison.initial_checkpoint import PRECISION, InitialCheckpoint
+from nextword.experiments.comparison.one_run import Setting
+from nextword.experiments.comparison.preflight import all_candidates, check_methods, most_layers, read_layers
+from nextword.experiments.tasks.window_likelihood import WindowTask
+from nextword.experiments.training.starting_model import TASKS
+from nextword.experiments.training.stored_training import dropout_rates, ordinary, read_rows
+from nextword.inference.states import StatesSettings, build_states
+from nextword.model.attach import ObjectiveSpec, attach_to_train
+from nextword.model.stored_states.finished_model import BACKBONE, copied_backbone
+from nextword.model.stored_states.state_files import MANIFEST, StatesManifest, manifest_of
+from nextword.model.stored_states.stored_backbone import StoredBackbone
+from nextword.runtime.resumable import begin, differences
+
+if TYPE_CHECKING:
+    from nextword.experiments.tasks import Task
+    from nextword.model.modeling import NextWordModel
+
+USED = "states.json"
+"""File of the start's folder that describes the store of its runs."""
+
+SHARED = "backbone"
+"""Subfolder of the start's folder with the backbone's weights, to which saved models link."""
+
+FIXED = ("model_fingerprint", "precision")
+"""Facts of a store that must be the same in all calls of a comparison."""
+
+
+@dataclass(frozen=True)
+class StoredStart(InitialCheckpoint):
+    """A start with a store of states, in place of a model that computes them.
+
+    Attributes:
+        states: Folder of the store.
+    """
+
+    states: Path = Path()
+
+    def backbone(self) -> Any:
+        """The output layer with stored states, in float32."""
+        return StoredBackbone.open(self.states, PRECISION)
+
+    def parameters(self, model: NextWordModel) -> int:
+        """Parameters of the whole model, whose backbone is not loaded."""
+        own = [one for name, one in model.named_parameters() if not name.startswith(BACKBONE)]
+        return self.record.parameters + sum(one.numel() for one in own)
+
+    def save(self, model: NextWordModel, folder: Path) -> None:
+        """Writes the head, and links to the backbone's weights; copies them where the disk has no hard links."""
+        model.config.dtype = model.dtype  # a training may have changed it
+        if not copied_backbone(model, self.folder / "model", folder, self.folder / SHARED):
+            self.whole(model).save_pretrained(folder)
+
+    def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
+        """The saved head on stored states."""
+        config: Any = AutoConfig.from_pretrained(folder)
+        backbone = StoredBackbone.open(self.states, config.dtype)
+        model = attach_to_train(backbone, config.head, objective or config.objective)  # which warns of no start
+        model.next_word_head.load_state_dict(_weights(folder, "next_word_head."))
+        return model.eval()
+
+    def measured(self, folder: Path, task: Task) -> NextWordModel:
+        """The saved head on stored states if the task measures running text, else the whole model."""
+        return self.saved(folder) if isinstance(task, WindowTask) else super().measured(folder, task)
+
+    def whole(self, model: NextWordModel) -> NextWordModel:
+        """The same head on the whole model, which is loaded for this."""
+        is_stored = isinstance(model.backbone, StoredBackbone)
+        return ordinary(model, str(self.folder / "model")) if is_stored else model
+
+    @property
+    def stored(self) -> dict[str, JsonValue]:
+        """Tokens, precision and rounding of the store."""
+        manifest = manifest_of(self.states)
+        return {
+            "tokens": manifest.tokens,
+            "precision": manifest.origin.precision,
+            "rounding": manifest.rounding,
+        }
+
+
+def _weights(folder: Path, prefix: str) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for file in sorted(folder.glob("model*.safetensors")):
+        with safe_open(file, framework="pt") as opened:
+            names = [name for name in list(opened.keys()) if name.startswith(prefix)]
+            found |= {name.removeprefix(prefix): opened.get_tensor(name) for name in names}
+    return found
+
+
+def is_stored(config: CompareConfig) -> bool:
+    """Whether a comparison names a finished store."""
+    return config.states is not None and (Path(config.states).expanduser() / MANIFEST).is_file()
+
+
+def stored_start(setting: Setting, states: str, command: str) -> StoredStart:
+    """The start with its store, which is built first, or finished, where the folder has no finished one.
+
+    Raises:
+        ValueError: The store is of another model or of other rows, lacks layers that a head reads, or has another
+            precision than in earlier calls.
+    """
+    folder, start = Path(states).expanduser(), setting.start
+    was_there = is_stored(setting.config)
+    if not was_there:
+        _build(setting, folder, command)
+    stored = StoredStart(**{one.name: getattr(start, one.name) for one in fields(start)}, states=folder)
+    backbone = stored.backbone()
+    if was_there:
+        _expect_same_model(backbone, start, states)
+        _expect_layers(setting.config, backbone.store.manifest.origin.layers, states)
+        _expect_rows(setting, backbone, states)
+        check_methods(backbone, setting.config, setting.task, start.counts)
+    begin(start.folder / USED, manifest_of(folder).origin, "comparison", lambda key: key not in FIXED)
+    return stored
+
+
+def _build(setting: Setting, folder: Path, command: str) -> StatesManifest:
+    rows = list(read_rows(setting.task, setting.start.tokenizer, setting.rows))
+    with setting.stages("states", "computing") as advanced:
+        return build_states(
+            (setting.start.folder / "model").resolve(),
+            rows,
+            folder,
+            StatesSettings(layers=most_layers(setting.config)),
+            task=_task_of_training(setting.config),
+            command=command,
+            progress=lambda done, total: advanced(done / total),
+        )
+
+
+def _task_of_training(config: CompareConfig) -> dict[str, Any]:
+    # the same as ``nextword train`` and ``states build`` call it, which write no texts
+    from nextword.experiments.tasks import registry
+
+    settings = {key: value for key, value in config.task_settings.items() if key != "generation"}
+    kinds = {task: kind for (kind, _), task in TASKS.items()}
+    kind = kinds.get(registry.get(config.task))
+    return {**settings, "name": config.task} if kind is None else {**settings, "kind": kind}
+
+
+def _expect_same_model(backbone: StoredBackbone, start: InitialCheckpoint, states: str) -> None:
+    manifest = backbone.store.manifest
+    there = manifest.origin.model_fingerprint
+    if there is None or start.record.fingerprint is None:
+        raise ValueError(
+            f"states: must be of weights that can be told apart ('{states}' has those of '{manifest.origin.model}' in "
+            "half precision); name a new folder, and the states are computed there"
+        )
+    if there != start.record.fingerprint:
+        raise ValueError(
+            f"states: must be of the initial checkpoint '{start.record.source}' ('{states}' has those of "
+            f"'{manifest.origin.model}'); name another folder"
+        )
+    if rates := dropout_rates(backbone.config):
+        raise ValueError(f"states: must be of a model without dropout ({rates} in the config.json of '{states}')")
+
+
+def _expect_layers(config: CompareConfig, layers: int, states: str) -> None:
+    for method in all_candidates(config):
+        if (read := read_layers(method)) > layers:
+            raise ValueError(
+                f"method '{method.title}': reads {read} layers, and '{states}' has {layers}; name another folder, or "
+                "delete this one to have its states computed again"
+            )
+
+
+def _expect_rows(setting: Setting, backbone: StoredBackbone, states: str) -> None:
+    store, asked = backbone.store, read_rows(setting.task, setting.start.tokenizer, setting.rows)
+    if all(store.of(row) is not None for row in asked):
+        return
+    kept = {key: value for key, value in store.manifest.origin.task.items() if key not in ("kind", "name")}
+    wanted = {key: value for key, value in setting.config.task_settings.items() if key != "generation"}
+    different = differences(kept, wanted)
+    raise ValueError(
+        f"states: must have all rows that this comparison reads ('{states}': "
+        f"{'; '.join(different) or 'the data have changed'}); name another folder, or take the store's settings"
+    )

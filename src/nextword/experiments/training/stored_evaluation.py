@@ -1,0 +1,68 @@
+"""Texts of a store of states on which heads are scored and calibrated, without the backbone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nextword.experiments.tasks import Task
+from nextword.experiments.tasks.window_likelihood import WindowTask
+from nextword.experiments.training.collator import TaskRows
+from nextword.experiments.training.starting_model import data_task, has_encoder
+from nextword.experiments.training.train_config import TrainConfig, configured
+from nextword.inference.scoring.calibrate import HeldRows
+from nextword.inference.scoring.example_encoding import TokenizedExample, Tokens
+from nextword.inference.scoring.measurement.data_files import GivenTexts
+from nextword.inference.scoring.text_tokens import bytes_before
+from nextword.model.stored_states.state_files import StoredStates, TokenRow
+from nextword.runtime.pretrained import load_tokenizer
+
+
+def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
+    """The test split of a store, and the ``window`` and ``stride`` in which its states were computed.
+
+    Raises:
+        ValueError: No finished store, one whose task has no running text, or data that have changed.
+    """
+    config, task = _task_of(states)
+    text = task.data.test_text()
+    if not isinstance(task, WindowTask) or text is None:
+        raise ValueError(f"states: must be of running text, to be scored ('{states}' is of the task '{task.name}')")
+    tokenizer: Any = load_tokenizer(config.model, "model")
+    _expect_stored(states, [TokenRow(tuple(ids)) for ids in task.measures.read_windows(tokenizer)])
+    stream, settings = task.measures.test_stream(tokenizer), task.config
+    ends = np.searchsorted(bytes_before(text), np.cumsum(stream.text_bytes))
+    tokens = Tokens(stream.target, np.stack([np.concatenate([[0], ends[:-1]]), ends], 1))
+    example = TokenizedExample(text[: int(ends[-1])], id="test", tokens=tokens)
+    return GivenTexts.of([example], [str(states)]), {"window": settings.window, "stride": settings.stride}
+
+
+def validation_rows(states: str | Path) -> HeldRows:
+    """The validation rows of a store.
+
+    Raises:
+        ValueError: No finished store, no validation rows, or data that have changed.
+    """
+    config, task = _task_of(states)
+    rows = TaskRows(task.data, load_tokenizer(config.model, "model")).validation
+    ids, labels = ([list(row) for row in rows[name]] for name in ("input_ids", "labels"))
+    _expect_stored(states, [TokenRow(tuple(row)) for row in ids])
+    return HeldRows(ids, labels, [f"validation rows of {states}"])
+
+
+def _task_of(states: str | Path) -> tuple[TrainConfig, Task]:
+    config = configured({"states": str(states), "head": "softmax"})
+    if has_encoder(config):
+        raise ValueError(f"states: must be of a decoder-only model ('{states}' is of '{config.model}')")
+    return config, data_task(config, False)
+
+
+def _expect_stored(states: str | Path, rows: list[TokenRow]) -> None:
+    store = StoredStates(states)
+    if any(store.of(row) is None for row in rows):
+        raise ValueError(
+            f"states: must have all rows of the data that they were computed from ('{states}' lacks some, so the data "
+            "have changed); build another store"
+        )

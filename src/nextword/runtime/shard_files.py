@@ -1,0 +1,71 @@
+"""Stores that a command builds shard by shard: arrays written as a whole or not at all, facts of finished shards."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from nextword.runtime.files import Record, replacing
+
+BEGUN = "begun.json"
+"""The first file of a store: what it will hold."""
+
+Facts = TypeVar("Facts", bound=Record)
+
+
+@dataclass(frozen=True)
+class StoreKind:
+    """A kind of store.
+
+    Attributes:
+        setting: The setting that names such a folder, for messages.
+        title: What it is called.
+        manifest: Its last file; a folder without it is unfinished.
+        command: The command that builds it.
+    """
+
+    setting: str
+    title: str
+    manifest: str
+    command: str
+
+    def manifest_in(self, folder: Path, record: type[Facts]) -> Facts:
+        """The manifest of a finished store; ValueError where there is none says whether a build was begun."""
+        if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, false for a name that no file can have
+            return record.load(folder / self.manifest)
+        begun = os.path.isfile(folder / BEGUN)
+        said, instead = "given", f"make one with '{self.command} MODEL DATA --out FOLDER'"
+        if begun:
+            said, instead = "was begun and not finished", f"run the same '{self.command}' again"
+        raise ValueError(f"{self.setting}: must be a finished {self.title} ('{folder}' {said}); {instead}")
+
+    def damaged(self, path: Path, said: str) -> ValueError:
+        """What to raise for a file of a shard that ``said`` is wrong with."""
+        facts = f"{path.name.partition('.')[0]}.json"
+        return ValueError(
+            f"{self.setting}: must have all of its shards ('{path}' {said}); delete {facts} and {self.manifest} there "
+            f"and run the same '{self.command}' again, which makes this shard anew"
+        )
+
+
+def shard_file(folder: Path, number: int, part: str) -> Path:
+    """A file of a shard."""
+    return folder / f"shard-{number:05d}.{part}"
+
+
+def finished_shard(folder: Path, number: int, record: type[Facts]) -> Facts | None:
+    """What a shard says of itself, in the file that is written last; None where it is not finished."""
+    path = shard_file(folder, number, "json")
+    return record.load(path) if path.is_file() else None
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Writes an array as .npy, whole or not at all."""
+    # Not np.save: it hands the numbers to C, and a disk that is full is noticed by nobody.
+    with replacing(path) as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(np.ascontiguousarray(array).data)
