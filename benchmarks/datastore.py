@@ -226,10 +226,10 @@ def _read(keys: StoredKeys) -> Iterator[np.ndarray]:
     """The keys as they lie in the store, made float32 by numpy."""
     for shard in keys.shards:
         for part in _parts(shard.keys):
-            yield part.astype(np.float32)
+            yield part.numpy().astype(np.float32)
 
 
-def _parts(keys: np.ndarray) -> Iterator[np.ndarray]:
+def _parts(keys: torch.Tensor) -> Iterator[torch.Tensor]:
     for begin in range(0, len(keys), BLOCK):
         yield keys[begin : begin + BLOCK]
 

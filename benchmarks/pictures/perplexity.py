@@ -60,7 +60,7 @@ def pretrained() -> Picture:
     plain = measured(rows[0]["perplexity"]).value
     found = [("plain", Measured(plain, plain, plain))]
     for row in rows[1:]:
-        off = measured(row["nats per token, minus plain"])
+        off = measured(row["difference to plain, nats per token"])
         value = measured(row["perplexity"]).value
         found.append((row["model"], Measured(value, plain * math.exp(off.low), plain * math.exp(off.high))))
 

@@ -110,7 +110,7 @@ def test_a_plain_model_of_transformers(tmp_path: Path) -> None:
         (("--prompt", "a", "--max-new-tokens", 80), "set --max-new-tokens to at most 47"),
         (("--prompt", "a", "p.txt"), "--prompt and a file of prompts are both given"),
         (("missing.txt",), "missing.txt does not exist"),
-        (("empty.txt",), "empty.txt is empty"),
+        (("empty.txt",), "empty.txt must have one JSON object per line, or plain text (the file is empty)"),
         (("binary.txt",), "not UTF-8 text"),
         ((), "standard input is empty"),
         (("--prompt", "a", "--set", "repetition_penalti=2"), "Did you mean 'repetition_penalty'"),

@@ -30,7 +30,7 @@ def test_missing_modules() -> None:
 
 
 def test_a_metric_says_how_to_install_what_it_lacks() -> None:
-    expected = "needs no_such_package, no_such_package.inside, not installed here (pip install 'nextword[metrics]')"
+    expected = "needs no_such_package, no_such_package.inside, which is not installed (pip install 'nextword[metrics]')"
     assert not_installed(Costly) == expected
 
 

@@ -358,7 +358,10 @@ def test_dividing_a_vocabulary_among_one_process_is_refused() -> None:
     ("spoil", "message"),
     [
         (lambda model: model.resize_token_embeddings(5), "5 tokens are too few for 4 processes"),
-        (lambda model: model.backbone.set_output_embeddings(Unlike(8, 50)), "the output layer is a Unlike"),
+        (
+            lambda model: model.backbone.set_output_embeddings(Unlike(8, 50)),
+            "must be used with a linear output layer .a Unlike given.",
+        ),
     ],
 )
 def test_what_cannot_be_divided_is_refused(

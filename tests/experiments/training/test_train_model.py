@@ -226,7 +226,10 @@ def test_weights_that_are_nan_are_named_and_not_the_learning_rate(text: str, tmp
         (["training.step=3"], r"training.step: unknown key. Did you mean 'steps'\?"),
         (["training.learning_rates.hed=1e-3"], "learning_rates.hed"),
         (["task.window=4000", "task.block=4000"], "must have at least one window of 4000"),
-        (["training.evaluate_every=2", "task.block=600"], "task.block: the validation text has"),
+        (
+            ["training.evaluate_every=2", "task.block=600"],
+            "task.block: the validation text must have at least one block",
+        ),
         (["model=./nowhere"], "model: ./nowhere: no such folder"),
         (["training.trains=head"], "trains: must not be 'head' for a head without parameters"),
     ],
