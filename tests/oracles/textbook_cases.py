@@ -70,7 +70,13 @@ class Case:
         if head.layers:
             block = head.inputs
             merge = block.merge.weight, block.merge.bias
-            inputs = textbook.multi_input(self.layers[: head.layers], *merge, block.window, self.mask)
+            layers = self.layers[: head.layers]
+            if block.normalize:  # of what is merged, not of the state that stands beside it
+                normalised = [one / one.square().mean(-1, keepdim=True).sqrt() for one in layers]
+                merged = textbook.multi_input(normalised, *merge, block.window, self.mask)[..., inputs.shape[-1] :]
+                inputs = torch.cat([inputs, merged], -1)
+            else:
+                inputs = textbook.multi_input(layers, *merge, block.window, self.mask)
         return partitions.Text(inputs, self.ids, self.mask)
 
     def source(self, head: Head) -> partitions.Source | None:

@@ -60,7 +60,8 @@ def test_every_part_comes_back_from_its_name_alone(kind: str) -> None:
         ),
         (
             "f2+c",
-            "head spec 'f2+c': 'f2' takes no '+c', which is for mos, softmax; it takes +mi or +mi:LAYERSxWINDOW",
+            "head spec 'f2+c': 'f2' takes no '+c', which is for mos, softmax; it takes +mi or +mi:LAYERSxWINDOW, "
+            "then norm or raw",
         ),
         (
             "mos:components=2.5+c+e",

@@ -45,12 +45,13 @@ class HeadConfig(SpecSettings):
 
     def to_fine_tune(self) -> Any:
         """These settings as used for training a pretrained model, in the trainable form if the head has two forms."""
-        return self
+        mi = getattr(self, "mi", None)
+        return self if mi is None else self.model_copy(update={"mi": mi.for_pretrained()})
 
     def is_met_by(self, other: HeadConfig) -> bool:
         """Whether other settings are equal, apart from settings that are not fitted yet here and fitted there."""
-        asked, had = self.model_dump(), other.model_dump()
-        return asked.keys() == had.keys() and all(asked[name] in (had[name], FITTED) for name in asked)
+        had = other.model_dump()
+        return any(_is_met(asked.model_dump(), had) for asked in (self, self.to_fine_tune()))
 
     def located(self) -> HeadConfig:
         """These settings with absolute paths of stored files, as saved with a model."""
@@ -63,6 +64,10 @@ class HeadConfig(SpecSettings):
     def over(self, former: HeadConfig | None) -> HeadConfig:
         """These settings for a model that already has a head; only a head over another head uses that one."""
         return self
+
+
+def _is_met(asked: dict[str, Any], had: dict[str, Any]) -> bool:
+    return asked.keys() == had.keys() and all(asked[name] in (had[name], FITTED) for name in asked)
 
 
 class CachedModule(nn.Module):

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nextword.functional.probability import at_least_float32
 from nextword.heads.context import HeadCacheView
 from nextword.runtime.devices import precision_of
 from nextword.settings.config import Settings
@@ -36,14 +37,22 @@ class MultiInputConfig(Settings):
     """Number of positions to read from each layer: the current one and those just before it."""
     expansion: int = Field(default=1, ge=1, le=1000)
     """Width of the hidden vector computed from these states, as a multiple of the width of the last state."""
+    normalize: bool | None = None
+    """Whether each state is divided by its root mean square first. Lower layers of a pretrained model contain states
+    with norms of several hundred, which make training diverge. None: no (published), but yes if a pretrained model is
+    trained."""
+
+    def for_pretrained(self) -> MultiInputConfig:
+        """These settings for training a pretrained model: with normalised states, unless ``normalize`` is given."""
+        return self.model_copy(update={"normalize": True}) if self.normalize is None else self
 
 
 @modifiers.register("mi")
 class MultiInputModifier(Modifier):
-    """The modifier ``+mi`` or ``+mi:LAYERSxWINDOW``."""
+    """The modifier ``+mi``, ``+mi:LAYERSxWINDOW`` or, with ``normalize``, ``+mi:norm`` or ``+mi:raw``."""
 
     field: ClassVar[str] = "mi"
-    usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW"
+    usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW, then norm or raw"
     entries: ClassVar[tuple[ModifierEntry, ...]] = (
         ModifierEntry(
             "+mi", "Multiple inputs: states of several layers and positions are read.", "softmax+mi:3x3", "mi"
@@ -52,20 +61,27 @@ class MultiInputModifier(Modifier):
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> dict[str, Any]:
-        if not arguments:
-            return {}
-        sizes = arguments[0].split("x")
-        if len(arguments) > 1 or len(sizes) != 2 or not all(size.isdecimal() for size in sizes):
+        is_said = bool(arguments) and arguments[-1] in _NORMALIZE
+        settings: dict[str, Any] = {"normalize": _NORMALIZE[arguments[-1]]} if is_said else {}
+        before = arguments[:-1] if is_said else arguments
+        if not before:
+            return settings
+        sizes = before[0].split("x")
+        if len(before) > 1 or len(sizes) != 2 or not all(size.isdecimal() for size in sizes):
             raise ValueError(
                 f"'+mi' must be followed by layers x window such as mi:3x3 ({','.join(arguments)!r} given)"
             )
-        return {"layers": int(sizes[0]), "window": int(sizes[1])}
+        return {"layers": int(sizes[0]), "window": int(sizes[1]), **settings}
 
     @staticmethod
     def write(value: MultiInputConfig | None) -> tuple[str, list[str]] | None:
         if value is None:
             return None
-        return "mi", [] if value.layers is None else [f"{value.layers}x{value.window}"]
+        sizes = [] if value.layers is None else [f"{value.layers}x{value.window}"]
+        return "mi", [*sizes, *(name for name, given in _NORMALIZE.items() if given is value.normalize)]
+
+
+_NORMALIZE = {"norm": True, "raw": False}
 
 
 class LastState(nn.Module):
@@ -107,6 +123,8 @@ class InputBlock(LastState):
         u_t = concat over layers i = 0.. and offsets j = 0.. of state[-1-i] at t-j, zero before the start
         q_t = concat(h_t, gelu(A u_t + a))
 
+    With ``normalize`` each ``state`` is divided by its root mean square.
+
     Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer is
     read after the final norm, the others without it. Padding is treated as before the start, so left padding does not
     change the result.
@@ -130,6 +148,7 @@ class InputBlock(LastState):
             )
         self.window = config.window
         self.before = config.window - 1
+        self.normalize = bool(config.normalize)
         hidden = config.expansion * dimensions.hidden
         self.merge = nn.Linear(dimensions.layer * self.layers * self.window, hidden)
         self.width += hidden
@@ -138,6 +157,8 @@ class InputBlock(LastState):
         self, states: Tensor, layers: tuple[Tensor, ...], valid: Tensor, head_cache: HeadCacheView | None
     ) -> Tensor:
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
+        if self.normalize:
+            read = F.rms_norm(at_least_float32(read), read.shape[-1:]).to(read.dtype)  # 0 stays 0
         if self.before:
             assert head_cache is not None
             read = head_cache.preceded("inputs", read, self.before)

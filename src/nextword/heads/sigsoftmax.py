@@ -43,7 +43,7 @@ class SigsoftmaxConfig(HeadConfig):
 
     def to_fine_tune(self) -> Any:
         """The published shift, because with the fitted one the sigmoid has almost no gradient."""
-        return self.as_published()
+        return super().to_fine_tune().as_published()
 
 
 @registry.register("sigsoftmax")
