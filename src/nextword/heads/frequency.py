@@ -83,7 +83,7 @@ class FrequencyConfig(HeadConfig):
 
     def to_fine_tune(self) -> FrequencyConfig:
         """Removes the fitted prior, so that training scores only the classes and the tokens of the targets' classes."""
-        begun = super().to_fine_tune()
+        begun: FrequencyConfig = super().to_fine_tune()
         return begun.model_copy(update={"prior": None}) if self.prior == FITTED else begun
 
     def unbuilt(self) -> FrequencyConfig:

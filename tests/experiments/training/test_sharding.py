@@ -360,7 +360,7 @@ def test_dividing_a_vocabulary_among_one_process_is_refused() -> None:
         (lambda model: model.resize_token_embeddings(5), "5 tokens are too few for 4 processes"),
         (
             lambda model: model.backbone.set_output_embeddings(Unlike(8, 50)),
-            "must be used with a linear output layer .a Unlike given.",
+            "with a linear output layer .a Unlike given.",
         ),
     ],
 )

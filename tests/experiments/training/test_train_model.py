@@ -228,7 +228,7 @@ def test_weights_that_are_nan_are_named_and_not_the_learning_rate(text: str, tmp
         (["task.window=4000", "task.block=4000"], "must have at least one window of 4000"),
         (
             ["training.evaluate_every=2", "task.block=600"],
-            "task.block: the validation text must have at least one block",
+            "task.block: the validation text must have at least",
         ),
         (["model=./nowhere"], "model: ./nowhere: no such folder"),
         (["training.trains=head"], "trains: must not be 'head' for a head without parameters"),
