@@ -106,6 +106,6 @@ def test_tables_of_settings_are_those_of_today() -> None:
 
 def test_a_changed_default_changes_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     table = website_module("settings_tables").table
-    assert "| `task.block` | `256` | Tokens of one training row. |" in table("lm")
+    assert "| `task.block` | `256` | Tokens per training row. |" in table("lm")
     monkeypatch.setattr(LmConfig.model_fields["block"], "default", 64)
-    assert "| `task.block` | `64` | Tokens of one training row. |" in table("lm")
+    assert "| `task.block` | `64` | Tokens per training row. |" in table("lm")

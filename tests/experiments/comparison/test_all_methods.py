@@ -187,10 +187,10 @@ def test_a_comparison_keeps_the_defaults_that_it_was_begun_with(plain_start, tmp
     assert now.settings["training"]["learning_rate"] == 5e-5
     claim = tmp_path / "now" / "compare.json"
     begun = json.loads(claim.read_text())
-    assert begun.pop("fine_tuning")["new_parameters"] == 1e-3
+    assert begun.pop("fine_tuning")["new_parameters"] == 1e-4
     old = Path(shutil.copytree(tmp_path / "now", tmp_path / "old"))
     (old / "compare.json").write_text(json.dumps(begun))  # as earlier versions wrote it
-    for folder, rate, of_head, warnings in ((tmp_path / "now", 5e-5, 1e-3, 0), (old, 1e-2, None, 1)):
+    for folder, rate, of_head, warnings in ((tmp_path / "now", 5e-5, 1e-4, 0), (old, 1e-2, None, 1)):
         caplog.clear()
         added = compare(configured(more, ["training.warmup_steps=0"] if folder == old else ()), folder).runs[-1]
         training = added.settings["training"]

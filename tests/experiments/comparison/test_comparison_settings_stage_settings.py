@@ -30,7 +30,7 @@ SMALL = {
 }
 """What a model is trained with that a task made itself, beside batches of 16: the published results are of these."""
 
-RATES = {"learning_rate": 5e-5, "learning_rates": {"head": 1e-3, "conditioner": 1e-3}, "warmup_ratio": 0.06}
+RATES = {"learning_rate": 5e-5, "learning_rates": {"head": 1e-4, "conditioner": 1e-4}, "warmup_ratio": 0.06}
 """What a pretrained one is trained with, whatever the task."""
 
 
@@ -71,10 +71,10 @@ def test_recipes_have_what_they_say_and_nothing_else(name):
     ("override", "expected"),
     [
         ("training.learning_rate=1e-5", {"learning_rate": 1e-5, "learning_rates": {}, "warmup_ratio": 0.06}),
-        ("training.learning_rates.head=3e-4", {"learning_rates": {"head": 3e-4, "conditioner": 1e-3}}),
+        ("training.learning_rates.head=3e-4", {"learning_rates": {"head": 3e-4, "conditioner": 1e-4}}),
         ("training.warmup_steps=0", {"warmup_ratio": 0.0, "warmup_steps": 0}),
         ("training.warmup_steps=9", {"warmup_ratio": 0.0, "warmup_steps": 9}),
-        ("training.lora.rank=2", {"learning_rates": {"head": 1e-3, "conditioner": 1e-3, "backbone": 5e-4}}),
+        ("training.lora.rank=2", {"learning_rates": {"head": 1e-4, "conditioner": 1e-4, "backbone": 5e-4}}),
         ("fine_tuning.new_parameters=2e-3", {"learning_rates": {"head": 2e-3, "conditioner": 2e-3}}),
     ],
 )

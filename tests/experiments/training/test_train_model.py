@@ -280,9 +280,9 @@ def trained_with(
     ("head", "overrides", "rates"),
     [
         ("softmax", [], {}),
-        ("mos:2", [], {"head": 1e-3}),
-        ("mos:2", ["training.lora.rank=2"], {"head": 1e-3, "backbone": 5e-4}),
-        ("mos:2", ["training.trains=head"], {"head": 1e-3}),
+        ("mos:2", [], {"head": 1e-4}),
+        ("mos:2", ["training.lora.rank=2"], {"head": 1e-4, "backbone": 5e-4}),
+        ("mos:2", ["training.trains=head"], {"head": 1e-4}),
         ("mos:2", ["training.learning_rates.head=1e-4"], {"head": 1e-4}),
     ],
 )
@@ -300,7 +300,7 @@ def test_a_head_that_was_trained_is_not_new(text: str, plain: str, tmp_path: Pat
     further = trained_with(text, str(tmp_path / "first"), "mos:2", tmp_path / "same", ONE_STEP)
     other = trained_with(text, str(tmp_path / "first"), "mos:3", tmp_path / "other", ONE_STEP)
     assert (further.learning_rate, further.learning_rates) == (5e-5, {})
-    assert (other.learning_rate, other.learning_rates) == (5e-5, {"head": 1e-3})
+    assert (other.learning_rate, other.learning_rates) == (5e-5, {"head": 1e-4})
 
 
 @pytest.mark.slow

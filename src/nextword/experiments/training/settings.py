@@ -175,7 +175,7 @@ class FineTuning(Settings):
 
     learning_rate: float = Field(default=5e-5, gt=0)
     """Peak learning rate of the pretrained weights."""
-    new_parameters: float = Field(default=1e-3, gt=0)
+    new_parameters: float = Field(default=1e-4, gt=0)
     """Peak learning rate of the parameters of a head and a conditioner."""
     adapters: float = Field(default=5e-4, gt=0)
     """Peak learning rate of low-rank adapters, with ``lora``."""
