@@ -128,4 +128,4 @@ def test_a_long_curve_is_thinned_and_keeps_the_best(tmp_path):
 def test_a_split_of_one_file_is_refused(folder):
     done = run("count", folder / "train.txt", "--tokenizer", folder / "tokenizer", "--split", "valid", width=400)
     assert done.exit_code == 2
-    assert "is one file, which has no parts to choose from, and split 'valid' was given. Leave it out" in done.output
+    assert "is one file, which has no splits to choose from, but split 'valid' was given. Leave it out" in done.output

@@ -125,7 +125,7 @@ def test_kinds_of_faults() -> None:
     assert fault({"head": "mos", "bias": 1}).startswith("head.bias: must be true or false (1 given).")
     assert fault({"head": "mos", "mi": 3}).startswith("head.mi: must be a table with keys (3 given).")
     assert fault({"head": "mos", "mi": {"layer": 3}}) == (
-        "head.mi.layer: unknown key. Did you mean 'layers'? Known: expansion, layers, window."
+        "head.mi.layer: unknown key. Did you mean 'layers'? Known: expansion, layers, normalize, window."
     )
     assert fault({"head": "mos", "components": 0}, "head spec 'mos:0'").startswith(
         "head spec 'mos:0': components must be at least 1 (0 given)."

@@ -66,7 +66,7 @@ def asked(model: Any, **given: Any) -> list[Any]:
             f"aux_input_ids: .*outside the vocabulary of {ENCODER_VOCABULARY}",
         ),
         ({"aux_input_ids": IDS - 40}, "aux_input_ids: token id -.* is outside"),
-        ({"aux_input_ids": IDS.repeat(1, 3)}, "21 tokens are more than the 16 that its encoder has positions for"),
+        ({"aux_input_ids": IDS.repeat(1, 3)}, "21 tokens are more than the 16 positions of its encoder"),
     ],
 )
 def test_auxiliary_texts(conditioner: str, given: dict[str, Any], message: str) -> None:

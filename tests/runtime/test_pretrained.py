@@ -272,7 +272,7 @@ def test_half_a_gguf_file(tiny: Path, share: float) -> None:
 
 def test_no_gguf_file(tmp_path: Path) -> None:
     (tmp_path / "pointer.gguf").write_text("version https://git-lfs.github.com/spec/v1\n")
-    expect_refused(tmp_path / "pointer.gguf", "no GGUF file, by its first bytes")
+    expect_refused(tmp_path / "pointer.gguf", "is not a GGUF file, by its first bytes")
     (tmp_path / "notes.txt").write_text("a model")
     expect_refused(tmp_path / "notes.txt", "must be the folder of a model or a GGUF file")
     expect_refused(tmp_path / "none.gguf", "no such file")

@@ -33,7 +33,7 @@ def check(
         str | None,
         typer.Option(
             metavar="MODEL_ARGS",
-            help="Instead of MODEL: arguments of lm-eval; the model that lm-eval loads with them is checked.",
+            help="Check the model that lm-eval loads with these model arguments, instead of MODEL.",
         ),
     ] = None,
 ) -> None:

@@ -29,8 +29,8 @@ class PlanOptions(Settings):
     """Check all inputs, run a few steps of each kind of training, and print the plan with expected time and
     memory."""
     gpu: str | None = None
-    """With --dry-run: estimate the hours on this GPU, for instance "H100 80GB", or on it at a fraction of its peak
-    speed, "H100 80GB:0.45"."""
+    """With --dry-run: estimate the hours on this GPU, for instance "H100 80GB". "H100 80GB:0.45" assumes 45 % of
+    the peak speed."""
 
 
 class ReproduceOptions(Settings):
@@ -41,15 +41,15 @@ class ReproduceOptions(Settings):
         typer.Argument(metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...", autocompletion=complete_table),
     ] = None
     """Tables to reproduce, or papers (all their tables), followed by settings that override those of every
-    experiment. Without any, the tables are listed with their minutes."""
+    experiment. Without arguments, all tables are listed with their running times."""
     scale: Literal["small", "pretrained", "paper"] = "small"
     """small: models trained here in minutes. pretrained: SmolLM2-135M, in hours on two cores. paper: the paper's models
     and data, on a GPU."""
     data: list[str] | None = None
     """Folder with one subfolder per data set, or NAME=PATH for one data set. May be repeated."""
     judge: list[str] | None = None
-    """Model-based metric with your local model, for instance factcc:model=FOLDER. It is measured in the experiments
-    in which the paper measured it. May be repeated."""
+    """Model-based metric with your local model, for instance factcc:model=FOLDER. The metric is computed in
+    the experiments for which the paper reports it. May be repeated."""
     everything: Annotated[bool, typer.Option("--all")] = False
     """Reproduce all tables of all papers."""
     out: Path = Path("runs/reproduce")

@@ -108,7 +108,7 @@ class CrossAttentionConfig(ConditionerConfig):
 
     conditioner: Literal["bergpt"] = "bergpt"
     last: int = Field(default=1, ge=1)
-    """How many of the last decoder layers get a block."""
+    """Number of last decoder layers that get a block."""
     layers: list[int] | None = Field(default=None, min_length=1)
     """Numbers of the decoder layers that get a block, from 0, negative from the end; None: the ``last`` layers."""
     heads: int | None = Field(default=None, ge=1)

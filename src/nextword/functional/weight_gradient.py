@@ -1,4 +1,4 @@
-"""The gradient of a weight that every product reads, gathered in one tensor over the chunks of a sum.
+"""The gradient of a weight that every product reads, accumulated in one tensor over the chunks of a sum.
 
 Autograd would make a new (V, D) tensor for each product and add them up; making it costs more than the addition. Here
 each product hands over the two factors of its part, and they are multiplied into one tensor.
@@ -29,11 +29,11 @@ class Factors(NamedTuple):
 
     @property
     def numel(self) -> int:
-        """How many numbers both factors have."""
+        """Number of elements of both factors."""
         return (2 * self.left._nnz() if self.left.is_sparse else self.left.numel()) + self.right.numel()
 
     def add_to_(self, total: Tensor | None, shape: torch.Size) -> Tensor:
-        """Adds the product to ``total`` (V, D) in place, and returns it; a new tensor where ``total`` is None."""
+        """Adds the product to ``total`` (V, D) in place, and returns it; if ``total`` is None, a new tensor."""
         dtype = torch.promote_types(self.left.dtype, torch.float32)
         if self.left.is_sparse and self.left.dtype != dtype:  # CUDA has no sparse product in half precision
             return Factors(self.left.to(dtype), self.right.to(dtype), self.blocks).add_to_(total, shape)
@@ -63,7 +63,7 @@ class GradientCollector:
         self._factors: list[Factors] = []
 
     def add(self, gradient: Tensor, *, shared: bool = False) -> None:
-        """Adds a gradient that autograd made; nothing is added in place to one that is read elsewhere (``shared``)."""
+        """Adds a gradient of autograd; one that is also read elsewhere (``shared``) is copied, not changed in place."""
         if self._total is not None:
             self._total.add_(gradient)
         else:
@@ -89,7 +89,7 @@ class GradientCollector:
 
     @torch.no_grad()
     def result(self) -> Tensor | None:
-        """The gradient (V, D); None where nothing was added."""
+        """The gradient (V, D); None if nothing was added."""
         # the first product makes the tensor that all others are added to, which is dear where it has few rows
         self._factors.sort(key=lambda part: part.numel)
         while self._factors:
@@ -97,7 +97,7 @@ class GradientCollector:
         return self._total
 
     def addresses(self) -> list[int]:
-        """Where the storages of what is held begin."""
+        """Addresses of the storages of all tensors held."""
         held = [part.left for part in self._factors] + ([] if self._total is None else [self._total])
         return [tensor.untyped_storage().data_ptr() for tensor in held if not tensor.is_sparse]
 
@@ -107,7 +107,7 @@ _LONG_ROW = 2**16
 
 
 def row_width(columns: int, element_size: int) -> int:
-    """How many numbers to leave for a row of dense scores.
+    """Number of elements to allocate per row of dense scores.
 
     Rows of a whole number of pages, as those of 49,152 or 262,144 tokens are, have their beginnings in the same few
     lines of the processor's cache, and a product that writes many rows at once waits for these. So long rows begin
@@ -124,13 +124,13 @@ def row_width(columns: int, element_size: int) -> int:
 class FusedBackward:
     """A graph that is traversed backwards once, right after it is recorded, and then dropped.
 
-    The caller who makes one promises that, and hands it to the functions that record the graph. These may then
+    The caller guarantees this, and passes the object to the functions that record the graph. These may then
 
     - write gradients over what they saved for the backward pass, instead of into new (N, V) tensors;
     - write scores into memory that a graph before this one used;
-    - add the gradient of a weight to its collector, and return none to autograd.
+    - add the gradient of a weight to its collector, and return None to autograd.
 
-    A function that is not handed one gives its gradients to autograd as usual, and the caller adds them.
+    Functions without such an object return their gradients to autograd as usual, and the caller adds them.
     """
 
     def __init__(self, weights: Sequence[Tensor] = ()) -> None:
@@ -151,13 +151,13 @@ class FusedBackward:
         return block[:wanted].view(len(states), width)[:, :columns]
 
     def next_graph(self) -> None:
-        """Says that the graph has been traversed: the next one may use its memory, but what collectors hold."""
+        """Marks the graph as traversed; the next one may reuse its memory, except for tensors that collectors hold."""
         held = {address for collector in self.collectors for address in collector.addresses()}
         self._unused = [block for block in self._used if block.untyped_storage().data_ptr() not in held]
         self._used = []
 
     def collector(self, weight: Tensor) -> GradientCollector | None:
-        """Where the gradient of this very tensor is collected; None where autograd is to give it."""
+        """The collector for the gradient of this tensor; None if autograd returns the gradient."""
         pairs = zip(self._weights, self.collectors, strict=True)
         return next((collector for tensor, collector in pairs if tensor is weight), None)
 
@@ -198,9 +198,9 @@ def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
 
 
 def deliver(collector: GradientCollector, weight: Tensor, scale: Tensor) -> Tensor | None:
-    """The gradient of ``weight`` within a backward pass: what was collected, times ``scale``.
+    """The gradient of ``weight`` within a backward pass: the collected gradient, times ``scale``.
 
-    None where ``weight`` comes from ``defer_gradient``, which makes the gradient later. The collector is used up.
+    None if ``weight`` comes from ``defer_gradient``, which makes the gradient later. The collector is used up.
     """
     pending = getattr(weight.grad_fn, "pending", None)
     if pending is None:
@@ -243,7 +243,7 @@ def _backward_pass() -> int | None:
 
 
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass that refuses ``create_graph=True``.
+    """Decorates a backward pass so that ``create_graph=True`` raises an error.
 
     torch's ``once_differentiable`` alone lets it pass where the incoming gradient is a constant, as that of a loss is,
     and what depends on saved tensors would be missing from second derivatives without a word.

@@ -142,7 +142,7 @@ class Context:
     """The complete input of a head for N positions.
 
     Args:
-        states: What the backbone feeds its output layer at each position.
+        states: The input of the backbone's output layer at each position.
         inputs: Input of the head's projections and gates: the states, or wider vectors with multiple inputs.
         position: Position of each position within the memory of its sequence.
         layout: Which sequence each position belongs to.
@@ -166,7 +166,7 @@ class Context:
 
     @property
     def row(self) -> Int[Tensor, "N"]:
-        """Which sequence each position belongs to."""
+        """The sequence that each position belongs to."""
         return self.layout.row
 
     @property

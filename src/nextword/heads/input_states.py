@@ -107,7 +107,7 @@ class LastState(nn.Module):
         """``q_t`` at every new position.
 
         Args:
-            states: What the backbone feeds its output layer.
+            states: The input of the backbone's output layer.
             layers: The last ``self.layers`` decoder hidden states, the very last one first.
             valid: False at padding.
             head_cache: Cache with the positions just before the new ones; None if none are read.

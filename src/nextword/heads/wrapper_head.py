@@ -113,7 +113,7 @@ class WrapperHead(Head):
 
     @property
     def inputs(self) -> Any:  # type: ignore[override]
-        """What the head below reads."""
+        """The module that computes the inputs of the head below."""
         return self.below.inputs
 
     @property

@@ -41,14 +41,14 @@ from nextword.settings.version import __version__
 
 @dataclass(frozen=True)
 class StatesSettings:
-    """How a store of states is built; all but the last two decide what is in it.
+    """How a store of states is built; all settings but the last two determine its content.
 
     Attributes:
         precision: Precision of the states on disk; None: that of the model's weights, but float16 for float32.
-        layers: Hidden states that are kept at each token; a head ``+mi:KxL`` reads K of them.
-        shard_tokens: Tokens of a shard; what a killed build loses at most of each process.
-        batch_size: Rows that go through the model together.
-        processes: So many processes, each with the model; None: this one.
+        layers: Number of hidden states stored per token; a head ``+mi:KxL`` reads K of them.
+        shard_tokens: Tokens per shard; a killed build loses at most this number per process.
+        batch_size: Rows per pass of the model.
+        processes: Number of processes, each with its own copy of the model; None: this process.
     """
 
     precision: Precision | None = None
@@ -69,19 +69,19 @@ def build_states(
     command: str = "nextword states build",
     progress: Callable[[int, int], None] | None = None,
 ) -> StatesManifest:
-    """Stores what a model's output layer reads at every token of some rows, and that layer.
+    """Stores the input of a model's output layer at every token of some rows, and the output layer itself.
 
-    A build that was killed resumes with the shards that are not there yet, when it is called again.
+    If a build was killed, the same call resumes it with the missing shards.
 
     Args:
         model: A model of transformers or ours; with several processes its folder or hub name.
-        rows: What it reads, each row in a pass of its own. Rows that come twice are stored once.
+        rows: The rows to encode, independent of each other. Equal rows are stored once.
         out: Folder of the store.
-        settings: How; the defaults where None.
+        settings: How the store is built; None: the defaults.
         task: The task that made the rows.
-        text_rows: So many first rows are one text without gaps; the head ``knn`` can take the store as its datastore.
-        command: How the user started this.
-        progress: Told how many tokens are computed, and of how many; first that none are.
+        text_rows: Number of first rows that are one text without gaps; from these the head ``knn`` can retrieve.
+        command: The command that the user started, for messages.
+        progress: Called with the numbers of finished tokens and of all tokens, first with 0 finished ones.
 
     Raises:
         ValueError: No row, a model with a conditioner, a folder with another store, another process that builds it,
@@ -210,7 +210,7 @@ Make = Callable[[Path, int, Sequence[Row], Told | None, OpenedModel], Facts]
 def building(
     model: AnyModel, opened: OpenedModel, folder: Path, origin: Record, processes: int | None, command: str
 ) -> Iterator[Workers[OpenedModel]]:
-    """For the block, no other process builds in the folder; yields who computes: this process or several.
+    """Locks the folder within this block, so that no other process builds in it; yields the workers.
 
     Raises:
         ValueError: Several processes for a model in memory, another process builds in the folder, or it has a store of
@@ -228,7 +228,7 @@ def building(
 
 
 def in_shards(rows: Iterable[Row], least: int, size: Callable[[Row], int]) -> Iterator[list[Row]]:
-    """Rows whose sizes add up to at least so much; the last ones to what is left."""
+    """Groups rows into shards whose sizes add up to at least ``least``; the last shard may be smaller."""
     gathered: list[Row] = []
     count = 0
     for row in rows:
@@ -250,9 +250,9 @@ def made_shards(
     size: Callable[[Facts], int],
     told: Told,
 ) -> list[Facts]:
-    """What each shard says of itself; one that a killed build has finished stays, others are made.
+    """The facts of all shards; shards that a killed build has finished are kept, the others are computed.
 
-    ``told`` receives the sizes of all shards so far, and if this process computes also the progress within a shard.
+    ``told`` receives the size of all shards so far, and if this process computes also the progress within a shard.
     """
     made, done = list[Facts](), 0
 
@@ -284,7 +284,7 @@ def _made(
 def row_states(
     opened: OpenedModel, rows: Sequence[TokenRow], layers: int, batch_size: int
 ) -> Iterator[tuple[int, RowStates]]:
-    """What the output layer reads at each token of each row, and the last hidden states there, by the row's number."""
+    """Yields, with the row's number, the input of the output layer and the last hidden states at each token."""
     model: Any = opened.model
     order = sorted(range(len(rows)), key=lambda at: len(rows[at].ids))  # of like lengths: little padding
     with inference_mode_of(model):

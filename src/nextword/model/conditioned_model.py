@@ -78,8 +78,8 @@ class Conditioned(WrappedModel):
         limit = longest_text(encoder)
         if limit is not None and aux_input_ids.shape[1] > limit:
             raise ValueError(
-                f"auxiliary text: {aux_input_ids.shape[1]} tokens are more than the {limit} that its encoder has "
-                "positions for; cut it off (nw.AuxiliaryTokenizer has a max_length)"
+                f"auxiliary text: {aux_input_ids.shape[1]} tokens are more than the {limit} positions of its "
+                "encoder; truncate it (nw.AuxiliaryTokenizer has a max_length)"
             )
         mask = torch.ones_like(aux_input_ids) if aux_attention_mask is None else aux_attention_mask
         valid_positions("aux_attention_mask", mask, aux_input_ids)

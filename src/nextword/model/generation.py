@@ -35,8 +35,8 @@ class HeadGeneration(Conditioned):
     def _refuse_head_cache_without_kv_cache(self) -> None:
         if self.next_word_head.remembers and self._why_no_head_cache:
             raise ValueError(
-                f"{type(self.backbone).__name__} {self._why_no_head_cache}, so it cannot keep the cache of head "
-                f"'{head_spec(self.next_word_head.config)}'; use a head without cache (softmax, mos)"
+                f"{type(self.backbone).__name__} {self._why_no_head_cache}, so the state of head "
+                f"'{head_spec(self.next_word_head.config)}' cannot be stored; use a head without state (softmax, mos)"
             )
 
     def prepare_inputs_for_generation(
@@ -137,7 +137,7 @@ class HeadGeneration(Conditioned):
             if whole == input_ids.shape[1]:
                 input_ids = input_ids[:, int(head_cache.length) :]
             if head_cache.virtual and generation_config.prefill_chunk_size is not None:
-                raise ValueError("prefill_chunk_size: conditioner 'prefix' resumes from a cache in one piece only")
+                raise ValueError("prefill_chunk_size: must be left out for a used cache with conditioner 'prefix'")
         return super()._prefill(  # type: ignore[misc]
             input_ids, generation_config, model_kwargs, *args, **kwargs
         )
@@ -155,7 +155,7 @@ class HeadGeneration(Conditioned):
             # transformers writes -100 for the words where it is given the encoder's outputs alone
             if inputs_tensor.is_floating_point() or bool((inputs_tensor < 0).any()):
                 raise ValueError(
-                    f"head '{head_spec(self.next_word_head.config)}' reads the source's words: pass input_ids, or "
+                    f"head '{head_spec(self.next_word_head.config)}' reads the source's tokens: pass input_ids, or "
                     "source_ids beside inputs_embeds or encoder_outputs"
                 )
             words = {"source_ids": inputs_tensor}
@@ -237,7 +237,7 @@ class HeadGeneration(Conditioned):
         assistant = kwargs.get("assistant_model")
         if getattr(getattr(assistant, "conditioner", None), "virtual", 0):
             raise ValueError(
-                "generate: conditioner 'prefix' takes positions of the cache, so its model cannot assist another"
+                "generate: a model with conditioner 'prefix' cannot assist another, as the prefix is in its KV cache"
             )
         if assistant is not None and getattr(assistant, "conditioner", None) is None:
             kept = {"source_ids"} if isinstance(assistant, HeadGeneration) else set()

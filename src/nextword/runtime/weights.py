@@ -44,7 +44,7 @@ def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor
 
 
 def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None) -> Tensor:
-    """The same values on the CPU, in another precision where one is given."""
+    """A memory-mapped copy on the CPU, in the precision ``dtype`` if given."""
     return empty_on_disk(tensor.shape, dtype or tensor.dtype, folder).copy_(tensor)
 
 
@@ -68,9 +68,9 @@ class MemoryMappedModel(TorchFunctionMode):
 
 
 def convert(model: PreTrainedModel, dtype: torch.dtype, folder: Path | None = None) -> None:
-    """Brings a model to a precision in place, all but what it keeps in single precision, as ``from_pretrained`` does.
+    """Converts a model in place, except for weights that it keeps in single precision, as ``from_pretrained`` does.
 
-    What changes is written to ``folder``, where one is given.
+    Converted weights are memory-mapped files in ``folder``, if given.
     """
     kept = "|".join(name.replace("*", ".*") for name in model._get_dtype_plan(dtype))
     for name, weight in model.state_dict(keep_vars=True).items():  # without buffers that are made, not saved

@@ -49,7 +49,7 @@ class ThisProcess(Workers[Opened]):
         self._opened = open_one()
 
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """As each is done."""
+        """Each result as soon as its task is done."""
         for task in tasks:
             yield task(self._opened)
 
@@ -78,7 +78,7 @@ class Processes(Workers[Opened]):
         )
 
     def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
-        """In the order of the tasks; at most two for each process are waiting."""
+        """The results in the order of the tasks; at most two tasks per process are waiting."""
         self._tasks.given = tasks
         try:
             for answer in self._loader:
@@ -92,8 +92,8 @@ class Processes(Workers[Opened]):
             if "DataLoader worker" not in str(problem):
                 raise
             raise ValueError(
-                f"processes: must live until the work is done (one of {self._count} was ended: {problem}); where "
-                "memory was short, take fewer"
+                f"processes: must all run until the work is done (one of {self._count} was ended: {problem}); if "
+                "memory was short, use fewer"
             ) from problem
 
 
@@ -170,7 +170,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
-    """So many processes, or this one, each with what ``open_one`` opens; ValueError for none or too many."""
+    """``processes`` workers, each of which calls ``open_one`` once; None: this process. ValueError if out of range."""
     if processes is None:
         return ThisProcess(open_one)
     if not 1 <= processes <= MOST_PROCESSES:

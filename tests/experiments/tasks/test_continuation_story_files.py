@@ -88,7 +88,7 @@ def test_plain_text_has_a_story_a_line_or_between_blank_lines(tmp_path: Path, te
         ([{"text": "a"}], READING, r"all\.jsonl', line 1: no field 'story'; its fields are text\. .*task\.story_field"),
         ([{"story": 3}], READING, r"line 1: field 'story' must be text \(3 given\)"),
         ([{"story": "a"}], BY_FIELD, r"line 1: no field 'split'; its fields are story\. .*task\.split_field"),
-        ([{"story": "a", "split": "part 1"}], BY_FIELD, r"line 1: field 'split' is 'part 1'; known parts: train"),
+        ([{"story": "a", "split": "part 1"}], BY_FIELD, r"line 1: field 'split' is 'part 1'; known splits: train"),
         ([{"story": "a"}], READING, r"gives no \w+ stories \(.*hash of the story.*\)\. Give more stories"),
         ([{"story": "a", "split": "train"}], BY_FIELD, r"gives no \w+ stories \(1 train, 0 validation, 0 test"),
         ([{"story": " "}], READING, r"gives no train stories \(0 train, 0 validation, 0 test"),

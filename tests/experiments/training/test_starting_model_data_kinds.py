@@ -113,7 +113,7 @@ def test_the_old_names_of_settings_are_read_and_told(text: Path, caplog: pytest.
     [
         (b"", "task.data: '.*' is empty"),
         (b"\xff\xfe\x00binary", "task.data: '.*' is not UTF-8 text"),
-        (b"one", "task.data: '.*' has 1 lines, and the train part would be empty"),
+        (b"one", "task.data: '.*' has 1 lines, and the train split would be empty"),
     ],
 )
 def test_files_without_text_are_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -57,15 +57,15 @@ def test_the_longest_text_that_fits_is_written_and_one_more_token_is_refused(hea
     expect_room(opened, encoded, room)
     with pytest.raises(
         ValueError,
-        match=rf"prompt long: its {longest} tokens and {room + 1} new ones are more than the {limit} that the "
-        rf"model has positions for; set max_new_tokens to at most {room}, or shorten it",
+        match=rf"prompt long: its {longest} tokens and {room + 1} new ones are more than the model's {limit} "
+        rf"positions; set max_new_tokens to at most {room}, or shorten it",
     ):
         expect_room(opened, encoded, room + 1)
 
 
 def test_a_prompt_that_leaves_no_room_is_to_be_shortened():
     opened = opened_model()
-    with pytest.raises(ValueError, match=r"positions for; shorten it$"):
+    with pytest.raises(ValueError, match=rf"model's {POSITIONS} positions; shorten it$"):
         expect_room(opened, encode_prompts(opened, [TextPrompt("king" * POSITIONS)]), 1)
 
 

@@ -144,7 +144,7 @@ def test_rows_are_read_apart() -> None:
     [
         (torch.tensor([5, 6]), {}, r"rows of whole numbers.*\(2,\) given"),
         (torch.ones(1, 4), {}, "rows of whole numbers"),
-        (torch.tensor([[5, 6]]), {"window": 4}, "each row is read in one piece"),
+        (torch.tensor([[5, 6]]), {"window": 4}, "rows of token ids are scored whole"),
     ],
 )
 def test_what_are_no_rows_is_refused(ids: torch.Tensor, settings: dict[str, int], said: str) -> None:

@@ -91,7 +91,7 @@ def test_a_head_begins_as_on_the_model(tmp_path: Path, head: str) -> None:
 def test_other_rows_are_refused(tmp_path: Path) -> None:
     _, from_store, rows = stored("llama", tmp_path)
     ours = nw.attach(from_store, "softmax")
-    with pytest.raises(UnknownRowError, match="begin with"):
+    with pytest.raises(UnknownRowError, match="begins with"):
         ours(input_ids=torch.tensor([[*rows[0].ids, 7]]))
     with pytest.raises(ValueError, match="embeddings"):
         ours(inputs_embeds=torch.zeros(1, 3, 16, dtype=torch.float64))

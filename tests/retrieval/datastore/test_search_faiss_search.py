@@ -50,7 +50,7 @@ def test_what_faiss_cannot_do_is_one_line(tmp_path: Path) -> None:
     keys = StoredKeys(small_store(tmp_path)[1])
     build = f"index {keys.folder} --factory IVF64,SQ8"
     for euclidean, command in ((True, f"{build}'"), (False, f"{build} --dot'")):
-        with pytest.raises(ValueError, match=f"index: must be there .* run 'nextword datastore {re.escape(command)}"):
+        with pytest.raises(ValueError, match=f"index: must exist .* run 'nextword datastore {re.escape(command)}"):
             FaissSearch(keys, euclidean=euclidean)
     with pytest.raises(ValueError, match=r"index:.*192 keys of width"):
         build_index(keys, "IVFmany")

@@ -90,11 +90,11 @@ def test_weights_are_read_as_they_were_written(tmp_path: Path) -> None:
     [
         ({"evidence": (2, 4, 8)}, r"evidence: must rise from 1 \(\[2, 4, 8\] given\)"),
         ({"lengths": (1, 4, 4)}, "lengths: must rise from 1"),
-        ({"limit": 4}, r"limit: must be at least 5, what the last level asks \(4 given\)"),
+        ({"limit": 4}, r"limit: must be at least 5, the minimum count of the last level \(4 given\)"),
         ({"shares": [[1.0, 0, 0, 0]]}, "shares: must be 3 rows of 4 numbers"),
         ({"shares": [[0.5, 0.5, 0.5, 0.0]] * 3}, "shares: must be at least 0 and add up to 1"),
         ({"shares": [[1.5, -0.5, 0.0, 0.0]] * 3}, "shares: must be at least 0 and add up to 1"),
-        ({"shares": [[0.0, 1.0, 0.0, 0.0]] * 3}, "shares: must leave the head more than 0"),
+        ({"shares": [[0.0, 1.0, 0.0, 0.0]] * 3}, "shares: must be above 0 for the head"),
     ],
 )
 def test_weights_that_make_no_distribution_are_refused(changes: dict[str, Any], message: str) -> None:

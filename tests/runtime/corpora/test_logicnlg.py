@@ -73,8 +73,8 @@ def test_table_is_read_as_pandas_reads_it(tmp_path, text, rows):
 
 
 def test_missing_folder_and_parts_are_named(tmp_path):
-    assert f"('{tmp_path / 'no'}' given); download it from" in fault(tmp_path / "no")
-    assert "no train part" in (message := fault(tmp_path))
+    assert f"('{tmp_path / 'no'}' given); download LogicNLG from" in fault(tmp_path / "no")
+    assert "no train split" in (message := fault(tmp_path))
     assert "train_lm.json, training_lm.json" in message
     folder = write(tmp_path)
     (folder / "dev_lm.json").write_text("{}")
@@ -83,10 +83,11 @@ def test_missing_folder_and_parts_are_named(tmp_path):
 
 def test_missing_tables_are_counted_and_the_first_is_named(tmp_path):
     folder = write(tmp_path, train={"games.csv": [ENTRY], "a.csv": [ENTRY], "b.csv": [ENTRY]})
-    assert f"2 of its 3 tables are not in {folder / 'all_csv'}, the first is 'a.csv'; download it from" in fault(folder)
+    expected = f"2 of its 3 tables are not in {folder / 'all_csv'}, the first is 'a.csv'; download LogicNLG from"
+    assert expected in fault(folder)
     (folder / "all_csv" / "games.csv").unlink()
     (folder / "all_csv").rmdir()
-    assert "has no folder all_csv with the tables; download it from github.com/wenhuchen/LogicNLG" in fault(folder)
+    assert "has no folder all_csv with the tables; download LogicNLG from github.com" in fault(folder)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class AuditQuestion:
     needs: tuple[str, ...] = _NOT_REPEATED
     """Properties that must hold for this one to be meaningful."""
     costly: bool = False
-    """Whether it is too slow to search for a smaller input that shows a fault."""
+    """Whether the question is too slow to search for a smaller input that shows a fault."""
     told: str = ""
     """Note for the report, if the property was tested."""
 

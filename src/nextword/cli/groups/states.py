@@ -32,7 +32,8 @@ def build(
     precision: Annotated[
         str | None,
         typer.Option(
-            help="Precision of the states: float16, bfloat16, float32 or float64; by default that of the model."
+            help="Precision of the states: float16, bfloat16, float32 or float64; by default that of the model, but "
+            "float16 for a float32 model."
         ),
     ] = None,
     layers: Annotated[

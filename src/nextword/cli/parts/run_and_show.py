@@ -84,7 +84,7 @@ def interruptible(kept: str | None = None, goes_on: bool = True) -> Iterator[Non
     """Turn Ctrl-C into exit code 130 and a message on what is kept.
 
     Args:
-        kept: What is kept, used if the interruption has no message of its own; None: nothing is kept.
+        kept: Description of what is kept, used if the interruption has no message of its own; None: nothing is kept.
         goes_on: Whether the same command resumes; if so, it is printed.
     """
     try:

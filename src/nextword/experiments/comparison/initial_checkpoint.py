@@ -86,7 +86,7 @@ class InitialCheckpointRecord(Record):
     fingerprint: str | None = None
     """Fingerprint of the weights, as in stores of states; None in records of earlier versions."""
     training: TrainingOutcome | None = None
-    """Its training, if it was trained here."""
+    """Record of the training, if the checkpoint was trained here."""
     probe: dict[str, MetricValue] = Field(default={})
     """The task's measurements of the checkpoint."""
 
@@ -113,7 +113,7 @@ class InitialCheckpoint:
     encoder: str | None = None
     """Folder or hub name of the encoder of auxiliary texts, if a method has a conditioner."""
     pretrained: bool = False
-    """Whether it is a pretrained model that is fine-tuned."""
+    """Whether the checkpoint is a pretrained model that is fine-tuned."""
 
     def backbone(self) -> PreTrainedModel:
         """Load a new copy of the model, in float32."""
@@ -263,7 +263,7 @@ def _to_check(
 
 
 def expect_no_dropout(backbone: PreTrainedModel) -> None:
-    """Raises ValueError where a model trains with dropout, which its stored states would be without."""
+    """Raises ValueError if a model trains with dropout, because its stored states are computed without dropout."""
     if rates := dropout_rates(backbone.config):
         raise ValueError(
             f"start: must train without dropout where states are stored ({rates} given); set these to 0 in the model's "

@@ -85,7 +85,7 @@ class Method(MethodSettings):
     def _untrained_is_untrained(self) -> Self:
         for name in ("trained_as", "then", "training", "search"):
             if not self.trained and getattr(self, name):
-                raise ValueError(f"{name}: there is no training where trained is false")
+                raise ValueError(f"{name}: must be left out if trained is false, because nothing is trained")
         return self
 
     @model_validator(mode="after")

@@ -86,7 +86,7 @@ class Setting:
         return TaskRows(self.task.data, self.start.tokenizer)
 
     def beginning_from(self, start: InitialCheckpoint) -> Setting:
-        """The same with the start in another form, and the same rows."""
+        """The same setting with another form of the initial checkpoint; tokenized rows are reused."""
         made = replace(self, start=start)
         vars(made)["rows"] = self.rows
         return made

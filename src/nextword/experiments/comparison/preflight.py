@@ -91,9 +91,9 @@ def _expect_stored_methods(config: CompareConfig, states: str, task: Task) -> No
         stages = stage_settings(method, config) or [common_settings(config)]
         try:
             if method.from_scratch:
-                raise ValueError("from_scratch: must begin from the model whose states are stored")
+                raise ValueError("from_scratch: must be left out, because states are of the initial checkpoint")
             if method.conditioner is not None:
-                raise ValueError("conditioner: must be left out where a comparison trains from stored states")
+                raise ValueError("conditioner: must be left out if a comparison trains from stored states")
             for objective, settings in zip(method.objectives, stages, strict=True):
                 expect_trainable(method.model_copy(update={"objective": objective}), settings)
         except ValueError as problem:
@@ -125,17 +125,17 @@ def _expect_measurable(task: Task, texts: Texts, methods: Iterable[Method]) -> N
 
 
 def all_candidates(config: CompareConfig) -> list[Method]:
-    """The methods of a comparison, and in place of each that searches what it tries."""
+    """The methods of a comparison; a method with a search is replaced by its candidates."""
     return [candidate for method in config.methods for candidate in method.candidates]
 
 
 def most_layers(config: CompareConfig) -> int:
-    """Hidden states that a store of a comparison keeps at each token."""
+    """Number of hidden states per token that the store of a comparison must have."""
     return max(1, *map(read_layers, all_candidates(config)))
 
 
 def read_layers(method: Method) -> int:
-    """Hidden states that the heads of a method, on a decoder-only model, read at each token."""
+    """Number of hidden states per token that the heads of a method read on a decoder-only model."""
     read = [getattr(parse_head(head), "mi", None) for head in (method.head, method.trained_head)]
     return max(0 if one is None else one.layers or 3 for one in read)
 
@@ -219,7 +219,7 @@ def build_method(
 def _check_generation(model: NextWordModel, method: Method, task: Task) -> None:
     # writes two tokens, since generate alone knows which arguments it takes
     if task.writes is None:
-        raise ValueError("generation: this task has the methods write no texts")
+        raise ValueError("generation: must be left out, because this task generates no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)
     arguments = {"attention_mask": prompt + 1}
     if method.conditioner is not None:

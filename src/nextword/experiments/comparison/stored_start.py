@@ -45,7 +45,7 @@ FIXED = ("model_fingerprint", "precision")
 
 @dataclass(frozen=True)
 class StoredStart(InitialCheckpoint):
-    """A start with a store of states, in place of a model that computes them.
+    """An initial checkpoint whose states are stored, so that the model need not compute them.
 
     Attributes:
         states: Folder of the store.
@@ -63,7 +63,7 @@ class StoredStart(InitialCheckpoint):
         return self.record.parameters + sum(one.numel() for one in own)
 
     def save(self, model: NextWordModel, folder: Path) -> None:
-        """Writes the head, and links to the backbone's weights; copies them where the disk has no hard links."""
+        """Writes the head, and links to the backbone's weights; copies them if the disk has no hard links."""
         model.config.dtype = model.dtype  # a training may have changed it
         if not copied_backbone(model, self.folder / "model", folder, self.folder / SHARED):
             self.whole(model).save_pretrained(folder)
@@ -81,7 +81,7 @@ class StoredStart(InitialCheckpoint):
         return self.saved(folder) if isinstance(task, WindowTask) else super().measured(folder, task)
 
     def whole(self, model: NextWordModel) -> NextWordModel:
-        """The same head on the whole model, which is loaded for this."""
+        """Loads the whole model, with the same head."""
         is_stored = isinstance(model.backbone, StoredBackbone)
         return ordinary(model, str(self.folder / "model")) if is_stored else model
 
@@ -111,7 +111,7 @@ def is_stored(config: CompareConfig) -> bool:
 
 
 def stored_start(setting: Setting, states: str, command: str) -> StoredStart:
-    """The start with its store, which is built first, or finished, where the folder has no finished one.
+    """The initial checkpoint with its store; builds the store, or resumes its build, if it is not finished.
 
     Raises:
         ValueError: The store is of another model or of other rows, lacks layers that a head reads, or has another
@@ -161,8 +161,8 @@ def _expect_same_model(backbone: StoredBackbone, start: InitialCheckpoint, state
     there = manifest.origin.model_fingerprint
     if there is None or start.record.fingerprint is None:
         raise ValueError(
-            f"states: must be of weights that can be told apart ('{states}' has those of '{manifest.origin.model}' in "
-            "half precision); name a new folder, and the states are computed there"
+            f"states: must be of weights that can be compared ('{states}' is of '{manifest.origin.model}' in half "
+            "precision); name a new folder, in which the states are then computed"
         )
     if there != start.record.fingerprint:
         raise ValueError(

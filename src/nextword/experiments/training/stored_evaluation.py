@@ -1,4 +1,4 @@
-"""Texts of a store of states on which heads are scored and calibrated, without the backbone."""
+"""The texts in a store of states, to score and calibrate heads on them without the backbone."""
 
 from __future__ import annotations
 

@@ -159,13 +159,13 @@ _OF_CLASSIFIERS = ("classif", "summary_")
 def _dropout(model: StoredBackbone) -> str:
     shown = dropout_rates(model.config)
     return shown and (
-        f"the model trains with dropout: {shown}, which stored states have not; set these to 0 in the config.json of "
-        "the store if that is meant"
+        f"the model trains with dropout: {shown}, but stored states are computed without; to train without dropout, "
+        "set these to 0 in the config.json of the store"
     )
 
 
 def dropout_rates(config: Any) -> str:
-    """The rates of dropout in a model's configuration that are not 0, by name; empty where there are none."""
+    """The dropout rates above 0 in a model's configuration, with their names, as text; empty if there are none."""
     given: dict[str, Any] = config.to_dict()
     rates = {
         name: value

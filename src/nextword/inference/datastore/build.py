@@ -46,7 +46,7 @@ _LONGEST = 1024
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """How a store is built; all but the last two decide what is in it.
+    """How a store is built; all settings but the last two determine its content.
 
     Attributes:
         precision: Precision of the keys: float16, or int8 with a factor for each key.
@@ -54,9 +54,9 @@ class BuildSettings:
         split: Split of a folder or of a data set of the hub; None: the training split.
         window: Number of tokens that the model sees at once; None: its maximum, but at most 1,024.
         stride: Number of new tokens of each window after the first; None: all, which takes one pass over the text.
-        shard_keys: Keys of a shard; what a killed build loses at most of each process.
+        shard_keys: Keys per shard; a killed build loses at most this number per process.
         batch_size: Number of windows per pass.
-        processes: So many processes, each with the model; None: this one.
+        processes: Number of processes, each with its own copy of the model; None: this process.
     """
 
     precision: Literal["float16", "int8"] = "float16"
@@ -86,7 +86,7 @@ def build_datastore(
             file of plain text.
         out: Folder of the store.
         settings: How; the defaults where None.
-        progress: Told how many keys are computed, now and then: after each shard, and in this process within one.
+        progress: Called with the number of keys computed: after each shard, and in this process also within a shard.
 
     Raises:
         ValueError: No text there, a model with an encoder or a conditioner, a folder with another store, another
@@ -160,13 +160,13 @@ def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> li
 
 @dataclass(frozen=True)
 class DocumentWindow:
-    """What a model sees of a document at once, and which of the tokens after are stored.
+    """One window of a document: the inputs of one pass, and the number of tokens stored from it.
 
     Attributes:
         document: Number of the document.
         position: Position in the document of the first token that is stored.
-        ids: Inputs, and the token after the last of them.
-        stored: How many of the last tokens are stored.
+        ids: Inputs, and the token after the last input.
+        stored: Number of last tokens that are stored.
     """
 
     document: int
@@ -180,8 +180,8 @@ class Documents:
     """The documents of a corpus: each row of a table, each file of plain text.
 
     Attributes:
-        count: How many were read so far.
-        empty: How many of them have no token.
+        count: Number of documents read so far.
+        empty: Number of documents without tokens.
     """
 
     corpus: Corpus
@@ -208,7 +208,7 @@ class Documents:
     def windows(
         self, tokenizer: PreTrainedTokenizerBase, start: int, size: int, stride: int
     ) -> Iterator[DocumentWindow]:
-        """Each token of each document in one window, after the start token or those before it."""
+        """Yields windows that store each token of each document once, after its start token or earlier tokens."""
         for number, text in enumerate(self.texts()):
             ids = [start, *token_ids(tokenizer, text)]
             self.count, self.empty = self.count + 1, self.empty + (len(ids) == 1)
@@ -248,7 +248,7 @@ def expect_decoder(opened: OpenedModel) -> None:
 def states_of(
     opened: OpenedModel, windows: Sequence[DocumentWindow], batch_size: int, told: Told | None = None
 ) -> list[Float[np.ndarray, "_ D"]]:
-    """What the output layer reads before each stored token, window by window; ``told`` how many are computed."""
+    """The input of the output layer before each stored token, by window; ``told`` receives the number computed."""
     found, done = dict[int, np.ndarray](), 0
     rows = [TokenRow(tuple(window.ids[:-1])) for window in windows]
     for at, row in row_states(opened, rows, 0, batch_size):

@@ -71,7 +71,7 @@ def _opened(model: AnyModel) -> OpenedModel:
 
 
 def _read(opened: OpenedModel, texts: Sequence[str], window: int) -> CopyCalibration:
-    """What was kept of all tokens of the texts."""
+    """Statistics of all tokens of the texts."""
     window = min(window, opened.longest or window)
     examples = [Example(text, id=f"text {number}") for number, text in enumerate(texts, 1) if text]
     asked = asking(opened, examples, ScoreSettings(window=window, stride=window))

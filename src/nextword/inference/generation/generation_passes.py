@@ -132,13 +132,13 @@ def _expect_possible(opened: OpenedModel, settings: GenerationSettings, title: s
     place = GENERATION_MODES_MAPPING[mode]
     if "/" in place:
         raise ValueError(
-            f"{named('arguments')}: {mode.value.replace('_', ' ')} is no longer part of transformers; it is code to "
-            f"be downloaded from https://hf.co/{place} and run. Choose another decoding"
+            f"{named('arguments')}: {mode.value.replace('_', ' ')} is no longer part of transformers; it would run "
+            f"code from https://hf.co/{place}. Choose another decoding"
         )
     if settings.draft is not None and mode not in (*ROWWISE, GenerationMode.ASSISTED_GENERATION):
         raise ValueError(
-            f"{named('draft')}: must go with greedy search or sampling ('{title}' given), where one word follows "
-            "the other; leave out one of the two"
+            f"{named('draft')}: must be used with greedy search or sampling ('{title}' given), which generate "
+            "token by token; leave out one of the two"
         )
     if settings.draft is not None and settings.draft in drafters:
         drafters.get(settings.draft)().expect_fit(opened.model)

@@ -111,7 +111,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
         elif not (sample.model_extra or {}).get("sample"):
             prompts.append(_of_sample(sample, number))
     if is_text and not any(one.prompt.strip() for one in prompts):
-        raise ValueError(f"{path} is empty: it needs a prompt a line")
+        raise ValueError(f"{path} is empty: it needs one prompt per line")
     return prompts
 
 
@@ -213,8 +213,8 @@ def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> Non
                 if looks_beyond_windows(opened.model):
                     advice += ", or let nextword.inference.scoring.long_text.remember read its beginning"
                 raise ValueError(
-                    f"prompt {one.number}: its {length} tokens and {new} new ones are more than the {limit} that "
-                    f"the model has positions for; {advice}"
+                    f"prompt {one.number}: its {length} tokens and {new} new ones are more than the model's "
+                    f"{limit} positions; {advice}"
                 )
         return
     config = opened.model.config
@@ -222,8 +222,8 @@ def expect_room(opened: OpenedModel, encoded: Sequence[Prompt], new: int) -> Non
     for one in encoded:
         if limit is not None and len(one.context) > limit:
             raise ValueError(
-                f"prompt {one.number}: its {len(one.context)} tokens are more than the {limit} that the encoder "
-                "has positions for; shorten it"
+                f"prompt {one.number}: its {len(one.context)} tokens are more than the encoder's {limit} "
+                "positions; shorten it"
             )
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit is not None and new + 1 > limit:  # the decoder begins with one token of its own

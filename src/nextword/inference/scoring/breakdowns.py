@@ -53,9 +53,9 @@ class CopiedSpans(Breakdown):
     def __init__(self, n: int) -> None:
         self.n = n
         self.meaning = (
-            f"Copied: part of {n} tokens or more that stand, in the same order, in the source or auxiliary text, or "
-            "else earlier in the text or its prompt, where the model sees them. The first token of such a span is "
-            "apart: where copying begins cannot be read off, how it continues can."
+            f"Copied: part of at least {n} consecutive tokens that also occur, in the same order, in the source or "
+            "auxiliary text, or earlier in the text or its prompt, where the model reads them. The first token of such "
+            "a span has its own group, because it is harder to predict than the rest."
         )
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:

@@ -128,7 +128,9 @@ def _asking_rows(
             f"texts: token ids must be rows of whole numbers, (B, T) with T of 2 at least ({tuple(ids.shape)} given)"
         )
     if {"window", "stride", "limit"} & settings.model_fields_set:
-        raise ValueError("texts: of token ids each row is read in one piece; cut them yourself, or give texts")
+        raise ValueError(
+            "texts: rows of token ids are scored whole, so window, stride and limit must be left out; or give texts"
+        )
     pairs = [TokenPair(row[:1], row[1:], 0) for row in ids.tolist()]
     return partial(target_log_probs, model, pairs, settings.batch_size, progress=progress)
 
@@ -185,8 +187,8 @@ class HeldRows:
 
     Attributes:
         ids: Token ids of each row.
-        labels: For each of them itself, or -100 where it is not a target; the first of a row never is.
-        data: Where they are from.
+        labels: The same ids, with -100 for tokens that are not targets; the first token of a row never is one.
+        data: Names of the rows' sources.
     """
 
     ids: Sequence[Sequence[int]]
@@ -302,8 +304,8 @@ def calibration_of(model: NextWordModel, name: str = "model") -> Calibration:
         known = [name for name in heads.names() if heads.get(name).calibration is not Head.calibration]
         spec = head_spec(model.next_word_head.config)
         raise ValueError(
-            f"{name}: must have a head whose settings can be chosen without training: {' or '.join(known)}, neither "
-            f"gated nor cut to one part ('{spec}' given); attach one"
+            f"{name}: must have a head whose settings can be chosen without training: {' or '.join(known)}, "
+            f"with mode=joint and without a learned gate ('{spec}' given); attach one"
         )
     return calibration
 

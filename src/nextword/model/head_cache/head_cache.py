@@ -153,8 +153,8 @@ class DynamicHeadCache(HeadCache):
     def _expect_reach(self, looks_back: int | None) -> None:
         if self._begin > 0 and (looks_back is None or self._kept < looks_back):
             raise ValueError(
-                f"the cache was cropped by more than {_CROPPABLE} positions, or is to be looked back over further than "
-                "before, and the head has forgotten what lies there (long); run the model on the text again"
+                f"the cache was cropped by more than {_CROPPABLE} positions, or 'long' is larger than before, so "
+                "positions that the head reads were already dropped; run the model on the text again"
             )
 
     def read(self) -> dict[str, Tensor]:
@@ -168,7 +168,7 @@ class DynamicHeadCache(HeadCache):
         window = self._windows[name]
         if window.positions.shape[1] < positions:
             raise ValueError(
-                f"the cache was cropped by more than {_CROPPABLE} positions, and the head kept no more of the states "
+                f"the cache was cropped by more than {_CROPPABLE} positions, and the head keeps no more of the states "
                 f"that it reads (+mi). For assisted generation set num_assistant_tokens to at most {_CROPPABLE} and "
                 "num_assistant_tokens_schedule to 'constant'; otherwise crop less, or run the model on the text again"
             )

@@ -62,8 +62,8 @@ class Moves:
         kv_cache = self._kv_cache()
         if kv_cache is None:
             raise RuntimeError(
-                "the KV cache that this method moves is gone: keep the cache while you use its methods, and copy it "
-                "with copy.deepcopy (a shallow copy shares its layers, and moves the cache that it was copied from)"
+                "the KV cache of this method no longer exists: keep the cache while you use its methods, and copy it "
+                "with copy.deepcopy (a shallow copy shares its layers, and changes the cache that it was copied from)"
             )
         return kv_cache
 
@@ -125,9 +125,9 @@ def cache_argument(backbone: Any) -> str | None:
 def why_no_head_cache(backbone: Any) -> str:
     """Why a head cache cannot be attached to a model's cache; empty if it can."""
     if cache_argument(backbone) is None:
-        return "keeps no cache of transformers between steps"
+        return "has no KV cache that transformers passes between decoding steps"
     if hasattr(backbone, "_setup_cache"):
-        return "keeps states of the text in its layers, where beams do not move them"
+        return "keeps the state of the text inside its layers, where beam search does not reorder it"
     return ""
 
 

@@ -334,7 +334,7 @@ def expect_draftable(
     mode = config.get_generation_mode()
     if mode not in _TOKEN_BY_TOKEN:
         raise ValueError(
-            f"draft: must go with greedy search or sampling ({mode.value.replace('_', ' ')} given); "
+            f"draft: must be used with greedy search or sampling ({mode.value.replace('_', ' ')} given); "
             "beams are reordered and assistants draft by themselves, so leave out one of the two"
         )
     if cache is None or not config.use_cache or isinstance(cache, StaticCache) or not hasattr(cache, "crop"):
@@ -344,14 +344,14 @@ def expect_draftable(
         )
     if model._is_stateful:
         raise ValueError(
-            f"draft: {type(model.backbone).__name__} keeps a state that read all words before, and rejected ones "
-            "cannot be taken out of it; leave out the draft"
+            f"draft: {type(model.backbone).__name__} has a recurrent state, from which rejected tokens cannot be "
+            "removed; leave out the draft"
         )
     extra = next((name for name in _EXTRAS if getattr(config, name, False)), None)
     if extra is not None:
-        raise ValueError(f"draft: {extra} is not kept for draft tokens; leave out one of the two")
+        raise ValueError(f"draft: must be used without {extra}, which draft tokens do not have; leave out one")
     if arguments.get("inputs_embeds") is not None:
-        raise ValueError("draft: needs the words of the prompt (inputs_embeds given); give input_ids")
+        raise ValueError("draft: needs the token ids of the prompt (inputs_embeds given); give input_ids")
     for processor in processors:
         if isinstance(processor, _EVERY_STEP) or (texts > 1 and isinstance(processor, _BY_ROW)):
             one = "" if isinstance(processor, _EVERY_STEP) else ", or write one text at a time"

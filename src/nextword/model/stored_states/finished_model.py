@@ -31,18 +31,18 @@ _PIECE = 2**24  # bytes that are copied at once
 
 
 def copied_backbone(model: NextWordModel, source: str | Path, folder: Path, shared: Path | None = None) -> bool:
-    """Writes a model with stored states as an ordinary one: its own weights, and those of its backbone from files.
+    """Writes a model with stored states as an ordinary model: its head, and the backbone's weights copied from files.
 
     Args:
         model: The model; its backbone has no layers.
         source: Folder of the model whose states are stored.
-        folder: Where to write; made where missing.
-        shared: Folder that keeps the backbone's files once for several models, which link to them; None: the model has
-            files of its own.
+        folder: Folder to write to, created if missing.
+        shared: Folder with the backbone's files for several models, which link to them; None: the model gets its own
+            files.
 
     Returns:
-        False, with nothing written, where the saved weights are not safetensors files under the names that the model
-        has in memory, or where a conditioner may have an output layer of its own: then it must be loaded to be saved.
+        False, with nothing written, if the model must be loaded to be saved: if the saved weights are not safetensors
+        files under the names of the loaded model, or if a conditioner may have its own output layer.
     """
     if model.conditioner is not None:
         return False
@@ -111,7 +111,7 @@ def _is_whole(model: NextWordModel, found: set[str]) -> bool:
 
 
 def expect_backbone(location: str | Path, origin: StatesOrigin) -> None:
-    """Raises ValueError where a saved model has another backbone than the one whose states are stored."""
+    """Raises ValueError if a saved model has another backbone than the one whose states are stored."""
     stored = origin.model_fingerprint
     found = _saved_fingerprint(location)
     if stored is None and found is not None:  # half precision: the files are compared
@@ -161,12 +161,12 @@ def saved_head(location: str | Path) -> dict[str, Tensor]:
 
 
 def copy_renamed(source: Path, target: Path, names: Mapping[str, str]) -> None:
-    """Copies tensors of a safetensors file under other names, as the bytes that they are.
+    """Copies tensors of a safetensors file under other names, byte by byte.
 
     Args:
         source: The file.
-        target: The new file, written whole or not at all.
-        names: By the name in the source that in the target; others are left out.
+        target: The new file, written completely or not at all.
+        names: New name of each tensor by its name in the source; other tensors are left out.
     """
     with open(source, "rb") as old, replacing(target) as new:
         (length,) = struct.unpack("<Q", old.read(8))

@@ -51,14 +51,14 @@ _KEPT_AS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class TokenRow:
-    """What a backbone reads in one pass: the tokens of a text, and for an encoder-decoder model its source."""
+    """One row of a store: the tokens of a text, and for an encoder-decoder model the tokens of its source."""
 
     ids: tuple[int, ...]
     source: tuple[int, ...] = ()
 
     @property
     def hash(self) -> int:
-        """64 bits by which the row is found."""
+        """A 64-bit hash of the row, used to look it up."""
         content = np.array([len(self.source), *self.source, *self.ids], np.int32).tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little", signed=True)
 
@@ -73,16 +73,16 @@ class RowStates:
 
 
 class StatesOrigin(Record):
-    """What decides about every number in a store; two builds into one folder must agree on it."""
+    """Everything that determines the content of a store; two builds into one folder must agree on it."""
 
     format: Literal["nextword-states/1"] = "nextword-states/1"
     """Name and version of the format; a reader refuses others."""
     model: str
     """Folder, file or hub name of the model."""
     model_fingerprint: str | None
-    """Fingerprint of its weights; None where they were in half precision, or not all in memory."""
+    """Fingerprint of the model's weights; None if they were in half precision, or not all in memory."""
     tokenizer: str
-    """Fingerprint of its tokenizer."""
+    """Fingerprint of the model's tokenizer."""
     task: dict[str, JsonValue]
     """The task that made the rows, with its data."""
     rows: str
@@ -92,26 +92,26 @@ class StatesOrigin(Record):
     source_width: int | None
     """E: width of the encoder's states; None for a decoder-only model."""
     layers: int
-    """K: hidden states that are kept at each token, for ``+mi``."""
+    """K: number of hidden states stored per token, for ``+mi``."""
     state_scale: float
-    """The factor between the last hidden state and what the output layer reads."""
+    """Factor between the last hidden state and the input of the output layer."""
     precision: Precision
-    """In which the states are kept."""
+    """Precision of the stored states."""
     shard_tokens: int
-    """Tokens of a shard; each has at least so many, but the last one."""
+    """Minimum number of tokens per shard, except for the last one."""
 
 
 class StatesShard(Record):
     """One shard; written when its other files are there."""
 
     rows: int
-    """How many rows it has."""
+    """Number of rows."""
     tokens: int
-    """How many tokens they have together."""
+    """Number of tokens of all rows."""
     source_tokens: int
-    """How many tokens their sources have together."""
+    """Number of tokens of all sources."""
     rounding: float
-    """The norm of what rounding changed in the states, by their norm."""
+    """Norm of the rounding error of the states, relative to their norm."""
     layers_begin: int = 0
     """The first hidden state in its file of layers: 1 where the last hidden states are what the output layer reads."""
 
@@ -122,9 +122,9 @@ class StatesManifest(Record):
     nextword: str
     """Version that wrote it."""
     origin: StatesOrigin
-    """What every number in it depends on."""
+    """Everything that determines its content."""
     shards: list[StatesShard]
-    """Its shards, in order."""
+    """Facts of all shards, in order."""
     built_in: str | None = None
     """The working directory of the build, to which names of files are relative."""
 
@@ -135,19 +135,19 @@ class StatesManifest(Record):
 
     @property
     def rounding(self) -> float:
-        """The largest of the shards'."""
+        """The largest rounding error of a shard."""
         return max((shard.rounding for shard in self.shards), default=0.0)
 
 
 def finished_shard(folder: Path, number: int) -> StatesShard | None:
-    """What a shard says of itself; None where it is not finished."""
+    """The facts of a shard; None if it is unfinished."""
     return shard_files.finished_shard(folder, number, StatesShard)
 
 
 def write_shard(
     folder: Path, number: int, rows: Sequence[TokenRow], found: Sequence[RowStates], precision: Precision
 ) -> StatesShard:
-    """Writes the rows with their states, and what the shard says of itself last.
+    """Writes the rows with their states, and the facts of the shard last.
 
     Raises:
         DiskFullError: There is no room for it.
@@ -333,7 +333,7 @@ class StoredStates:
         return self._place(row) is not None
 
     def of(self, row: TokenRow) -> RowStates | None:
-        """The states of a row; None where they are not stored."""
+        """The states of a row; None if they are not stored."""
         place = self._place(row)
         return None if place is None else self._shards[place[0]].states(place[1])
 
@@ -345,7 +345,7 @@ class StoredStates:
 
 
 def manifest_of(folder: Path) -> StatesManifest:
-    """The manifest of a finished store; ValueError where there is none.
+    """The manifest of a finished store; ValueError if there is none.
 
     Relative names of files that are not found from here are those from where the store was built.
     """

@@ -1,6 +1,6 @@
-"""A backbone that computes nothing: it answers known rows with stored states, under the model's own output layer.
+"""A backbone without layers: it looks up the stored states of known rows, and has the model's own output layer.
 
-To a head, an objective and a trainer it is a backbone like any other, so all of them work as they are.
+Heads, objectives and trainers use it like any other backbone.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class UnknownRowError(ValueError):
 class StoredBackbone(PreTrainedModel):
     """A language model with stored states in place of its layers.
 
-    It has the configuration, the input embedding and the output layer of the model, and for rows of tokens that the
-    store knows the same scores and hidden states.
+    It has the configuration, the input embedding and the output layer of the model. For the rows of the store it
+    returns the same scores and hidden states as the model.
 
     Args:
         config: The model's configuration.
         store: The states.
-        weights: As ``output_weights`` gives them.
+        weights: The weights that ``output_weights`` returns.
     """
 
     supports_gradient_checkpointing = False
@@ -69,10 +69,10 @@ class StoredBackbone(PreTrainedModel):
 
     @classmethod
     def open(cls, folder: str | Path, dtype: torch.dtype | None = None) -> StoredBackbone:
-        """The backbone of a store, with weights in a precision; None: in that of the model.
+        """Opens the backbone of a store, with weights in the precision ``dtype``; None: that of the model.
 
-        An input embedding that is not the output layer's stays in that of the model: few objectives read it, and it is
-        a map of its file, of which only what is read is in memory.
+        An untied input embedding keeps the model's precision: few objectives read it, and it is memory-mapped, so only
+        the rows in use are in memory.
 
         Raises:
             ValueError: The folder is not a finished store.
@@ -110,14 +110,14 @@ class StoredBackbone(PreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool = True,
     ) -> Any:
-        """Scores and hidden states of known rows, padded on the right.
+        """Returns scores and hidden states of known rows, padded on the right.
 
         Raises:
             UnknownRowError: The states of a row are not stored.
         """
         if past_key_values is not None and past_key_values.get_seq_length():
             raise UnknownRowError(
-                "states: must be asked for whole texts, without a KV cache; the model itself generates"
+                "states: must be read for whole texts, without a KV cache; to generate, load the model itself"
             )
         sources: list[tuple[int, ...]] = [()] * len(input_ids) if input_ids is not None else []
         ids, mask = input_ids, attention_mask
@@ -142,17 +142,17 @@ class StoredBackbone(PreTrainedModel):
         found = self.store.of(row)
         if found is None:
             raise UnknownRowError(
-                f"states: must have the states of every text that is asked for ('{self.store.folder}' has none of "
-                f"{len(row.ids)} tokens that begin with {list(row.ids[:5])}); build a store of this data with these "
+                f"states: must contain every text that is read ('{self.store.folder}' lacks one of {len(row.ids)} "
+                f"tokens that begins with {list(row.ids[:5])}); build a store of this data with these "
                 "task settings"
             )
         return found
 
 
 def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
-    """What the decoder of such a model reads to predict labels: as its own class says, which no weights are needed for.
+    """The function from labels to decoder inputs, from the model's own class; it needs no weights.
 
-    Most put a start token before them; mBART puts the last token there.
+    Most models put a start token before the labels; mBART puts the last token there.
     """
     if type(config) in AutoModelForSeq2SeqLM._model_mapping:
         with torch.device("meta"):
@@ -165,7 +165,7 @@ def decoder_inputs_of(config: Any) -> Callable[[Tensor], Tensor]:
 def _texts(ids: Tensor | None, mask: Tensor | None) -> list[tuple[int, ...]]:
     # the tokens of each row, without its padding
     if ids is None:
-        raise ValueError("states: must be asked for by token ids (embeddings, or an encoder's outputs, given)")
+        raise ValueError("states: must be read by token ids (embeddings or encoder outputs given); pass input_ids")
     if mask is None:
         return [tuple(row) for row in ids.tolist()]
     return [tuple(row[kept].tolist()) for row, kept in zip(ids, mask.bool(), strict=True)]
@@ -176,7 +176,7 @@ def _padded(rows: list[Float[Tensor, "_T ..."]], like: Tensor) -> Float[Tensor, 
 
 
 def output_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """What a ``StoredBackbone`` needs of a model's weights, by name; a weight that is tied stands once."""
+    """The weights of a model that a ``StoredBackbone`` needs, by name; tied weights occur once."""
     inputs: Any = model.get_input_embeddings()
     output: Any = model.get_output_embeddings()
     weights = {_INPUT: inputs.weight}

@@ -135,7 +135,7 @@ class EvaluationResults(VersionedRecord):
     settings: dict[str, JsonValue]
     """All settings."""
     environment: Environment
-    """Where and when."""
+    """Date, versions and machine of the evaluation."""
 
     def __getitem__(self, name: str) -> SystemRecord:
         """Return the system with this name."""

@@ -163,7 +163,7 @@ class FaissSearch:
         faiss, path = _faiss(), index_path(keys.folder, euclidean)
         if not path.is_file():
             command = f"nextword datastore index {keys.folder} --factory IVF64,SQ8{'' if euclidean else ' --dot'}"
-            raise ValueError(f"index: must be there ('{path}' is not); run '{command}', or search exactly")
+            raise ValueError(f"index: must exist ('{path}' does not); run '{command}', or search exactly")
         try:
             self.index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
             if parameters:

@@ -96,7 +96,7 @@ class StoredKeys:
         return self.tokens_at(np.arange(begin, end)[first : last + 1]).tolist(), first
 
     def expect_states(self, states: Float[Tensor, "P D"]) -> None:
-        """Raises ValueError if these states of the probe's tokens are not those of the model of the store."""
+        """Raises ValueError if these states of the probe's tokens differ from those stored with the datastore."""
         probe = torch.from_numpy(np.load(self.folder / PROBE))
         own = states.detach().float().cpu()
         if own.shape != probe.shape or float((own - probe).norm()) > _OFF * float(probe.norm()):
@@ -128,10 +128,10 @@ def write_shard(
     places: Int[np.ndarray, "K 2"],
     precision: str,
 ) -> ShardFacts:
-    """Writes a shard, its facts last: what is killed leaves no shard, and the next build makes it again.
+    """Writes a shard, its facts last; if the process is killed earlier, the next build makes the shard again.
 
-    Each state of ``keys`` has the token that came after it, and of this token ``places`` has the document and its
-    position there. With the precision int8 each key has a factor of its own.
+    ``tokens`` has the token after each state of ``keys``, ``places`` the document of this token and its position in
+    the document. With precision int8, each key has its own scale.
 
     Raises:
         DiskFullError: There is no room for it.
@@ -151,17 +151,17 @@ def write_shard(
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard as it lies on the disk; only what is looked at is read."""
+    """A memory-mapped shard; only the rows in use are read from disk."""
 
     tokens: Int[np.ndarray, "K"]
     places: Int[np.ndarray, "K 2"]
     scales: Float[np.ndarray, "K"] | None
     keys: Tensor
-    """Nobody writes to it."""
+    """The keys; read-only."""
 
     @classmethod
     def open(cls, folder: Path, number: int, keys: int, width: int, precision: str) -> Shard:
-        """Raises ValueError where a file is missing, cut off or of another shape than the manifest says."""
+        """Opens a shard; raises ValueError if a file is missing, truncated or not of the manifest's shape."""
         shapes = {"keys": (keys, width), "tokens": (keys,), "places": (keys, 2)}
         shapes |= {"scales": (keys,)} if precision == "int8" else {}
         arrays = {
@@ -173,7 +173,7 @@ class Shard:
     def of_states(cls, folder: Path, number: int, first: int, keys: int, origin: StoreOrigin) -> Shard:
         """The first ``keys`` states of a shard of stored states; the text continues in the next shard.
 
-        Raises ValueError where a file is missing, cut off or of another shape than the manifest says.
+        Raises ValueError if a file is missing, truncated or not of the manifest's shape.
         """
 
         def of(number: int, part: str, least: int, *width: int) -> np.ndarray:
@@ -191,7 +191,7 @@ class Shard:
         return cls(tokens[1:], places, None, view.view(torch.bfloat16) if origin.precision == "bfloat16" else view)
 
     def block(self, rows: slice) -> Float[Tensor, "M D"]:
-        """Keys that stand together, as float32; torch takes all threads to read them, numpy one."""
+        """Consecutive keys as float32, read by torch, which uses all threads."""
         keys = self.keys[rows].float()
         return keys if self.scales is None else keys.mul_(torch.from_numpy(self.scales[rows][:, None].copy()))
 
@@ -223,52 +223,52 @@ def _mapped(path: Path, shape: tuple[int | None, ...], kind: StoreKind) -> np.nd
 # -- What a datastore says of itself: which model, tokenizer and data it was made from, and which shards it has.
 
 MANIFEST, PROBE = "store.json", "probe.npy"
-"""The last file that is written, and the states by which a model is known again."""
+"""Names of the file that is written last, and of the states that identify the model."""
 
 DATASTORE = StoreKind("store", "datastore", MANIFEST, "nextword datastore build")
 STATES = StoreKind("store", "store of states", "states.json", "nextword states build")
 
 
 STATES_FORMAT: Final = "nextword-states/1"
-"""The keys are the states of a text in a store of states, which are read where they are."""
+"""Format of a datastore whose keys are read from a store of states."""
 
 
 class StoreOrigin(Record):
-    """What decides about every number in a store; two builds into one folder must agree on it."""
+    """Everything that determines the content of a store; two builds into one folder must agree on it."""
 
     format: Literal["nextword-datastore/1", "nextword-states/1"] = "nextword-datastore/1"
     """Name and version of the format; a reader refuses others."""
     model: str
     """Name of the model."""
     model_fingerprint: str | None
-    """Checksum of its weights; None where they were in float16, or not all in memory."""
+    """Checksum of the model's weights; None if they were in float16, or not all in memory."""
     tokenizer: str
-    """Fingerprint of its tokenizer."""
+    """Fingerprint of the model's tokenizer."""
     data: str
-    """Which files or data set, with their sizes and dates."""
+    """Files or data set of the corpus, with sizes and dates."""
     width: int
     """Width of a key."""
     vocab_size: int
-    """Tokens of the model."""
+    """Vocabulary size of the model."""
     precision: Literal["float16", "int8", "bfloat16", "float32", "float64"]
-    """Precision of the keys; the last three of stored states alone."""
+    """Precision of the keys; the last three only for stored states."""
     start: int
     """The token before every document."""
     window: int
-    """Tokens that the model saw at once."""
+    """Number of tokens per window."""
     stride: int
-    """Tokens that each window after the first gave."""
+    """Number of new tokens per window after the first."""
     shard_keys: int
-    """Keys of a shard; the last one may have fewer."""
+    """Number of keys per shard; the last shard may have fewer."""
 
 
 class ShardFacts(Record):
     """One shard; written when its other files are there."""
 
     number: int
-    """Its position among them, from 0."""
+    """Number of the shard, from 0."""
     keys: int
-    """How many it has."""
+    """Number of keys in the shard."""
 
 
 class StoreManifest(Record):
@@ -277,7 +277,7 @@ class StoreManifest(Record):
     nextword: str
     """Version that wrote it."""
     origin: StoreOrigin
-    """What every number in it depends on."""
+    """Everything that determines its content."""
     documents: int
     """Documents of the data, empty ones among them."""
     empty_documents: int

@@ -185,7 +185,7 @@ def expect_sorter() -> None:
 
 
 def token_bytes(vocab_size: int) -> int:
-    """Bytes that a token takes while it is sorted, those of the mark between documents included.
+    """Bytes per token during sorting; ids include the separator between documents.
 
     >>> token_bytes(65_535), token_bytes(65_536)
     (2, 3)
@@ -206,7 +206,7 @@ def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[
     if len(stream) * width > LARGEST:
         raise ValueError(
             f"data: must be at most {LARGEST // width:,} tokens for this vocabulary ({len(stream):,} given); build "
-            "several memories"
+            "several indexes"
         )
     from pydivsufsort import divsufsort
 

@@ -205,7 +205,8 @@ class MatchWeights(Record):
                 raise ValueError(f"{name}: must rise from 1 ({list(numbers)} given); fit the weights again")
         if self.limit < self.evidence[-1]:
             raise ValueError(
-                f"limit: must be at least {self.evidence[-1]}, what the last level asks ({self.limit} given); raise it"
+                f"limit: must be at least {self.evidence[-1]}, the minimum count of the last level "
+                f"({self.limit} given); raise it"
             )
         shape = (len(self.lengths), len(self.evidence) + 1)
         if len(self.shares) != shape[0] or any(len(row) != shape[1] for row in self.shares):
@@ -214,7 +215,7 @@ class MatchWeights(Record):
         if (shares < 0).any() or (abs(shares.sum(1) - 1) > _TOLERANCE).any():
             raise ValueError("shares: must be at least 0 and add up to 1 in each row; fit the weights again")
         if (shares[:, 0] <= 0).any():
-            raise ValueError("shares: must leave the head more than 0 in each row; fit the weights again")
+            raise ValueError("shares: must be above 0 for the head in each row; fit the weights again")
         return self
 
     def at(self, found: Found) -> Float[np.ndarray, "N C"]:

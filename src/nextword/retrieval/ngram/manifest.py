@@ -67,7 +67,7 @@ class NgramManifest(Record):
 
     @classmethod
     def of(cls, folder: str | Path) -> NgramManifest:
-        """The manifest of a folder; ValueError where it holds something else, or was not finished."""
+        """The manifest of a folder; ValueError if the folder is unfinished or is not an n-gram index."""
         path = Path(folder) / MANIFEST
         if not path.is_file():
             raise ValueError(

@@ -107,7 +107,7 @@ class NgramIndex:
         return low
 
     def common(self, ranks: Int[np.ndarray, "M"], queries: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "M"]:
-        """How many last tokens the position at each rank shares with a query, at most L; outside of it 0."""
+        """Number of last tokens that the position at each rank shares with a query; 0 for ranks outside the index."""
         inside = (ranks >= 0) & (ranks < len(self))
         differs = self._before(np.where(inside, ranks, 0), queries.shape[1]) != queries
         shared = np.where(differs.any(1), differs.argmax(1), queries.shape[1])
@@ -140,7 +140,7 @@ class NgramIndex:
         return documents, forward - self._starts[documents]
 
     def tokens_of(self, document: int, begin: int, end: int) -> Int[np.ndarray, "T"]:
-        """Tokens of a document from one offset to another; fewer where it begins or ends between them."""
+        """Tokens of a document from one offset to another, clipped at the ends of the document."""
         start = int(self._starts[document])
         after = int(self._starts[document + 1]) if document + 1 < len(self._starts) else len(self._stream)
         first, last = start + max(begin, 0), min(start + end, after - 1)
@@ -180,8 +180,8 @@ class LastTokens:
         ids: Tokens of each sequence; negative where they are unknown.
         valid: False at padding.
         row: The sequence of each position.
-        position: Its position there; its token is the last one that is seen.
-        first: The first place that it sees; all by default.
+        position: Last position of each context in its sequence.
+        first: First position that each context includes; by default the beginning of the sequence.
     """
 
     def __init__(
@@ -212,11 +212,11 @@ class LastTokens:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest one."""
+        """Number of tokens of the longest context."""
         return int((self.position - self.first).max()) + 1 if len(self.position) else 0
 
     def last(self, which: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
-        """The last tokens of some, each plus one; ``BELOW`` from the first that is missing or unknown."""
+        """The last tokens of some contexts, each id plus one; ``BELOW`` from the first missing or unknown token on."""
         at = self.position[which][:, None] - np.arange(length)
         tokens = np.where(
             at >= self.first[which][:, None], self.ids[self.row[which][:, None], np.maximum(at, 0)], BELOW

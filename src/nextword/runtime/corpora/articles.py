@@ -1,7 +1,7 @@
-"""Articles with summaries, one file each, in one folder, optionally with lists that define the splits.
+"""Reads a folder of articles with summaries, one file per article, optionally with lists that define the splits.
 
-Lists are those of the data sets: text files with one URL or name per line, named by their split (``all_train.txt``), or
-a JSON file ``{"train": [names], ...}``. The file of a URL is named by the SHA-1 of the URL.
+The lists have the format of the published data sets: text files with one URL or name per line, named by their split
+(``all_train.txt``), or a JSON file ``{"train": [names], ...}``. The file of a URL is named by the SHA-1 of the URL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ArticleForm:
     """File format of one article.
 
     Attributes:
-        ending: Ending of its name.
+        ending: Ending of the file name.
         pair: Function from the file's text to a pair; a missing side is empty.
         mark: Text before the summary in every file, for messages.
         origin: Name and source of the data set, for messages.
@@ -36,12 +36,12 @@ class ArticleForm:
     origin: str
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """The files of a folder and its folders."""
+        """The files with this ending in a folder and its subfolders."""
         return folder.rglob(f"*{self.ending}")
 
 
 def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
-    """Such folders as what a task reads beside tables; the first form counts of which there is a file."""
+    """A reader of folders of articles, for tasks that also read tables; it uses the first form with a file."""
     wanted = " or ".join(f"a folder with {form.ending} files ({form.origin})" for form in forms)
 
     def claims(path: Path) -> bool:
@@ -114,7 +114,7 @@ CLOSING = "\"'\u2019\u201d)]"
 
 
 def story_pair(text: str) -> Pair:
-    r"""The highlights, as sentences, and the article; either may be empty, as it is in some stories of that data set.
+    r"""The highlights, as sentences, and the article; either may be empty, as in some stories of the data set.
 
     >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n")
     Pair(source='It rained. Who minds?', target='(CNN) -- It rained.\n\nA lot.', others=())
@@ -142,7 +142,7 @@ STORY = ArticleForm(ENDING, story_pair, MARK, "CNN/DailyMail: github.com/abisee/
 """Highlights first, for tasks that write articles."""
 
 STORIES = article_files([STORY])
-"""Such folders as what a task reads beside JSON lines."""
+"""Reader of folders of stories, for tasks that also read JSON lines."""
 
 
 def _sentence(highlight: str) -> str:
@@ -191,4 +191,4 @@ ARTICLES = article_files([
     ArticleForm(STORY.ending, lambda text: backwards(STORY.pair(text)), STORY.mark, STORY.origin),
     ArticleForm(".summary", bbc_pair, "[SN]FIRST-SENTENCE[SN]", "XSum: github.com/EdinburghNLP/XSum"),
 ])  # fmt: skip
-"""Folders of articles that are to be summarised: those of CNN/DailyMail and those of XSum."""
+"""Reader of folders of articles to summarise, in the format of CNN/DailyMail or XSum."""

@@ -25,7 +25,7 @@ from nextword.runtime.corpora.part_names import PARTS
 TABLES = "all_csv"
 """Folder of the tables."""
 
-FROM = "download it from github.com/wenhuchen/LogicNLG (data/, and all_csv.zip unpacked)"
+FROM = "download LogicNLG from github.com/wenhuchen/LogicNLG (data/, and all_csv.zip unpacked)"
 """Source of the data, for messages."""
 
 ENTRY = "[sentence, [numbers of columns], title, template]"
@@ -116,10 +116,10 @@ def _file_of(folder: Path, part: str, where: str) -> Path:
     files = [folder / name for name in names if (folder / name).is_file()]
     if len(files) > 1:
         raise ValueError(
-            f"{where}: {files[0].name} and {files[1].name} in '{folder}' could each be the {part} part; keep one"
+            f"{where}: {files[0].name} and {files[1].name} in '{folder}' could each be the {part} split; keep one"
         )
     if not files:
-        raise ValueError(f"{where}: no {part} part in '{folder}' (looked for {', '.join(names)}); {FROM}")
+        raise ValueError(f"{where}: no {part} split in '{folder}' (looked for {', '.join(names)}); {FROM}")
     return files[0]
 
 

@@ -159,7 +159,7 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
 
 
 def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
-    """All splits of a data set of the hub, or of a folder laid out as one, by name; ValueError where there is none."""
+    """All splits of a data set of the hub, or of a folder with its layout, by name; ValueError if there is none."""
     from datasets import load_dataset
 
     path, config = _located(data)
@@ -193,7 +193,7 @@ def is_streamed(rows: Any) -> bool:
 
 
 def keeps_a_buffer(rows: Any) -> bool:
-    """Whether a stream is shuffled: its state does not say which rows wait in the buffer, and they would be lost."""
+    """Whether a stream is shuffled; the rows in its buffer would be lost on resuming, because its state lacks them."""
     waiting = [getattr(rows, "_ex_iterable", None)]
     while waiting:
         part = waiting.pop()
@@ -213,14 +213,14 @@ def _located(data: str | Path) -> tuple[Path | None, str]:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether its README says how to read it, as on the hub."""
+    """Whether the README of a folder has a ``configs`` entry, as data sets on the hub have."""
     card = folder / "README.md"
     return card.is_file() and re.search(r"\A---\n(.*\n)*?configs:", card.read_text(encoding="utf-8")) is not None
 
 
 def _expect_no_split(split: str | None, what: str, where: str) -> None:
     if split is not None:
-        raise ValueError(f"{where}: {what} has no parts to choose from, and split '{split}' was given. Leave it out.")
+        raise ValueError(f"{where}: {what} has no splits to choose from, but split '{split}' was given. Leave it out.")
 
 
 def _files_of(folder: Path, split: str | None, where: str) -> list[Path]:

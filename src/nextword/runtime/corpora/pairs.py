@@ -180,7 +180,7 @@ def gap_texts(config: GapConfig) -> OtherFiles:
 
 
 def dealt(pairs: Iterable[tuple[str, Pair]], source: str, split: str) -> PairParts:
-    """Pairs with the part of each; those with a side without text are left out and counted."""
+    """Groups pairs by their split; pairs with an empty side are left out and counted."""
     parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
     empty = 0
     for part, pair in pairs:
@@ -254,7 +254,7 @@ def part_named(row: JsonLine, field: str) -> str:
     if part is not None:
         return part
     known = ", ".join(word for words in PARTS.values() for word in words)
-    raise ValueError(f"{row.place}: field '{field}' is '{name}'; known parts: {known}.")
+    raise ValueError(f"{row.place}: field '{field}' is '{name}'; known splits: {known}.")
 
 
 def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
@@ -264,7 +264,7 @@ def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
 
 
 def texts_at(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
-    """The texts at some paths of a row; ValueError where there are none, or something that is not text."""
+    """The texts at some paths of a row; ValueError if there are none, or if a value is not text."""
     values = [(path, value) for path in paths for value in values_at(row.content, path)]
     if not values:
         has = ", ".join(row.content) or "none"
@@ -299,10 +299,10 @@ SPLIT = "split"
 
 @dataclass(frozen=True)
 class PairForm:
-    """Where the two sides of a pair stand in a row.
+    """The fields of a row that have the two sides of a pair.
 
     Attributes:
-        title: The data set that has this form, and where it is to be had.
+        title: The data set with this form, and its source.
         source: Path of the source.
         targets: Paths of the targets; those that a row has are its references, in this order.
         in_sentences: Whether a target is a list of sentences.
@@ -315,7 +315,7 @@ class PairForm:
 
     @property
     def fields(self) -> str:
-        """Its fields, for messages."""
+        """The fields of source and first target, for messages."""
         return f"{self.source} and {self.targets[0]} ({self.title})"
 
     def fits(self, row: Mapping[str, Any]) -> bool:
@@ -341,7 +341,7 @@ FORMS = (
 
 
 def form_of(row: Mapping[str, Any], place: str, source: str | None, target: str | None) -> PairForm:
-    """The form of a file, by its first row and the fields that the user names; ValueError where none fits."""
+    """The form of a file, by its first row and the fields that the user names; ValueError if no form fits."""
     if source is not None and target is not None:
         return PairForm("as named", source, (target,))
     named = [

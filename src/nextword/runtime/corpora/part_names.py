@@ -25,7 +25,7 @@ def _packed(*endings: str) -> tuple[str, ...]:
 
 
 JSON_LINES = _packed(".jsonl", ".ndjson", ".json")
-"""One JSON object a line or one list of them, plain or packed."""
+"""One JSON object per line or one list of them, plain or compressed."""
 
 SEPARATORS = {",": _packed(".csv"), "\t": _packed(".tsv")}
 """What stands between the cells of a table, and the endings of such tables."""
@@ -74,7 +74,7 @@ def is_json_lines(file: Path) -> bool:
 
 
 def separator_of(file: Path) -> str | None:
-    """What stands between the cells of a table; None: it is of another kind.
+    """The separator of the cells of a text table; None for other files.
 
     >>> separator_of(Path("a.csv.gz")), separator_of(Path("a.jsonl"))
     (',', None)
@@ -83,12 +83,12 @@ def separator_of(file: Path) -> str | None:
 
 
 def is_text(file: Path) -> bool:
-    """Whether the name says that it is plain text: by its ending, or because it is the bare name of a part."""
+    """Whether a file is plain text by its name: by its ending, or because the name is that of a split."""
     return _ending(file, TEXTS) is not None or part_of(file.name) is not None
 
 
 def text_files(folder: Path) -> list[Path]:
-    """All files of a folder and its folders that hold text or tables by their names, sorted; hidden ones are not."""
+    """Text files and tables of a folder and its subfolders, by their names, sorted, without hidden files."""
     return sorted(
         file
         for file in folder.rglob("*")
@@ -100,7 +100,7 @@ def text_files(folder: Path) -> list[Path]:
 
 
 def is_saved_set(folder: Path) -> bool:
-    """Whether it is one data set, without parts, that ``datasets`` saved to disk."""
+    """Whether a folder is one data set, without splits, that ``datasets`` saved to disk."""
     return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
 
 
@@ -125,13 +125,13 @@ def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*
     exact = [file for file in exact if table_ending(file) is None] or exact
     if len(exact) > 1:
         raise ValueError(
-            f"{where}: {_listed(exact, folder)} in '{folder}' could each be the {split} part. Keep one of them there."
+            f"{where}: {_listed(exact, folder)} in '{folder}' could each be the {split} split. Keep one of them there."
         )
     found = exact or [file for file in files if not set(words).isdisjoint(_words_of(file.relative_to(folder)))]
     if len({table_ending(file) for file in found}) > 1:
         raise ValueError(
-            f"{where}: the {split} part of '{folder}' is of several kinds of files, {_listed(found, folder)}. Name the "
-            f"one to be read '{words[0]}', with its ending."
+            f"{where}: the {split} split of '{folder}' has files of several formats, {_listed(found, folder)}. Name "
+            f"the one to read '{words[0]}', with its ending."
         )
     return found
 

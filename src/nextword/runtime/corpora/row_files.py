@@ -41,9 +41,9 @@ def is_stored(path: Path) -> bool:
 
 
 def stored_table(files: Sequence[Path], where: str, streaming: bool = True) -> Any:
-    """The rows of .parquet or .arrow files, of one kind, as a data set; ValueError where one cannot be read.
+    """The rows of .parquet or .arrow files, all of one format, as a data set; ValueError if a file cannot be read.
 
-    As a stream they are read as they are; otherwise ``datasets`` first stores them in its cache.
+    With ``streaming``, rows are read from the files; otherwise ``datasets`` first stores them in its cache.
     """
     from datasets import load_dataset
 
@@ -202,13 +202,13 @@ class JsonLine:
 def json_lines(
     path: Path, where: str = "", digest: Digest | None = None, skip_empty: bool = False
 ) -> Iterator[JsonLine]:
-    """The objects of a file, one per line or one list of them, plain or packed, one at a time; as ``numbered_lines``.
+    """Yields the objects of a plain or compressed file with one object per line, or with one list of objects.
 
-    Empty lines are passed over or errors.
+    Empty lines are skipped with ``skip_empty``, else they are errors.
 
     Raises:
-        ValueError: The file cannot be read, or a line is empty, no JSON, no object, has a key twice or half a
-            character; the message names file and line.
+        ValueError: The file cannot be read, or a line is empty, not JSON, not an object, or has a duplicate key or
+            half a character; the message names file and line.
     """
     place, begun = file_place(path, where), False
     lines = numbered_lines(path, where, digest)
@@ -227,7 +227,7 @@ def _entries(text: str, place: str) -> Iterator[JsonLine]:
         entries: list[Any] = json.loads(text, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as fault:
         raise ValueError(
-            f"{place}: not a whole JSON list ({fault}); download it again, or give one object a line"
+            f"{place}: not a whole JSON list ({fault}); download it again, or give one object per line"
         ) from None
     for number, entry in enumerate(entries, 1):
         entry_position = f"{place}, entry {number}"
@@ -266,7 +266,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # -- Rows of the files that we read ourselves as data sets: a stream, or what ``datasets`` has stored in its cache.
 
 PIECE = 1 << 20
-"""Characters of a packed text that are one row."""
+"""Characters per row of a compressed text."""
 
 
 def rows_of_tables(
@@ -274,12 +274,12 @@ def rows_of_tables(
 ) -> Any:
     """Some columns of tables: ``input_ids`` and perhaps ``attention_mask``, or the one with the text.
 
-    The files are JSON lines, .csv or .tsv, one after the other. As a stream they are read as they are; otherwise
-    ``datasets`` first stores the rows in its cache, and ``identity`` says of which files as they are now.
+    The files are JSON lines, .csv or .tsv, one after the other. With ``streaming``, rows are read from the files;
+    otherwise ``datasets`` first stores them in its cache, under a key that contains ``identity``.
 
     Raises:
-        ValueError: A file cannot be read or a value in it is not text; the message names file and row. Of a stream,
-            when it is read.
+        ValueError: A file cannot be read or a value in it is not text; the message names file and row. For a
+            stream, the error is raised during reading.
     """
     from datasets import Features, List, Value
 
@@ -289,7 +289,7 @@ def rows_of_tables(
 
 
 def rows_of_packed_text(files: Sequence[Path], where: str, streaming: bool, identity: str) -> Any:
-    """Pieces of some lines each as ``text``, with the ``path`` of their file; arguments as of ``rows_of_tables``."""
+    """Pieces of several lines as ``text``, with the ``path`` of their file; for arguments see ``rows_of_tables``."""
     from datasets import Features, Value
 
     features = Features({"path": Value("string"), "text": Value("large_string")})

@@ -76,7 +76,7 @@ def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
     for part, text in texts.items():
         if not text.strip():
             raise ValueError(
-                f"{where}: '{path}' has {len(lines)} lines, and the {part} part would be empty. Give at least 20 "
+                f"{where}: '{path}' has {len(lines)} lines, and the {part} split would be empty. Give at least 20 "
                 f"lines of text, or a folder with three files."
             )
     column = f", column '{text_column}'" if table else ""

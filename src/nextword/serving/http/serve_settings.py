@@ -21,7 +21,7 @@ class ServeSettings(Settings):
     queue: int = Field(default=100, ge=1)
     """Maximum number of running and waiting requests; further requests get status 429."""
     seconds: float = Field(default=300.0, gt=0)
-    """Time limit of a request in seconds. It then ends with status 504, or, if streaming has started, without further
+    """Time limit of a request in seconds. A longer request ends with status 504 or, if it streams, without further
     tokens."""
     cache_tokens: int = Field(default=16384, ge=256)
     """Size of the KV cache in tokens, for all requests together."""

@@ -160,7 +160,7 @@ class Needs:
     places: frozenset[Path]
     """Folders of its trainings, including those of an unfinished search, and the search's file."""
     searching: bool
-    """Whether its search is unfinished. A search deletes the trainings of rejected settings."""
+    """Whether the search of the method is unfinished. A search deletes the trainings of rejected settings."""
 
 
 def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:

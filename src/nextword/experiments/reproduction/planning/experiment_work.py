@@ -151,7 +151,7 @@ class ExperimentWork:
         beginning: Training of the initial checkpoint; None: there is none, or another comparison does it.
         backbone: Configuration of the initial checkpoint.
         sizes: Model sizes of all methods, search candidates and the initial checkpoint, by title.
-        lacks: What is missing for timing steps; empty if nothing is.
+        lacks: Reason why steps cannot be timed; empty if they can.
     """
 
     config: CompareConfig
@@ -179,7 +179,7 @@ def experiment_work(
         config: The comparison.
         task: Its task, possibly with synthetic data.
         origin: The comparison that makes the initial checkpoint, and its task; None: itself.
-        lacks: What is missing, see ``ExperimentWork``.
+        lacks: Reason why steps cannot be timed, see ``ExperimentWork``.
 
     Raises:
         ValueError: If a setting is wrong, the initial checkpoint is unknown, or a method does not fit it.

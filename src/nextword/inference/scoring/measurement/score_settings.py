@@ -13,7 +13,7 @@ class ScoreSettings(Settings):
     """Settings of scoring; all have defaults."""
 
     window: int | None = Field(default=None, ge=1)
-    """Number of tokens that a model sees at once; by default its positions, at most 4,096, or 1,024 if it has no
+    """Number of tokens per window; by default the model's number of positions, at most 4,096, or 1,024 if it has no
     limit."""
     stride: int | None = Field(default=None, ge=1)
     """Number of new tokens that each window after the first scores; they have at least window - stride tokens before
