@@ -40,7 +40,8 @@ class StoreKind:
         begun = os.path.isfile(folder / BEGUN)
         said, instead = "given", f"make one with '{self.command} MODEL DATA --out FOLDER'"
         if begun:
-            said, instead = "was begun and not finished", f"run the same '{self.command}' again"
+            said = "was begun and not finished"
+            instead = f"wait if it is still being built, or run the same '{self.command}' again to resume"
         raise ValueError(f"{self.setting}: must be a finished {self.title} ('{folder}' {said}); {instead}")
 
     def damaged(self, path: Path, said: str) -> ValueError:

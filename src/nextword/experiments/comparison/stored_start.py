@@ -191,5 +191,5 @@ def _expect_rows(setting: Setting, backbone: StoredBackbone, states: str) -> Non
     different = differences(kept, wanted)
     raise ValueError(
         f"states: must have all rows that this comparison reads ('{states}': "
-        f"{'; '.join(different) or 'the data have changed'}); name another folder, or take the store's settings"
+        f"{'; '.join(different) or 'the data have changed'}); give the store's task settings, or another folder"
     )

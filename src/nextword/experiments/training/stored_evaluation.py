@@ -29,7 +29,10 @@ def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
     config, task = _task_of(states)
     text = task.data.test_text()
     if not isinstance(task, WindowTask) or text is None:
-        raise ValueError(f"states: must be of running text, to be scored ('{states}' is of the task '{task.name}')")
+        raise ValueError(
+            f"states: must be those of running text ('{states}' has those of task '{task.name}'); score the saved model "
+            "with 'nextword score MODEL DATA'"
+        )
     tokenizer: Any = load_tokenizer(config.model, "model")
     _expect_stored(states, [TokenRow(tuple(ids)) for ids in task.measures.read_windows(tokenizer)])
     stream, settings = task.measures.test_stream(tokenizer), task.config
@@ -55,7 +58,10 @@ def validation_rows(states: str | Path) -> HeldRows:
 def _task_of(states: str | Path) -> tuple[TrainConfig, Task]:
     config = configured({"states": str(states), "head": "softmax"})
     if has_encoder(config):
-        raise ValueError(f"states: must be of a decoder-only model ('{states}' is of '{config.model}')")
+        raise ValueError(
+            f"states: must be those of a decoder-only model ('{states}' has those of '{config.model}'); calibrate with "
+            "'nextword attach --held TEXT', and score with 'nextword score MODEL DATA'"
+        )
     return config, data_task(config, False)
 
 

@@ -258,8 +258,8 @@ def expect_layers(backbone: PreTrainedModel, count: int) -> None:
     hidden = outputs.decoder_hidden_states if of_decoder else outputs.hidden_states
     if len(hidden) < count:
         raise ValueError(
-            f"+mi: {type(backbone).__name__} has {len(hidden)} hidden states at each token, {count} are read; give "
-            f"fewer, or store more of them ('nextword states build --layers {count}')"
+            f"+mi: must read at most as many hidden states per token as there are or as are stored ({count} given, "
+            f"{len(hidden)} there); read fewer, or store more ('nextword states build --layers {count}')"
         )
     strange = next(
         (layer for layer in hidden[-count:] if layer.shape[:-1] != positions or layer.shape != hidden[-1].shape), None
