@@ -45,6 +45,15 @@ def test_a_pretrained_model_is_trained_with_normalised_states() -> None:
     assert not parse_head("softmax+mi:raw").is_met_by(parse_head("softmax+mi:norm"))
 
 
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [("+mi", ["+mi", "+mi:raw", "+mi:norm"]), ("+mi:raw", ["+mi", "+mi:raw"]), ("+mi:norm", ["+mi:norm"])],
+)
+def test_a_trained_head_that_reads_the_same_states_is_kept(asked: str, kept: list[str]) -> None:
+    trained = {spec: parse_head(f"softmax{spec}") for spec in ("+mi", "+mi:raw", "+mi:norm")}
+    assert [spec for spec, head in trained.items() if parse_head(f"softmax{asked}").is_met_by(head)] == kept
+
+
 def test_large_norms_of_lower_layers_are_removed() -> None:
     block = InputBlock(MultiInputConfig(layers=2, window=1, normalize=True), Dimensions(D, D, 2, V))
     last, lower = torch.randn(2, 1, 5, D)

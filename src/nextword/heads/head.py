@@ -48,10 +48,17 @@ class HeadConfig(SpecSettings):
         mi = getattr(self, "mi", None)
         return self if mi is None else self.model_copy(update={"mi": mi.for_pretrained()})
 
+    def with_raw_states(self) -> Any:
+        """These settings with ``+mi:raw`` in place of ``+mi``, as earlier versions trained pretrained models."""
+        mi = getattr(self, "mi", None)
+        if mi is None or mi.normalize is not None:
+            return self
+        return self.model_copy(update={"mi": mi.model_copy(update={"normalize": False})})
+
     def is_met_by(self, other: HeadConfig) -> bool:
         """Whether other settings are equal, apart from settings that are not fitted yet here and fitted there."""
-        had = other.model_dump()
-        return any(_is_met(asked.model_dump(), had) for asked in (self, self.to_fine_tune()))
+        had = other.with_raw_states().model_dump()  # a built head with ``+mi`` alone does not normalise
+        return any(_is_met(asked.model_dump(), had) for asked in (self.with_raw_states(), self.to_fine_tune()))
 
     def located(self) -> HeadConfig:
         """These settings with absolute paths of stored files, as saved with a model."""

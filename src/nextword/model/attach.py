@@ -32,7 +32,7 @@ from nextword.model.forward.output_layer import probe_inputs, validate_output_la
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.stored_states.finished_model import expect_backbone, saved_head
 from nextword.model.stored_states.state_files import TokenRow
-from nextword.model.stored_states.stored_backbone import StoredBackbone
+from nextword.model.stored_states.stored_backbone import StoredBackbone, UnknownRowError
 from nextword.model.training_modes import inference_mode_of, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.runtime.devices import device_of
@@ -168,8 +168,14 @@ def _attached(
     with modes_kept(backbone):
         wrapped.train(backbone.training)
     _prove(wrapped)
-    with _probed(wrapped) as context_of:
-        wrapped.next_word_head.init_from_backbone(context_of)
+    try:
+        with _probed(wrapped) as context_of:
+            wrapped.next_word_head.init_from_backbone(context_of)
+    except UnknownRowError:
+        raise ValueError(
+            f"head '{head_spec(head)}': must begin on tokens whose states are stored (it draws others); give f2 "
+            "start=random, or train through the model itself"
+        ) from None
     wrapped.config.head = wrapped.next_word_head.config.model_dump()
     return wrapped
 

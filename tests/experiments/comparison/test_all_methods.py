@@ -200,6 +200,21 @@ def test_a_comparison_keeps_the_defaults_that_it_was_begun_with(plain_start, tmp
         compare(configured(recipe, ["fine_tuning.learning_rate=1e-3"]), tmp_path / "now")
 
 
+@pytest.mark.parametrize("given", [[], ["fine_tuning.learning_rate=5e-5"]])
+def test_a_comparison_begun_before_states_were_normalised_goes_on_without(plain_start, tmp_path, given):
+    recipe = {**RECIPE, "methods": ["softmax+mi:1x2"], "seeds": [0], "start": {"model": str(plain_start)}}
+    out = tmp_path / "out"
+    claim, kept = out / "compare.json", []
+    for seeds in ([0], [0, 1]):
+        compare(configured({**recipe, "seeds": seeds}, given), out)
+        saved = json.loads((out / "trained" / f"softmax-mi-1x2-mle-seed{seeds[-1]}/model/config.json").read_text())
+        kept.append(saved["head"]["mi"]["normalize"])
+        begun = json.loads(claim.read_text())
+        begun["fine_tuning"].pop("normalize", None)  # as an earlier version wrote it
+        claim.write_text(json.dumps(begun))
+    assert kept == [True, False]
+
+
 def test_threads_and_kept_models_may_change(copied):
     compare(configured({**RECIPE, "threads": 2, "keep_models": False}), copied)
 

@@ -234,6 +234,14 @@ def test_what_would_change_the_states_is_refused(tmp_path: Path, saved: dict[str
             train(configured(recipe), tmp_path / "refused")
 
 
+def test_a_head_that_begins_on_other_tokens_is_refused_with_what_to_give(tmp_path: Path, saved: dict[str, Any]) -> None:
+    _build(saved, tmp_path / "states")
+    recipe = {"states": str(tmp_path / "states"), "training": {**TRAINING, "steps": 1, "evaluate_every": None}}
+    with pytest.raises(ValueError, match=r"head 'f2.*start=random"):
+        train(configured({**recipe, "head": "f2"}), tmp_path / "refused")
+    train(configured({**recipe, "head": "f2:start=random"}), tmp_path / "out")
+
+
 def test_a_model_with_dropout_is_refused(tmp_path: Path, saved: dict[str, Any]) -> None:
     _build(saved, tmp_path / "states")
     config = tmp_path / "states" / "config.json"

@@ -18,6 +18,7 @@ from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.experiments.training.starting_model import data_task
 from nextword.experiments.training.train_config import configured
 from nextword.experiments.training.train_model import train
+from nextword.heads.input_states import MultiInputConfig
 from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records import locked
 from nextword.results.records.comparison_results import TrainingResults
@@ -323,6 +324,21 @@ def test_a_training_keeps_the_settings_that_it_was_begun_with(
     settings = trained_with(text, plain, "mos:2", out, steps)
     assert (settings.warmup_ratio, settings.learning_rates) == (0.05, {})
     assert (out / "record.json").exists()
+
+
+def test_a_training_begun_before_states_were_normalised_resumes_without(
+    text: str, plain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    steps = [*SIZES, "training.steps=2", "training.save_every=1", "keep_checkpoints=true"]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(MultiInputConfig, "for_pretrained", lambda settings: settings)
+        trained_with(text, plain, "softmax+mi:1x2", out, steps)
+    identity = out / "training" / "training.json"
+    assert "'mi': {'layers': 1, 'window': 2, 'expansion': 1}" in identity.read_text()  # as earlier versions wrote it
+    (out / "record.json").unlink()  # as if it was killed before its end
+    trained_with(text, plain, "softmax+mi:1x2", out, steps)
+    assert not nw.load(out).next_word_head.inputs.normalize
 
 
 @pytest.mark.few(1)

@@ -90,10 +90,14 @@ class ComparisonFolder(ResumableFolder):
         Raises:
             ValueError: If the folder's identity file cannot be read.
         """
-        if "fine_tuning" in config.model_fields_set or not self.manifest.exists() or not self.has_begun:
+        if not self.manifest.exists() or not self.has_begun:
             return config
-        begun = read_manifest(self.manifest, "a comparison").get("fine_tuning")
-        kept = None if begun is None else validated(FineTuning, begun, f"{self.manifest}: fine_tuning")
+        begun, kept = read_manifest(self.manifest, "a comparison").get("fine_tuning"), config.fine_tuning
+        if "fine_tuning" not in config.model_fields_set:
+            kept = None if begun is None else validated(FineTuning, begun, f"{self.manifest}: fine_tuning")
+        is_older = isinstance(begun, dict) and "normalize" not in begun
+        if is_older and kept is not None and "normalize" not in kept.model_fields_set:
+            kept = kept.model_copy(update={"normalize": None})
         return config.model_copy(update={"fine_tuning": kept})
 
     def expect(self, config: CompareConfig, task: Task) -> None:

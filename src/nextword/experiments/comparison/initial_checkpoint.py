@@ -114,6 +114,8 @@ class InitialCheckpoint:
     """Folder or hub name of the encoder of auxiliary texts, if a method has a conditioner."""
     pretrained: bool = False
     """Whether the checkpoint is a pretrained model that is fine-tuned."""
+    normalize: bool = True
+    """Whether ``+mi`` then normalises hidden states, unless its spec says it."""
 
     def backbone(self) -> PreTrainedModel:
         """Load a new copy of the model, in float32."""
@@ -132,7 +134,7 @@ class InitialCheckpoint:
             backbone = self.backbone()
         set_seed(seed)
         pretrained = self.pretrained and not method.from_scratch
-        return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained)
+        return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained, self.normalize)
 
     def parameters(self, model: NextWordModel) -> int:
         """Parameters of a model that begins from it, tied ones counted once."""
@@ -193,6 +195,7 @@ def prepare_start(
         test_counts=needed_test_counts(task, tokenizer, folder / TEST_COUNTS, stages),
         encoder=needed_encoder(config.methods, task),
         pretrained=config.fine_tuning is not None,
+        normalize=config.fine_tuning is not None and bool(config.fine_tuning.normalize),
     )
 
 

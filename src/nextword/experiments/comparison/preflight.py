@@ -203,17 +203,19 @@ def build_method(
     encoder: str | None,
     counts: Path | None,
     pretrained: bool,
+    normalize: bool = True,
 ) -> Any:
     """Make a method's model for one training stage, on this backbone.
 
     ``counts`` are for a head that needs token counts and names none. On a ``pretrained`` backbone, a head uses its
-    fine-tuning defaults and not the published ones.
+    fine-tuning defaults and not the published ones; without ``normalize``, ``+mi`` then does not normalise.
     """
     head = with_counts(method.trained_head, counts)
     followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}
     if not method.trained:
         return attach(backbone, head, objective, **followed)
-    return attach_to_train(backbone, head, objective, **followed, pretrained=pretrained)
+    begun = head if normalize else parse_head(head).with_raw_states()
+    return attach_to_train(backbone, begun, objective, **followed, pretrained=pretrained)
 
 
 def _check_generation(model: NextWordModel, method: Method, task: Task) -> None:

@@ -90,6 +90,9 @@ def _without_paths(settings: Any) -> str:
     # a counts file may have moved with its folder, and what it says is in the weights' shapes
     if isinstance(settings, dict):
         settings = {key: value for key, value in settings.items() if key != "counts"}
+        mi = settings.get("mi")
+        if isinstance(mi, dict) and not mi.get("normalize"):  # as earlier versions wrote it, which knew nothing else
+            settings["mi"] = {key: value for key, value in mi.items() if key != "normalize"}
     return str(settings)
 
 

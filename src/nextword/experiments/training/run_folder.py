@@ -75,6 +75,12 @@ class RunFolder(ResumableFolder):
         path = self.training / IDENTITY
         return TrainingIdentity.load(path).settings if path.exists() else None
 
+    def begun_with_raw_states(self) -> bool:
+        """Whether the training was begun with ``+mi`` that does not normalise, as in an earlier version."""
+        path = self.training / IDENTITY
+        head = str(TrainingIdentity.load(path).model.get("head")) if path.exists() else ""
+        return "'mi': {" in head and "'normalize'" not in head
+
     def finished(self) -> TrainingResults | None:
         """The record, if the training is finished; else None.
 

@@ -181,6 +181,9 @@ class FineTuning(Settings):
     """Peak learning rate of low-rank adapters, with ``lora``."""
     warmup_ratio: float = Field(default=0.06, ge=0, lt=1)
     """Share of the steps over which the learning rates rise from 0."""
+    normalize: bool | None = True
+    """Whether ``+mi`` without ``norm`` or ``raw`` normalises hidden states. None: no, as in comparisons that earlier
+    versions began."""
 
     def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults for training a pretrained model, which override the task's defaults for a small model.

@@ -112,6 +112,8 @@ def starting_model(
         head: HeadSpec = config.head
         if wants_counts(head):
             head = with_counts(head, counts_file(folder.training / "counts.npz", task.data, tokenizer))
+        if folder.begun_with_raw_states():
+            head = parse_head(head).with_raw_states()
         set_seed(config.seed)
         encoder = None if config.conditioner is None else task.data.encoder()
         followed: dict[str, Any] = {"conditioner": config.conditioner, "encoder": encoder}
