@@ -30,8 +30,8 @@ def test_text(states: str | Path) -> tuple[GivenTexts, dict[str, int]]:
     text = task.data.test_text()
     if not isinstance(task, WindowTask) or text is None:
         raise ValueError(
-            f"states: must be those of running text ('{states}' has those of task '{task.name}'); score the saved model "
-            "with 'nextword score MODEL DATA'"
+            f"states: must be those of running text ('{states}' has those of task '{task.name}'); score the saved "
+            "model with 'nextword score MODEL DATA'"
         )
     tokenizer: Any = load_tokenizer(config.model, "model")
     _expect_stored(states, [TokenRow(tuple(ids)) for ids in task.measures.read_windows(tokenizer)])

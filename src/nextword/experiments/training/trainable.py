@@ -45,8 +45,8 @@ def _left_alone(model: PreTrainedModel, settings: TrainingSettings) -> list[nn.P
         if "head" not in groups:
             raise ValueError(
                 "trains: must not be 'head' for a head without parameters of its own; calibrate it ('nextword attach "
-                "--held', or '--states'), leave it untrained (in comparisons methods.0.trained=false), choose another head such as "
-                "softmax+proj, or train all through the model"
+                "--held', or '--states'), leave it untrained (in comparisons methods.0.trained=false), choose another "
+                "head such as softmax+proj, or train all through the model"
             )
         return [parameter for name, group in groups.items() if name != "head" for parameter in group]
     if settings.freeze_output_embeddings:
