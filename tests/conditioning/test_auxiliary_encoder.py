@@ -63,7 +63,7 @@ def test_longest_text(family: str, limit: int | None) -> None:
         assert model.encode(torch.full((1, 100), 5)).shape == (1, 100, WIDTH)
         return
     assert model.encode(torch.full((1, limit), 5)).shape == (1, limit, WIDTH)
-    with pytest.raises(ValueError, match=f"{limit + 1} tokens are more than the {limit} that its encoder has"):
+    with pytest.raises(ValueError, match=f"{limit + 1} tokens are more than the {limit} positions of its encoder"):
         model.encode(torch.full((1, limit + 1), 5))
 
 

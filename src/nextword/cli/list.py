@@ -28,7 +28,7 @@ def heads() -> None:
 @app.command()
 @plain_errors
 def objectives() -> None:
-    """List the objectives (after the first / in --head), and the modifiers that can be added to them with +."""
+    """List the objectives (HEAD/OBJECTIVE), and the modifiers that can be added to them with +."""
     found = Catalogue("nextword.objectives")
     _show("objective", found, "objectives", "histalign:paper,alpha=0.5")
     _show_modifiers(found, "objectives")
@@ -37,7 +37,7 @@ def objectives() -> None:
 @app.command()
 @plain_errors
 def conditioners() -> None:
-    """List the conditioners (after the second / in --head), with which a model uses an auxiliary text."""
+    """List the conditioners (HEAD/OBJECTIVE/CONDITIONER); with one, a model reads an auxiliary text."""
     _show("conditioner", Catalogue("nextword.conditioning"), "conditioners", "bergpt:2,tied=true")
 
 

@@ -316,7 +316,7 @@ def test_a_task_without_texts_writes_none(tmp_path):
     assert (results.texts, results.written, results.runs[0].samples) == ({}, [], {})
     assert not (tmp_path / "texts").exists()
     assert not list(tmp_path.rglob("*.jsonl"))
-    with pytest.raises(ValueError, match="methods write"):
+    with pytest.raises(ValueError, match="this task generates no texts"):
         compare(
             configured({**recipe, "methods": [{"head": "softmax", "generation": {"use_cache": True}}]}), tmp_path / "b"
         )

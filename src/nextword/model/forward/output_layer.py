@@ -343,7 +343,7 @@ def _with_number(change: Callable[[Tensor, float], Tensor], number: float) -> Ca
 
 
 def adjustments_of(backbone: PreTrainedModel) -> list[Adjustment]:
-    """The known changes that a model makes to its scores, in order."""
+    """Adjustments of a model's logits (soft cap, scale, bias), in order."""
     config = backbone.config
     # T5 and its like keep one configuration for both sides, and copy all of it when asked for the decoder's
     if not config.is_encoder_decoder or config.sub_configs:

@@ -375,7 +375,7 @@ def published_models() -> dict[str, PublishedModel]:
 
 
 def model_config(name: str, where: str) -> PretrainedConfig:
-    """Return the configuration of a folder, a published model, or a downloaded hub model.
+    """Return the transformers config of a saved model, or of a known or downloaded one.
 
     >>> model_config("openai-community/gpt2", "start.model").n_layer
     12
