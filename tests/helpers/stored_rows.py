@@ -14,6 +14,7 @@ from nextword.inference.states import StatesSettings, build_states
 from nextword.model.stored_states.state_files import TokenRow
 from nextword.model.stored_states.stored_backbone import StoredBackbone
 from tests.helpers import text_tokenizers
+from tests.helpers.killed_trainings import sentences
 
 LENGTHS = (9, 5, 12)
 
@@ -23,7 +24,9 @@ def backbone(family: str, vocabulary: int) -> Any:
     torch.manual_seed(0)
     sizes = {"vocab_size": vocabulary, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8}
-    encoder = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    bart = {"vocab_size": vocabulary, "d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "dropout": 0.0}
+    bart |= {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    bart |= {"max_position_embeddings": 64}
     made: Any = {
         "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**sizes, **heads, tie_word_embeddings=False)),
         "gemma2": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**sizes, **heads, final_logit_softcapping=5.0)),
@@ -51,33 +54,21 @@ def backbone(family: str, vocabulary: int) -> Any:
                 dropout_rate=0.0,
             )
         ),
-        "bart": lambda: hf.BartForConditionalGeneration(
-            hf.BartConfig(
-                vocab_size=vocabulary,
-                d_model=16,
-                encoder_ffn_dim=32,
-                decoder_ffn_dim=32,
-                **encoder,
-                max_position_embeddings=64,
-                dropout=0.0,
-            )
-        ),
-        "mbart": lambda: hf.MBartForConditionalGeneration(
-            hf.MBartConfig(
-                vocab_size=vocabulary,
-                d_model=16,
-                encoder_ffn_dim=32,
-                decoder_ffn_dim=32,
-                **encoder,
-                max_position_embeddings=64,
-                dropout=0.0,
-                decoder_start_token_id=2,
-            )
-        ),
+        "bart": lambda: hf.BartForConditionalGeneration(hf.BartConfig(**bart)),
+        "mbart": lambda: hf.MBartForConditionalGeneration(hf.MBartConfig(**bart, decoder_start_token_id=2)),
     }[family]()
     if getattr(made, "final_logits_bias", None) is not None:
         made.final_logits_bias.normal_()
     return made.double().eval()
+
+
+def save_model_and_text(folder: Path, count: int) -> dict[str, str]:
+    """Saves a small Llama with its tokenizer, and a text of some sentences; returns both paths, by name."""
+    tokenizer = text_tokenizers.byte_level()
+    backbone("llama", len(tokenizer)).float().save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    (folder / "text.txt").write_text("\n".join(sentences(count)), encoding="utf-8")
+    return {"model": str(folder / "model"), "text": str(folder / "text.txt")}
 
 
 def rows(model: Any, vocabulary: int) -> list[TokenRow]:

@@ -22,8 +22,7 @@ from nextword.model.stored_states import finished_model
 from nextword.results.records import Results
 from tests.helpers import text_tokenizers
 from tests.helpers.counting_task import Heard
-from tests.helpers.killed_trainings import sentences
-from tests.helpers.stored_rows import backbone
+from tests.helpers.stored_rows import backbone, save_model_and_text
 
 TASK = {"name": "lm", "block": 16, "window": 16, "stride": 8}
 TRAINING = {"steps": 6, "batch_size": 4, "evaluate_every": 3}
@@ -38,13 +37,10 @@ def no_page(quick_report: None) -> None:
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> dict[str, Any]:
-    tokenizer = text_tokenizers.byte_level()
-    backbone("llama", len(tokenizer)).float().save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    (tmp_path / "text.txt").write_text("\n".join(sentences(200)), encoding="utf-8")
+    saved = save_model_and_text(tmp_path, 200)
     return {
-        "task": {**TASK, "data": str(tmp_path / "text.txt")},
-        "start": {"model": str(tmp_path / "model")},
+        "task": {**TASK, "data": saved["text"]},
+        "start": {"model": saved["model"]},
         "methods": METHODS,
         "training": TRAINING,
     }

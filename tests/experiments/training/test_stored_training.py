@@ -22,8 +22,8 @@ from nextword.experiments.training.train_model import train
 from nextword.inference.states import StatesSettings
 from nextword.model.stored_states import finished_model
 from tests.helpers import text_tokenizers
-from tests.helpers.killed_trainings import WORDS, sentences
-from tests.helpers.stored_rows import backbone, stored
+from tests.helpers.killed_trainings import WORDS
+from tests.helpers.stored_rows import backbone, save_model_and_text, stored
 from tests.helpers.summaries import save_encoder, write_pairs
 
 TASK = {"block": 16, "window": 16, "stride": 8}
@@ -32,11 +32,8 @@ TRAINING = {"steps": 6, "batch_size": 4, "trains": "head", "evaluate_every": 3}
 
 @pytest.fixture
 def saved(tmp_path: Path) -> dict[str, Any]:
-    tokenizer = text_tokenizers.byte_level()
-    backbone("llama", len(tokenizer)).float().save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    (tmp_path / "text.txt").write_text("\n".join(sentences(400)), encoding="utf-8")
-    return {"model": str(tmp_path / "model"), "task": {"data": str(tmp_path / "text.txt"), **TASK}}
+    saved = save_model_and_text(tmp_path, 400)
+    return {"model": saved["model"], "task": {"data": saved["text"], **TASK}}
 
 
 def _build(recipe: dict[str, Any], out: Path, **settings: Any) -> None:

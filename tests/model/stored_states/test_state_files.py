@@ -16,12 +16,13 @@ from nextword.inference.states import build_states
 from nextword.model.stored_states.state_files import (
     Precision,
     RowStates,
+    StatesShard,
     StoredStates,
     TokenRow,
-    finished_shard,
     manifest_of,
     write_shard,
 )
+from nextword.runtime.shard_files import finished_shard
 from tests.helpers import text_tokenizers
 from tests.helpers.stored_rows import backbone, stored
 
@@ -55,7 +56,7 @@ def test_what_rounding_changes_is_written_down(tmp_path: Path, precision: Precis
     rows = [TokenRow((1, 2, 3)), TokenRow((4,))]
     states = [_found(3, 0), _found(1, 1)]
     facts = write_shard(tmp_path, 0, rows, states, precision)
-    assert facts == finished_shard(tmp_path, 0)
+    assert facts == finished_shard(tmp_path, 0, StatesShard)
     exact = torch.cat([one.states for one in states])
     error = (exact.to(getattr(torch, precision)).double() - exact).norm() / exact.norm()
     assert facts.rounding == pytest.approx(float(error), rel=1e-12, abs=0)
@@ -67,7 +68,7 @@ def test_states_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     write_shard(tmp_path, 0, [TokenRow((1,))], [large], "bfloat16")
     with pytest.raises(ValueError, match="float16"):
         write_shard(tmp_path, 1, [TokenRow((1,))], [large], "float16")
-    assert finished_shard(tmp_path, 1) is None
+    assert finished_shard(tmp_path, 1, StatesShard) is None
 
 
 def test_the_last_hidden_states_are_stored_once(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_a_lower_layer_beyond_the_precision_is_refused(tmp_path: Path) -> None:
     layers = torch.stack([torch.ones(1, 4), torch.full((1, 4), 1e6)], 1)
     with pytest.raises(ValueError, match=r"1e\+06.*bfloat16"):
         write_shard(tmp_path, 0, [TokenRow((1,))], [RowStates(torch.ones(1, 4), layers, torch.zeros(0, 4))], "float16")
-    assert finished_shard(tmp_path, 0) is None
+    assert finished_shard(tmp_path, 0, StatesShard) is None
 
 
 def test_weights_that_are_nan_are_named(tmp_path: Path) -> None:

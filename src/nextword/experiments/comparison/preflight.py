@@ -31,8 +31,9 @@ from nextword.experiments.training.trainable import trained_group_names
 from nextword.experiments.training.trainer_arguments import expect_available
 from nextword.heads import parse_head
 from nextword.model.attach import ObjectiveSpec, attach, attach_to_train
-from nextword.model.stored_states.state_files import BEGUN, MANIFEST
+from nextword.model.stored_states.state_files import MANIFEST
 from nextword.model.stored_states.stored_backbone import StoredBackbone
+from nextword.runtime.shard_files import BEGUN
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
 

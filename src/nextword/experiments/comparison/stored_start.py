@@ -21,10 +21,10 @@ from nextword.experiments.comparison.one_run import Setting
 from nextword.experiments.comparison.preflight import all_candidates, check_methods, most_layers, read_layers
 from nextword.experiments.tasks.window_likelihood import WindowTask
 from nextword.experiments.training.starting_model import TASKS
-from nextword.experiments.training.stored_training import dropout_rates, ordinary, read_rows
+from nextword.experiments.training.stored_training import dropout_rates, ordinary, read_rows, write_ordinary
 from nextword.inference.states import StatesSettings, build_states
 from nextword.model.attach import ObjectiveSpec, attach_to_train
-from nextword.model.stored_states.finished_model import BACKBONE, copied_backbone
+from nextword.model.stored_states.finished_model import BACKBONE
 from nextword.model.stored_states.state_files import MANIFEST, StatesManifest, manifest_of
 from nextword.model.stored_states.stored_backbone import StoredBackbone
 from nextword.runtime.resumable import begin, differences
@@ -65,8 +65,7 @@ class StoredStart(InitialCheckpoint):
     def save(self, model: NextWordModel, folder: Path) -> None:
         """Writes the head, and links to the backbone's weights; copies them if the disk has no hard links."""
         model.config.dtype = model.dtype  # a training may have changed it
-        if not copied_backbone(model, self.folder / "model", folder, self.folder / SHARED):
-            self.whole(model).save_pretrained(folder)
+        write_ordinary(model, str(self.folder / "model"), folder, self.folder / SHARED)
 
     def saved(self, folder: Path, objective: ObjectiveSpec | None = None) -> NextWordModel:
         """The saved head on stored states."""
@@ -183,10 +182,9 @@ def _expect_layers(config: CompareConfig, layers: int, states: str) -> None:
 
 
 def _expect_rows(setting: Setting, backbone: StoredBackbone, states: str) -> None:
-    store, asked = backbone.store, read_rows(setting.task, setting.start.tokenizer, setting.rows)
-    if all(store.of(row) is not None for row in asked):
+    if backbone.store.has_all(read_rows(setting.task, setting.start.tokenizer, setting.rows)):
         return
-    kept = {key: value for key, value in store.manifest.origin.task.items() if key not in ("kind", "name")}
+    kept = {key: value for key, value in backbone.store.manifest.origin.task.items() if key not in ("kind", "name")}
     wanted = {key: value for key, value in setting.config.task_settings.items() if key != "generation"}
     different = differences(kept, wanted)
     raise ValueError(

@@ -66,8 +66,7 @@ def _task_of(states: str | Path) -> tuple[TrainConfig, Task]:
 
 
 def _expect_stored(states: str | Path, rows: list[TokenRow]) -> None:
-    store = StoredStates(states)
-    if any(store.of(row) is None for row in rows):
+    if not StoredStates(states).has_all(rows):
         raise ValueError(
             f"states: must have all rows of the data that they were computed from ('{states}' lacks some, so the data "
             "have changed); build another store"

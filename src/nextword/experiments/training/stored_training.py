@@ -191,11 +191,10 @@ def expect_stored_rows(
     """Raise ValueError, before training, if a row that the training reads is not stored."""
     if not isinstance(model.backbone, StoredBackbone):
         return
-    store = model.backbone.store
     shifted = model.backbone.prepare_decoder_input_ids_from_labels if model.config.is_encoder_decoder else None
-    if all(row in store for row in read_rows(task, tokenizer, rows, shifted)):
+    if model.backbone.store.has_all(read_rows(task, tokenizer, rows, shifted)):
         return
-    different = differences(store.manifest.origin.task, config.task)
+    different = differences(model.backbone.store.manifest.origin.task, config.task)
     raise ValueError(
         f"states: must have all rows that the training reads ({'; '.join(different) or 'the data have changed'}); take "
         "the settings and data of the store, or build another store"
@@ -210,11 +209,16 @@ def measured(model: NextWordModel, task: Task, source: str) -> NextWordModel:
 
 def writer_of(model: NextWordModel, source: str) -> Callable[[Path], None]:
     """The function that saves a trained model as an ordinary one; ``source`` is the model whose states were stored."""
-    return partial(_write, model, source) if isinstance(model.backbone, StoredBackbone) else model.save_pretrained
+    is_stored = isinstance(model.backbone, StoredBackbone)
+    return partial(write_ordinary, model, source) if is_stored else model.save_pretrained
 
 
-def _write(model: NextWordModel, source: str, folder: Path) -> None:
-    if not copied_backbone(model, source, folder):
+def write_ordinary(model: NextWordModel, source: str, folder: Path, shared: Path | None = None) -> None:
+    """Save a model with stored states as an ordinary one: copy or share its weights' files if possible, else load it.
+
+    ``source`` and ``shared`` are as in ``copied_backbone``.
+    """
+    if not copied_backbone(model, source, folder, shared):
         ordinary(model, source).save_pretrained(folder)
 
 

@@ -30,11 +30,10 @@ from jaxtyping import Float, Int
 from pydantic import JsonValue
 from torch import Tensor
 
-from nextword.runtime import shard_files
 from nextword.runtime.files import Record
 from nextword.runtime.shard_files import StoreKind, shard_file, write_array
 
-MANIFEST, BEGUN = "states.json", shard_files.BEGUN
+MANIFEST = "states.json"
 
 STATES = StoreKind("states", "store of states", MANIFEST, "nextword states build")
 
@@ -137,11 +136,6 @@ class StatesManifest(Record):
     def rounding(self) -> float:
         """The largest rounding error of a shard."""
         return max((shard.rounding for shard in self.shards), default=0.0)
-
-
-def finished_shard(folder: Path, number: int) -> StatesShard | None:
-    """The facts of a shard; None if it is unfinished."""
-    return shard_files.finished_shard(folder, number, StatesShard)
 
 
 def write_shard(
@@ -331,6 +325,10 @@ class StoredStates:
 
     def __contains__(self, row: TokenRow) -> bool:
         return self._place(row) is not None
+
+    def has_all(self, rows: Iterable[TokenRow]) -> bool:
+        """Whether all of some rows are stored; their states are not read."""
+        return all(row in self for row in rows)
 
     def of(self, row: TokenRow) -> RowStates | None:
         """The states of a row; None if they are not stored."""
