@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from nextword.experiments.reproduction.experiment import (
     comparison_of,
     expected_experiment,
     find_experiment,
+    recipe_of,
     settings_of,
 )
 from nextword.experiments.reproduction.table_numbers import ExperimentResults
@@ -92,8 +94,14 @@ class ExperimentFolders:
         """
         one = self._expected(name)
         start = None if one.start is None else self.folder(one.start) / START / "model"
-        config = comparison_of(one, self._request.data, start, self._request.changes)
+        changes = [*self._store(name, one), *self._request.changes]
+        config = comparison_of(one, self._request.data, start, changes)
         return with_judges(config, find_experiment(name), self._request.judges)
+
+    def _store(self, name: str, one: AtScale) -> list[str]:
+        # a recipe's stored states lie with the experiment's other files
+        is_stored = recipe_of(one).get("states") is not None
+        return [f"states={json.dumps(str(self.folder(name) / 'states'))}"] if is_stored else []
 
     def doubts(self, name: str) -> list[str]:
         """One message per data file of an experiment that may be incomplete."""

@@ -59,6 +59,10 @@ class LmConfig(WindowConfig):
     """Folder for trained tokenizers; none: train one in each run (seconds)."""
     block: int = Field(default=256, ge=2)
     """Tokens per training row."""
+    train_tokens: int | None = Field(default=None, ge=2)
+    """Number of training tokens, from the start of the text; none: all."""
+    validation_tokens: int | None = Field(default=None, ge=2)
+    """Number of validation tokens, from the start of the text; none: all."""
     generation: ContinuationConfig = ContinuationConfig()
     """Texts that every method generates."""
     start: Gpt2StartConfig = Gpt2StartConfig()
@@ -131,7 +135,8 @@ class TextData(TextBlocks):
 
     def token_stream(self, tokenizer: PreTrainedTokenizerBase, part: str) -> tuple[list[int], str]:
         """Tokens of a start token and the text."""
-        ids = [start_id(tokenizer), *token_ids(tokenizer, getattr(self.parts, part))]
+        limit = self._config.train_tokens if part == "train" else self._config.validation_tokens
+        ids = [start_id(tokenizer), *token_ids(tokenizer, getattr(self.parts, part), limit)]
         return ids, "the training text" if part == "train" else "the validation text"
 
     def test_text(self) -> str:

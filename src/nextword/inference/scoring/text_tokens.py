@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,14 +87,18 @@ def _seam(
     return left, None
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Ids of a text, encoded line by line (one long string would be slow), without special tokens."""
-    return [
+def token_ids(tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None = None) -> list[int]:
+    """The first ``limit`` ids of a text, encoded line by line (one long string would be slow), without special tokens.
+
+    ``None``: all.
+    """
+    tokens = (
         token
         for some in gathered(lines_of(text), PIECE)
         for ids in tokenizer(some, add_special_tokens=False)["input_ids"]
         for token in ids
-    ]
+    )
+    return list(islice(tokens, limit))
 
 
 def expect_offsets(tokenizer: PreTrainedTokenizerBase, lacking: str = "bytes cannot be counted") -> None:
