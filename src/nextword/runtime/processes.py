@@ -6,6 +6,7 @@ train together. An error ends all processes.
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections.abc import Iterator
@@ -126,11 +127,22 @@ def let_others_speak() -> None:
 
 
 def connect() -> None:
-    """Makes the group of all processes, unless it exists."""
+    """Makes the group of all processes, unless it exists; it ends with this process."""
     import torch
     from accelerate import PartialState
 
+    is_new = not torch.distributed.is_initialized()
     PartialState(cpu=not torch.accelerator.is_available(), timeout=_PATIENCE)
+    if is_new and torch.distributed.is_initialized():
+        atexit.register(_disconnect)
+
+
+def _disconnect() -> None:
+    # threads of a group that still run when the interpreter ends can abort the process
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _broadcast(sent: Any) -> Any:
