@@ -149,7 +149,7 @@ def outcomes(tables: Sequence[ReproducedTable]) -> str:
     """How many main claims of each paper came out, did not, or are open, as a table."""
     head = ["paper", "scale", *SIGNS]
     lines = [head, ["---"] * len(head)]
-    for paper, scale in product(names(), SCALES):
+    for paper, scale in product(names(), SCALES[::-1]):
         own = [table for table in tables if table.name.startswith(f"{paper}/") and table.scale == scale]
         counted = Counter(claim.outcome for table in own for claim in table.claims if claim.headline)
         if scale == "small":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import Any
 
+from nextword.results.records.reproduced_table import ReproducedTable
 from nextword.results.report.template import EDGE, INK, METHODS, SOFT
-from pictures.records import Measured, measured, tables
+from pictures.records import RECORDS, Measured, measured, tables
 from pictures.style import Picture
 
 _COPYING = ("cache", "pg", "ps", "+c", "ngram", "knn")
@@ -70,6 +72,31 @@ def pretrained() -> Picture:
         panel.set_xlabel("perplexity of SmolLM2-135M on WikiText-2 (lower is better),\nheads calibrated, not trained")
 
     return Picture(draw, 0.8 + 0.42 * len(found))
+
+
+def fifteen() -> Picture:
+    """Softmax-CPR's fifteen heads on SmolLM2, trained from stored states: the mean of seeds, the lowest and the highest."""
+    table = ReproducedTable.load(RECORDS / "papers" / "pretrained" / "softmax-cpr" / "figure-3.json")
+    titles = [column.title for column in table.columns]
+    texts = {"Wiki": "WikiText-2", "OWT": "OpenWebText"}
+    trained = [row for row in table.rows if all(row.cells[titles.index(name)].by_seed for name in texts)]
+    rows = sorted(trained, key=lambda row: -float(row.cells[titles.index("Wiki")].value or 0.0))
+
+    def draw(figure: Any) -> None:
+        for panel, (name, text) in zip(figure.subplots(1, 2, sharey=True), texts.items(), strict=True):
+            for place, row in enumerate(rows):
+                seeds = list(row.cells[titles.index(name)].by_seed.values())
+                copies = any(part in row.title for part in ("PG", "PS", "+ C", "+ P"))
+                colour = _PLAIN if row.title in ("Softmax", "SmolLM2 as it is") else _COPY if copies else _OTHER
+                panel.plot([min(seeds), max(seeds)], [place, place], color=colour, linewidth=2.2, alpha=0.5)
+                panel.plot([fmean(seeds)], [place], "o", color=colour, markersize=6)
+            panel.set_yticks(range(len(rows)), [row.title for row in rows])
+            panel.tick_params(axis="y", length=0, labelcolor=INK)
+            panel.set_xlabel(f"perplexity, {text}")
+            panel.grid(axis="x")
+        _legend(figure, panel)
+
+    return Picture(draw, 0.9 + 0.3 * len(rows))
 
 
 _LABELS = {
@@ -167,6 +194,7 @@ def _by_temperature(rows: list[dict[str, str]], begin: str | None) -> dict[int, 
 PICTURES = {
     "perplexity-heads": heads,
     "smollm2-heads": pretrained,
+    "smollm2-softmax-cpr": fifteen,
     "gain-and-cost": cost,
     "cache-temperature": temperature,
 }
