@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nextword.experiments.reproduction import experiment_folder
@@ -44,3 +46,16 @@ def test_data_that_is_half_there_is_said_before_anything_is_trained(data, tmp_pa
     said = [record.getMessage() for record in caplog.records if "may be incomplete" in record.getMessage()]
     assert len(said) == 3
     assert "train.txt has 10 bytes, usually 10,797,148" in said[0]
+
+
+def test_stored_states_lie_with_the_experiment_unless_a_folder_is_given(data, tmp_path):
+    places = {"smollm2-135m": tmp_path / "model"}
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        places["smollm2-135m"].mkdir(exist_ok=True)
+        (places["smollm2-135m"] / name).write_text("{}")
+    asked = Request([], "pretrained", DataFolder(data, places), tmp_path / "out")
+    folders = ExperimentFolders(asked)
+    assert folders.config("cpr-wikitext").states == str(folders.folder("cpr-wikitext") / "states")
+    given = ExperimentFolders(replace(asked, changes=("states='mine'",)))
+    assert given.config("cpr-wikitext").states == "mine"
+    assert folders.config("cpr-wikitext-tuned").states is None

@@ -99,6 +99,17 @@ def test_training_blocks_are_contiguous(book: Path) -> None:
     assert rows["labels"][3] == rows["input_ids"][3]
 
 
+def test_the_first_tokens_of_a_split_are_trained_on(book: Path) -> None:
+    task = small(book)
+    tokenizer = task.start.tokenizer()
+    whole = {part: task.data.token_stream(tokenizer, part)[0] for part in ("train", "validation")}
+    short = small(book, train_tokens=100, validation_tokens=40).data
+    assert short.token_stream(tokenizer, "train")[0] == whole["train"][:101]  # and the start token
+    assert short.token_stream(tokenizer, "validation")[0] == whole["validation"][:41]
+    assert len(short.training(tokenizer)) == 101 // 16
+    assert small(book, train_tokens=10**9).data.token_stream(tokenizer, "train")[0] == whole["train"]
+
+
 def test_start_fits_the_window(book: Path) -> None:
     task = small(book, block=16, window=32, stride=32)
     start = task.start.pretraining(task.start.tokenizer(), seed=0)
