@@ -240,6 +240,16 @@ def test_a_head_is_trained_alone_from_the_store_of_a_comparison(tmp_path: Path, 
     assert results.evaluation.metrics["nll"].value > 0
 
 
+def test_a_datastore_of_the_store_of_a_comparison_retrieves(tmp_path: Path, recipe: dict[str, Any]) -> None:
+    _compare(recipe, tmp_path / "out", methods=["mos:2"], states=str(tmp_path / "states"))
+    folder = tmp_path / "out" / "trained" / "mos-2-mle-seed0" / "model"
+    retrieving = {"head": "knn", "store": str(tmp_path / "states"), "k": 4, "weight": 0.5}
+    ids = torch.arange(5, 13)[None]
+    alone, both = (model(input_ids=ids).logits for model in (nw.load(folder), nw.attach(nw.load(folder), retrieving)))
+    torch.testing.assert_close(both.exp().sum(-1), torch.ones(1, 8))
+    assert not torch.allclose(both, alone)
+
+
 @pytest.mark.parametrize("linked", [True, False])
 def test_models_share_the_file_of_the_backbone_and_none_is_written_through(
     tmp_path: Path, recipe: dict[str, Any], linked: bool, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,13 @@ from nextword.experiments.comparison.one_run import Setting
 from nextword.experiments.comparison.preflight import all_candidates, check_methods, most_layers, read_layers
 from nextword.experiments.tasks.window_likelihood import WindowTask
 from nextword.experiments.training.starting_model import TASKS
-from nextword.experiments.training.stored_training import dropout_rates, ordinary, read_rows, write_ordinary
+from nextword.experiments.training.stored_training import (
+    dropout_rates,
+    ordinary,
+    read_rows,
+    text_rows,
+    write_ordinary,
+)
 from nextword.inference.states import StatesSettings, build_states
 from nextword.model.attach import ObjectiveSpec, attach_to_train
 from nextword.model.stored_states.finished_model import BACKBONE
@@ -140,6 +146,7 @@ def _build(setting: Setting, folder: Path, command: str) -> StatesManifest:
             folder,
             StatesSettings(layers=most_layers(setting.config)),
             task=_task_of_training(setting.config),
+            text_rows=text_rows(setting.task, setting.rows),
             command=command,
             progress=lambda done, total: advanced(done / total),
         )

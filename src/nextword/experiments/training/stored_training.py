@@ -73,10 +73,21 @@ def store_task_states(
     decoder_inputs = decoder_inputs_of(of_model) if of_model.is_encoder_decoder else None
     made = TaskRows(task.data, tokenizer)
     rows = list(read_rows(task, tokenizer, made, decoder_inputs))
-    text_rows = len(made.training) if isinstance(task, WindowTask) else 0
     return build_states(
-        config.model, rows, out, settings, task=config.task, text_rows=text_rows, command=command, progress=progress
+        config.model,
+        rows,
+        out,
+        settings,
+        task=config.task,
+        text_rows=text_rows(task, made),
+        command=command,
+        progress=progress,
     )
+
+
+def text_rows(task: Task, rows: TaskRows) -> int:
+    """Number of rows at the beginning that are one text without gaps: the training rows of running text."""
+    return len(rows.training) if isinstance(task, WindowTask) else 0
 
 
 def read_rows(
