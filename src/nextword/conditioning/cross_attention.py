@@ -234,8 +234,9 @@ class CrossAttentionConditioner(Conditioner):
     layer with its norm, the last norm, and an untied output layer, initialised as a copy of the pretrained one. Encoder
     and earlier weights are frozen. O and the second feed-forward layer start at zero, so predictions do not change.
 
-    ``bergpt:published`` is the model of He, Chen and Kim's report (section 4.2). All pretrained weights are frozen. The block in the last
-    layer and a new output layer are trained from random weights; the pretrained output layer is discarded.
+    ``bergpt:published`` is the model of He, Chen and Kim's report (section 4.2). All pretrained weights are frozen. The
+    block in the last layer and a new output layer are trained from random weights; the pretrained output layer is
+    discarded.
 
     Source: He, Chen and Kim 2020, section 3.4 (BERGPT), eq. 3 and 4; section 4.2 for what is trained.
 

@@ -48,8 +48,8 @@ class SoftPrefixConditioner(Conditioner):
     ``P E + D E`` parameters, and P more positions in every layer's attention. Attaching it changes the model's
     predictions: b is initialised to the mean input embedding, and W with small random weights.
 
-    Source: our own, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do not
-    depend on the input. The report with the other conditioners (He, Chen and Kim 2020) does not contain it.
+    Source: our own, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do
+    not depend on the input. The report with the other conditioners (He, Chen and Kim 2020) does not contain it.
 
     Examples:
         >>> from nextword.conditioning import parse_conditioner

@@ -151,7 +151,8 @@ _CPU_BUDGET = 128 * 2**20
 small on two cores, a third longer with 100 states than with 400). A larger budget saves little time."""
 
 _SUM_BUDGET = 64 * 2**20
-"""The same budget for sums in training. Here no other large tensor is in memory, and a smaller product is fast enough."""
+"""The same budget for sums in training, where no other large tensor is in memory and a smaller product is fast
+enough."""
 
 _GPU_SHARE = 0.1
 """Share of the free memory of an accelerator that dense scores may take."""

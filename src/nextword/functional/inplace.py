@@ -133,8 +133,8 @@ def overwrite_(
 
 def _write_(target: Tensor, ids: Tensor, values: Tensor, present: Tensor) -> Tensor:
     # Every column of a scatter writes a value. An absent column repeats the value that the first present column writes,
-    # or the old value if its row has no present column. So no shape depends on the number of present columns, and a step
-    # can be compiled.
+    # or the old value if its row has no present column. So no shape depends on the number of present columns, and a
+    # step can be compiled.
     first = present.int().argmax(1, keepdim=True)
     position = ids.gather(1, first)
     value = torch.where(present.any(1, keepdim=True), values.gather(1, first), target.gather(1, position))

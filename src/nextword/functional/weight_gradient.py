@@ -72,7 +72,7 @@ class GradientCollector:
 
     def add_factors(self, factors: Factors) -> None:
         """Adds the product of two factors, to be multiplied later."""
-        # detached, because their graph leads back to this collector, and Python cannot free cycles through torch's graphs
+        # detached, because their graph leads back to this collector, and Python cannot free cycles through torch graphs
         left, right, blocks = factors
         self._factors.append(Factors(left.detach(), right.detach(), blocks))
 
@@ -90,7 +90,7 @@ class GradientCollector:
     @torch.no_grad()
     def result(self) -> Tensor | None:
         """The gradient (V, D); None if nothing was added."""
-        # the first product makes the tensor to which all others are added; this is expensive if the product has few rows
+        # the first product makes the tensor to which all others are added; this is expensive if it has few rows
         self._factors.sort(key=lambda part: part.numel)
         while self._factors:
             self._total = self._factors.pop().add_to_(self._total, self._shape)
@@ -109,9 +109,9 @@ _LONG_ROW = 2**16
 def row_width(columns: int, element_size: int) -> int:
     """Number of elements to allocate per row of dense scores.
 
-    If a row takes a whole number of memory pages, as with 49,152 or 262,144 tokens, all rows begin in the same few lines
-    of the processor's cache, and a product that writes many rows at once waits for these lines. So each long row begins
-    four cache lines later within its page than the row before it.
+    If a row takes a whole number of memory pages, as with 49,152 or 262,144 tokens, all rows begin in the same few
+    lines of the processor's cache, and a product that writes many rows at once waits for these lines. So each long row
+    begins four cache lines later within its page than the row before it.
 
     >>> row_width(300, 4), row_width(262_144, 4)
     (300, 262208)

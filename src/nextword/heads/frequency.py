@@ -212,7 +212,7 @@ class FrequencyHead(Head):
     generate_takes: ClassVar[tuple[str, ...]] = ("decoupled", "class_top_k", "class_top_p")
 
     def __init__(self, config: FrequencyConfig, dimensions: Dimensions) -> None:
-        # for a saved head, only the ends of its classes are known; tokens are in order of id until a checkpoint is loaded
+        # for a saved head, only the ends of its classes are known; tokens are sorted by id until a checkpoint is loaded
         counts, order = np.zeros(dimensions.vocab_size, np.int64), np.arange(dimensions.vocab_size)
         if config.boundaries is None:
             counts, config = _divided(config, dimensions.vocab_size)

@@ -43,8 +43,8 @@ class Partition(CachedModule):
             = R_j q_t . w_v                                            for the last step j whose candidates hold v
             = S q_t . w_v                                              otherwise
 
-    The means are used only with P. In add mode, each line is added to the value of the lines below it. P without C and E
-    adds ``mean PD q_t . LD q_s`` to the scores of tokens that occurred before.
+    The means are used only with P. In add mode, each line is added to the value of the lines below it. P without C and
+    E adds ``mean PD q_t . LD q_s`` to the scores of tokens that occurred before.
 
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
 
