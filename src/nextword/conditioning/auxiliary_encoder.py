@@ -31,7 +31,7 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
     if isinstance(source, PreTrainedModel):
         return _checked(source, type(source).__name__)
     if not isinstance(source, str | Path):
-        given = type(source).__name__  # type: ignore[unreachable]  # whatever a caller without types gives
+        given = type(source).__name__  # type: ignore[unreachable]  # callers without types
         raise ValueError(f"encoder: must be a transformers model, a folder or a hub name ({given} given)")
     name = _name_of(source)
     with _explained(source):

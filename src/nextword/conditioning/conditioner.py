@@ -29,8 +29,8 @@ class ConditionerConfig(SpecSettings):
     """What is trained. ``new``: conditioner, head and an untied output layer; ``downstream``: also all decoder weights
     after the conditioner; ``decoder``: also the whole decoder; ``all``: also the auxiliary encoder."""
     start: Literal["unchanged", "random"] = "unchanged"
-    """Initial values of the new weights: chosen so that the model's distribution stays the same (an untied output layer
-    is then a copy), or random (as published; the untied output layer is random too)."""
+    """Initial values of the new weights. ``unchanged``: the model's distribution stays the same, and an untied output
+    layer is a copy. ``random``: random values, also for an untied output layer (published)."""
 
     @property
     def unties(self) -> bool:

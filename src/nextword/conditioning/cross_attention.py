@@ -18,11 +18,11 @@ from nextword.runtime.devices import device_of
 
 # -- Finding the layers of any decoder, and running a block after the self-attention of some of them.
 #
-# Hooks do this, so no model's code is copied. The blocks are passed as a keyword argument of the backbone's forward to
-# its layers. A layer's hook adds the layer's input to the argument; the hook of its self-attention, which receives the
-# same argument, adds the block's output to that of the self-attention. Modules store nothing between the two hooks, so
-# a layer may be recomputed (gradient checkpointing), deep-copied, or run by several threads. Without the argument the
-# backbone behaves as without hooks.
+# Hooks run the blocks, so no model's code is copied. The blocks are a keyword argument of the backbone's forward, which
+# passes it to its layers. A layer's hook adds the layer's input to the argument. The hook of the layer's self-attention
+# receives the same argument, and adds the block's output to the output of the self-attention. Modules store nothing
+# between the two hooks, so a layer may be recomputed (gradient checkpointing), deep-copied, or run by several threads.
+# Without the argument, the hooks do nothing.
 
 ARGUMENT = "after_self_attention"
 """Name of the keyword argument with the blocks."""
@@ -234,14 +234,15 @@ class CrossAttentionConditioner(Conditioner):
     layer with its norm, the last norm, and an untied output layer, initialised as a copy of the pretrained one. Encoder
     and earlier weights are frozen. O and the second feed-forward layer start at zero, so predictions do not change.
 
-    ``bergpt:published`` is the report's model (section 4.2). All pretrained weights are frozen. The block in the last
-    layer and a new output layer are trained from random weights; the pretrained output layer is discarded.
+    ``bergpt:published`` is the model of He, Chen and Kim's report (section 4.2). All pretrained weights are frozen. The
+    block in the last layer and a new output layer are trained from random weights; the pretrained output layer is
+    discarded.
 
     Source: He, Chen and Kim 2020, section 3.4 (BERGPT), eq. 3 and 4; section 4.2 for what is trained.
 
-    Differs from the paper: the encoder may have another width than the decoder. The default starts at zero, copies the
-    pretrained output layer, and also trains the rest of the last layer, which section 3.4 includes ("downstream") and
-    section 4.2 freezes.
+    Differs from the report: encoder and decoder may have different widths. By default, the block starts at zero, the
+    output layer starts as a copy of the pretrained one, and the rest of the last layer is trained too. Section 3.4 of
+    the report trains the rest of the last layer ("downstream"), and section 4.2 freezes it.
 
     Examples:
         >>> from nextword.conditioning import parse_conditioner

@@ -23,7 +23,7 @@ class PooledConfig(ConditionerConfig):
     published: ClassVar[Mapping[str, Any]] = {"start": "random", "trains": "new"}
 
     pooling: Pooling = "mean"
-    """Pooling of the encoder's states over the auxiliary text's tokens: mean ("avg" in the paper) or maximum."""
+    """Pooling of the encoder's states over the auxiliary text's tokens: mean ("avg" in the report) or maximum."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def pooled(states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"], pooling: 
 
 
 class PooledConditioner(Conditioner, ABC):
-    """Adds ``U p + b`` to the logits of all tokens; p is the pooled auxiliary text. Computed once per text."""
+    """Adds ``U p + b`` to the logits of all tokens, computed once per text; p is the pooled auxiliary text."""
 
     changes_states = False
 

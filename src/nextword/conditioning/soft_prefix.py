@@ -44,12 +44,12 @@ class SoftPrefixConditioner(Conditioner):
 
         prefix_p = W sum_s softmax_s(u_p . y_s / sqrt(E)) y_s + b
 
-    Effect: as that of a prompt on a frozen decoder, but with P positions instead of the whole auxiliary text. Cost:
+    Effect: that of a prompt on a frozen decoder, with P positions instead of the whole auxiliary text. Cost:
     ``P E + D E`` parameters, and P more positions in every layer's attention. Attaching it changes the model's
     predictions: b is initialised to the mean input embedding, and W with small random weights.
 
-    Source: ours, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do not
-    depend on the input. It is not in the paper of the other conditioners.
+    Source: our own, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do
+    not depend on the input. The report with the other conditioners (He, Chen and Kim 2020) does not contain it.
 
     Examples:
         >>> from nextword.conditioning import parse_conditioner

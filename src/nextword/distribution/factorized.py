@@ -146,7 +146,7 @@ class FactorizedDistribution(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         if self._computed is not None:
             return self._computed.clone()
-        # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
+        # normalised within each class first, as in training, because subtracting one large normaliser would lose digits
         by_class = zip(self._split(self._dense()), torch.split(self.log_class_probs(), 1, -1), strict=True)
         log_probs = torch.cat([scores.log_softmax(-1) + of_class for scores, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
@@ -175,7 +175,7 @@ class FactorizedDistribution(NextToken):
         return {f"class {c + 1}": log_prob.masked_fill(classes != c, -torch.inf) for c in range(self.classes.count)}
 
 
-# -- Decoupled drawing: a class first, then only that class is asked for the token.
+# -- Decoupled decoding: chooses a class first, then a token of this class.
 
 
 class ClassDraw:
@@ -210,7 +210,7 @@ class ClassDraw:
         assert self._distribution is not None
         assert self._chosen is not None
         log_class = self._distribution.log_class_probs()
-        if self._tried is None:  # hardly ever asked for, so not made in every step
+        if self._tried is None:  # rarely needed, so not made in every step
             self._tried = torch.zeros_like(log_class, dtype=torch.bool).scatter_(1, self._chosen[:, None], True)
         left = log_class.masked_fill(self._tried, -torch.inf)[rows]
         if bool(self._tried[rows].all(-1).any()):

@@ -121,7 +121,7 @@ class PointerMixture(NextToken):
         self.device = base.device
         self.vocab_size = base.vocab_size
         self.columns = base.columns
-        # without a share of the probability nothing is seen: the log of zero has no gradient
+        # entries without a share of the probability are hidden, because the log of zero has no gradient
         attention = replace(attention, visible=attention.visible & (log_rest > -torch.inf)[:, None])
         self.attention, _ = attention.relative()
         seen = attention.any_visible()
@@ -142,7 +142,7 @@ class PointerMixture(NextToken):
         return changed
 
     def _over(self, base: NextToken) -> PointerMixture:
-        changed = copy(self)  # what was made of the attention is not made again
+        changed = copy(self)  # keeps what was already computed from the attention
         changed.base, changed.device = base, base.device
         return changed
 
@@ -185,7 +185,7 @@ class PointerMixture(NextToken):
         return {name: share + self.log_gate[:, None] for name, share in of_base.items()} | {self.name: attended}
 
 
-# -- CacheDistribution: a distribution over what is stored only.
+# -- CacheDistribution: a distribution over stored tokens only.
 
 
 class CacheDistribution(NextToken):

@@ -190,7 +190,7 @@ class NextToken(ABC):
             ValueError: ``ids`` is not of shape (N, K).
         """
         self._expect_rows(ids)
-        # the sum over the others masks a copy of the dense row and takes its exponentials
+        # the sum over the other tokens masks a copy of the dense row and takes its exponentials
         chunks = self._chunks(self.row_bytes() + 2 * self.vocab_size * 4)
         return concatenate_chunks(lambda rows: log_complement(self[rows]._log_probs(), ids[rows]), chunks)
 
@@ -245,8 +245,8 @@ class NextToken(ABC):
 
         return concatenate_chunks(draw, self._chunks())
 
-    # -- From which component, and from which position of the text, the probability of a token came. Components have
-    # names, such as ``softmax`` and ``cache``.
+    # -- The components and the positions of the text from which the probability of a token came. Components have names,
+    # such as ``softmax`` and ``cache``.
 
     def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
         """For each component of the distribution, the share of each given token's probability that it contributes.
@@ -299,7 +299,7 @@ class NextToken(ABC):
         """
         return {}
 
-    # the old names
+    # names in earlier versions
     places, token_places, places_in = positions, token_positions, positions_in
 
     def row_bytes(self) -> int:
@@ -351,6 +351,6 @@ def log_complement(log_probs: Float[Tensor, "N V"], ids: Int[Tensor, "N K"]) -> 
     others = others.masked_fill(others == -torch.inf, math.log(torch.finfo(log_probs.dtype).tiny))
     at_ids = log_probs.gather(1, ids)
     dominant = (ids == best) & (at_ids > -math.log(2))
-    # what the sum answers is taken out before log1p, whose gradient is infinite at P = 1
+    # tokens computed by the sum are excluded before log1p, whose gradient is infinite at P = 1
     small = torch.log1p(-at_ids.masked_fill(dominant, -torch.inf).exp())
     return torch.where(dominant, others, small)

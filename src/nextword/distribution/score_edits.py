@@ -82,7 +82,7 @@ class Add(EditMode):
     ) -> Tensor:
         """Scores of the queries without the bias of the output layer, which the dense score already includes."""
         of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, fused_backward)
-        # a token that the vocabulary rules out stays out
+        # a token that the vocabulary excludes remains excluded
         return (vocabulary.scores_of(states, ids, fused_backward) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
 
     def write_(

@@ -100,7 +100,7 @@ class SoftmaxDistribution(NextToken):
 
     def _edited(self, fused_backward: FusedBackward | None = None) -> tuple[Float[Tensor, "N _"], list[EditedTokens]]:
         """Scores after the edits, in this process's columns, and the tokens that each edit changed."""
-        # the answer to a question is written over the product, so the next question makes a new one
+        # the result overwrites the product, so the next call computes a new product
         product, self._product = self._product, None
         scores = at_least_float32(self.vocabulary(self.states, fused_backward) if product is None else product)
         del product
@@ -189,7 +189,7 @@ class SoftmaxDistribution(NextToken):
 
 
 def _common_peak(peak: Float[Tensor, "N"], stored: Mapping[str, CopyScores]) -> Float[Tensor, "N"]:
-    # relative to the largest of all, the normaliser is a small number; a difference of two large ones would lose digits
+    # relative to the largest score, the normaliser is a small number; a difference of two large numbers loses digits
     for entries in stored.values():
         peak = torch.maximum(peak, entries.peak().to(peak.dtype))
     return peak
@@ -214,7 +214,7 @@ def in_one_product(parts: Sequence[NextToken], fused_backward: FusedBackward | N
     return [part.with_product(next(products)) if part in together else part for part in parts]
 
 
-# -- ComputedScores: the scores of one softmax, with what is needed to say where its probabilities came from.
+# -- ComputedScores: the scores of one softmax, with the information from which ``sources`` and positions are computed.
 
 
 class ComputedScores(NextToken):
@@ -302,7 +302,7 @@ def add_share(shares: dict[str, Tensor], name: str, share: Tensor) -> None:
     shares[name] = log_add_exp(shares[name], share) if name in shares else share
 
 
-# -- KnownScores: a softmax over scores that are there already, such as the logits of a pass.
+# -- KnownScores: a softmax over scores that were computed elsewhere, such as the logits of a forward pass.
 
 _BLOCK_BYTES = {"cpu": 2**22}
 """Bytes of scores normalised at once, by device; on a CPU they fit into its cache."""

@@ -62,7 +62,7 @@ class Vocabulary(Protocol):
         """Tensors shared by all rows that may need a gradient: the embedding."""
 
 
-# -- Shifted: a vocabulary whose scores each sequence shifts in a way of its own.
+# -- Shifted: a vocabulary with a separate shift of the scores for each sequence.
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Shifted:
         fused_backward: FusedBackward | None = None,
     ) -> list[Tensor]:
         products = self.vocabulary.scores_of_groups(states, ids, rows, fused_backward)
-        # the group's columns first: they are few, and the rows are many
+        # select the group's columns first, because they are few and the rows are many
         return [
             scores + self.shift.index_select(1, group)[self.row[positions]]
             for scores, group, positions in zip(products, ids, rows, strict=True)

@@ -74,9 +74,9 @@ class _SumWithGradient(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
-        tensors = ctx.saved_tensors  # once: a caller's checkpoint computes them again each time
+        tensors = ctx.saved_tensors  # read only once, because a caller's checkpoint recomputes them at each access
         rows, shared = tensors[: ctx.row_count], tensors[ctx.row_count :]
-        # they are given away below, so a second backward pass has to make them again
+        # the gradients are given away below, so a second backward pass computes them again
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
             with _same_random_numbers(*ctx.random_states):
@@ -89,7 +89,7 @@ class _SumWithGradient(torch.autograd.Function):
 
 @contextmanager
 def _same_random_numbers(cpu_state: Tensor, device_states: tuple[list[int], list[Tensor]]) -> Iterator[None]:
-    """Within this block random numbers are those drawn from these states, for an output layer with dropout."""
+    """Within this block, random generators start from these states; needed for an output layer with dropout."""
     devices, states = device_states
     with torch.random.fork_rng(devices):
         torch.set_rng_state(cpu_state)
@@ -126,7 +126,7 @@ def _forward_and_backward(
                     gradient[chunk] = part
             uses = Counter(_address(part) for part in gradients if part is not None)
             for collector, part in zip(fused_backward.collectors, parts, strict=False):
-                if part is not None:  # autograd gives one and the same tensor to both terms of a sum
+                if part is not None:  # autograd gives the same tensor to both terms of a sum
                     collector.add(part, shared=uses[_address(part)] > 1)
             for collector in fused_backward.collectors:
                 collector.compact(chunk.stop / max(1, chunks[-1].stop))
@@ -142,22 +142,23 @@ def _address(tensor: Tensor) -> int:
 
 # -- How many rows of dense scores are computed at once.
 #
-# The scores of one position over a vocabulary of 50,000 words take 200 KB. What is asked of them in training is one
-# number per position or one in all, so they are computed for a few rows at a time: a chunk. How many rows a chunk has
-# follows from a memory budget.
+# The scores of one position over a vocabulary of 50,000 tokens take 200 KB. Training needs only one number per position
+# from these scores, or a single number, so they are computed for a few rows at a time (a chunk). The memory budget
+# determines the number of rows in a chunk.
 
 _CPU_BUDGET = 128 * 2**20
-"""Bytes of dense scores alive at once on a CPU. A product with few states costs more for each (100 states of GPT-2
-small a third more than 400, measured on two cores), one with more than this saves little."""
+"""Bytes of dense scores in memory at once on a CPU. In a product with few states, each state takes longer (for GPT-2
+small on two cores, a third longer with 100 states than with 400). A larger budget saves little time."""
 
 _SUM_BUDGET = 64 * 2**20
-"""The same where nothing but the scores is alive, and not much of them is needed for the product to be fast."""
+"""The same budget for sums in training, where no other large tensor is in memory and a smaller product is fast
+enough."""
 
 _GPU_SHARE = 0.1
 """Share of the free memory of an accelerator that dense scores may take."""
 
 _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
-"""What ``score_memory`` was asked for. No result depends on it, so it need not be passed along."""
+"""The budget set by ``score_memory``. Results do not depend on it, so it is not passed as an argument."""
 
 
 @contextmanager
@@ -187,18 +188,18 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: VocabSh
     Processes that share the columns of scores make the same slices.
     """
     if torch.compiler.is_compiling():
-        # a graph can neither read the budget nor ask how much memory is free; a compiled step has few rows
+        # a compiled graph can read neither the budget nor the free memory; a compiled step has few rows
         return [slice(0, rows)] if rows else []
     budget = _budget.get()
     if budget is None:
         budget = int(_free_memory(device) * _GPU_SHARE) if device.type == "cuda" else _CPU_BUDGET
     limit = budget // max(1, row_bytes)
-    # what memory is free differs between accelerators
+    # the free memory differs between accelerators
     return _equal_slices(rows, limit if device.type == "cpu" else columns.rows_at_once(limit))
 
 
 def _free_memory(device: torch.device) -> int:
-    """Bytes of a GPU that torch can still give: what the driver has left, and what torch's allocator keeps unused."""
+    """Bytes of a GPU that torch can still allocate: the driver's free memory and the unused part of torch's own."""
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + unused
 
@@ -208,8 +209,8 @@ def sum_chunks(
 ) -> list[slice]:
     """Slices for a sum over rows whose gradient adds up in a weight of ``weight_bytes`` bytes.
 
-    Every slice reads the weight and writes its gradient, so that few rows at a time make it slow, the more so the
-    larger the weight is. Rows that all together take no more than the weight go at once.
+    Every slice reads the weight and writes its gradient. Therefore slices of few rows are slow, especially if the
+    weight is large. If all rows together take no more memory than the weight, there is one slice.
     """
     if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
         return row_chunks(rows, row_bytes, device, columns)
@@ -218,6 +219,6 @@ def sum_chunks(
 
 
 def _equal_slices(rows: int, limit: int) -> list[slice]:
-    # of equal size: a last chunk of few rows would cost as much as a whole one
+    # slices have equal size, because a last slice of few rows would cost as much as a whole one
     size = -(-rows // max(1, -(-rows // max(1, limit))))
     return [slice(start, min(start + size, rows)) for start in range(0, rows, max(1, size))]

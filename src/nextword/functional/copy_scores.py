@@ -189,7 +189,7 @@ class CopyScores:
         return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)
 
 
-# -- Retrieved tokens: entries that were looked up for each position by itself, in a store of other texts.
+# -- Retrieved tokens: entries that a search found in a store of other texts, separately for each position.
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Retrieved(CopyScores):
     def _column_sums(
         self, index: Int[Tensor, "N S"], masses: Float[Tensor, "N S"], columns: int
     ) -> Float[Tensor, "N columns"]:
-        # a token may follow a thousand retrieved positions: added up one by one, single precision loses four digits
+        # a token may follow a thousand retrieved positions; summing them in single precision would lose four digits
         return super()._column_sums(index, masses.double(), columns).to(masses.dtype)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Retrieved:
@@ -237,7 +237,7 @@ def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
     return {name: entries.stands for name, entries in stored.items() if isinstance(entries, Retrieved)}
 
 
-# -- The distinct tokens of each sequence: what a partition scores once, however often a token occurs.
+# -- The distinct tokens of each sequence; a partition scores each once, however often the token occurs.
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class UniqueTokens:
         starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
         rank = starts.cumsum(1) - 1
         counted = ordered != beyond
-        # one column more than there can be words takes what does not count, and is cut off
+        # one additional column receives the positions that do not count, and is removed afterwards
         size = ids.shape[1] if torch.compiler.is_compiling() else _column_count(rank, counted)
         target = torch.where(counted, rank, size)
         words = ids.new_zeros(len(ids), size + 1).scatter(1, target, ordered)

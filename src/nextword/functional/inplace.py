@@ -62,7 +62,7 @@ class _SoftmaxAt(torch.autograd.Function):
         at_ids, mass, peak = _exponentials_(scores, ids, columns)
         ctx.mark_dirty(scores)
         ctx.mark_non_differentiable(peak)
-        ctx.set_materialize_grads(False)  # what is left of the scores would get (N, V) zeros
+        ctx.set_materialize_grads(False)  # otherwise autograd would make (N, V) zeros for the overwritten scores
         ctx.save_for_backward(scores, ids, mass)
         ctx.traversed_once, ctx.columns = traversed_once, columns
         return at_ids, mass.log(), peak, scores
@@ -132,8 +132,9 @@ def overwrite_(
 
 
 def _write_(target: Tensor, ids: Tensor, values: Tensor, present: Tensor) -> Tensor:
-    # Every column of a scatter writes somewhere. Absent ones repeat what the first present one writes; in a row without
-    # any they write what stands there already. So no index depends on how many are present, and a step can be compiled.
+    # Every column of a scatter writes a value. An absent column repeats the value that the first present column writes,
+    # or the old value if its row has no present column. So no shape depends on the number of present columns, and a
+    # step can be compiled.
     first = present.int().argmax(1, keepdim=True)
     position = ids.gather(1, first)
     value = torch.where(present.any(1, keepdim=True), values.gather(1, first), target.gather(1, position))
@@ -161,7 +162,7 @@ class _Overwrite(torch.autograd.Function):
         return of_scores, None, of_values, None, None
 
 
-# -- Chunks that are computed again in the backward pass: for questions with an answer at each position.
+# -- Chunks that are computed again in the backward pass, for functions with a result at each position.
 
 
 def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], *, recompute: bool = True) -> Tensor:
@@ -180,14 +181,14 @@ def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], 
     if len(chunks) == 1:
         return compute(chunks[0])
     if recompute and torch.is_grad_enabled():
-        # an output layer may draw at random (LoRA's dropout), and must draw the same again
+        # an output layer may use random numbers (LoRA's dropout), which must be the same in the second computation
         return torch.cat([checkpoint(compute, chunk, use_reentrant=False) for chunk in chunks])
     if recompute or torch.is_grad_enabled():
         return torch.cat([compute(chunk) for chunk in chunks])
     part = compute(chunks[0])
     whole = part.new_empty(chunks[-1].stop, *part.shape[1:])
     whole[chunks[0]] = part
-    del part  # before the next one is made
+    del part  # frees it before the next part is made
     for chunk in chunks[1:]:
         whole[chunk] = compute(chunk)
     return whole

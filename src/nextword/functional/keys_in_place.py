@@ -84,7 +84,7 @@ def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "
         return keys.scored(queries, lambda own, kept: picked_product(kept.table, own, kept.index))
     if len(keys) == len(queries) == 1:
         return product(queries[0], keys[0])[None]
-    if queries.shape[1] == 1 and len(keys) == len(queries):  # keys first: so BLAS reads them once
+    if queries.shape[1] == 1 and len(keys) == len(queries):  # with the keys first, BLAS reads them once
         return torch.bmm(keys, queries.mT).mT
     return queries @ keys.mT
 

@@ -59,7 +59,7 @@ def shifted_right(labels: Int[Tensor, "B T"], start: int, pad: int) -> Int[Tenso
     return moved.masked_fill(moved == IGNORED_LABEL, pad)
 
 
-# -- Rows of unequal length, put together at their ends: what lies before a shorter row is padding.
+# -- Rows of unequal length, aligned at their ends; a shorter row has padding before it.
 
 
 def aligned_at_end(

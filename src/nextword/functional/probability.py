@@ -125,7 +125,7 @@ def expect_truncation(where: str, top_k: int | None, top_p: float | None) -> Non
         raise ValueError(f"{where}: top_k must be at least 1 ({top_k} given); give None to sample from all tokens")
 
 
-# -- Drawing by inverting a cumulative distribution: the same number gives the same token, whenever it is asked for.
+# -- Sampling by inverting a cumulative distribution: the same random number always gives the same token.
 
 
 def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
@@ -163,7 +163,7 @@ def fitted_softmax(states: Float[Tensor, "N D"], log_targets: Float[Tensor, "N C
     """
     inputs = at_least_float32(states.detach())
     targets = at_least_float32(log_targets.detach()).to(inputs.dtype)
-    # whitened, all directions are alike to the optimiser; the outlying coordinates of trained models are not otherwise
+    # whitening gives all directions the same scale; trained models have some coordinates with much larger values
     covariance = inputs.T @ inputs / len(inputs)
     level = covariance.diagonal().mean()
     values, vectors = torch.linalg.eigh(covariance + 1e-6 * level * torch.eye(len(covariance)).to(covariance))

@@ -55,7 +55,7 @@ class _DenseProducts(torch.autograd.Function):
             scores = F.linear(states, weight, bias)
         else:
             scores = _blockwise_product(states, weight, bias, fused_backward.empty_scores(states, len(weight)))
-        # `data`: separate tensors in one block of memory; autograd lets none of several views be changed in place
+        # `data` gives separate tensors in one block of memory; autograd forbids in-place changes of several views
         return tuple(part.data for part in torch.split(scores, sizes))
 
     @staticmethod
@@ -94,7 +94,7 @@ _COLUMNS = 1024
 
 
 def _in_blocks(states: Tensor, weight: Tensor) -> bool:
-    """Whether torch's own product is slower than one by blocks: of 342 states by a fifth, memory included."""
+    """Whether torch's own product is slower than a product by blocks (by a fifth for 342 states, with allocation)."""
     dtype = states.dtype
     return weight.device.type == "cpu" and dtype == weight.dtype and dtype in (torch.float32, torch.float64)
 
@@ -110,7 +110,7 @@ def _blockwise_product(states: Tensor, weight: Tensor, bias: Tensor | None, scor
     return scores
 
 
-# -- Products of groups of states with groups of rows of one weight: what a factorised softmax needs, and no more.
+# -- Products of groups of states with groups of rows of one weight, as a factorised softmax needs them.
 
 
 def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
@@ -186,7 +186,7 @@ def grouped_product(
     return products
 
 
-# -- Products of states with few rows of a weight, picked in blocks: what single tokens' scores cost, and no more.
+# -- Products of states with few rows of a weight, picked in blocks, for the scores of single tokens.
 
 PICKED_BYTES = {"cpu": 8 * 2**20}
 """Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
@@ -281,7 +281,7 @@ class _PickedProduct(torch.autograd.Function):
 
 def _sum_of_rows(ids: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     """The gradient of a weight from gradients of its rows, some rows several times; sparse where torch can add it."""
-    if weight.dtype is torch.float16 and weight.device.type == "cpu":  # where torch adds no sparse tensors
+    if weight.dtype is torch.float16 and weight.device.type == "cpu":  # torch cannot add these as sparse tensors
         total = torch.zeros(weight.shape).index_add_(0, ids, rows.float())
         return total.to(weight.dtype)
     return _sparse(ids[None], rows, weight.shape)
@@ -293,21 +293,22 @@ def _sparse(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
 
 # -- ``states @ weight.T`` of few states and a large matrix, piece by piece.
 #
-# A step of generation multiplies a state of each text with the output embedding, and that is to take as long as
-# reading it. On a CPU torch's own product takes two to six times as long, since BLAS divides such a product among
-# threads by its few states. A batch of products with pieces of the matrix is the same to the last digits, and divided
-# by pieces.
+# A step of generation multiplies one state of each text with the output embedding. This product should take no longer
+# than reading the embedding. On a CPU, torch's own product takes two to six times as long, because BLAS divides it
+# among threads by the states, which are few. We multiply pieces of the matrix as a batch of products, which BLAS
+# divides by pieces. The results are equal up to the last digits.
 
 _PIECES = 64
-"""At most; that many cores have one each."""
+"""Maximum number of pieces; up to this many cores get one piece each."""
 _LEAST_ROWS = 128
-"""Bytes of a piece."""
+"""Minimum number of rows of a piece."""
 _LEAST_BYTES = 2**22
-"""Bytes of a matrix; below, it may lie in the processor's cache, where torch's own product is as fast."""
+"""Minimum size of the matrix. A smaller matrix may be in the processor's cache, where torch's own product is as
+fast."""
 _FEW = 4
-"""Up to so many states, they are the columns of each product: BLAS reads the matrix once then."""
+"""Maximum number of states that become the columns of each product, so that BLAS reads the matrix once."""
 _MOST = 64
-"""For more states torch's own product is nearly as fast."""
+"""Maximum number of states. For more states, torch's own product is nearly as fast."""
 
 
 def only_torch_operations(device: torch.device) -> bool:
@@ -347,24 +348,23 @@ def _pays(states: Tensor, weight: Tensor) -> bool:
     )
 
 
-# -- Dot products of one query with rows of a matrix where they lie: torch's sampled product, which copies none of
-# them.
+# -- Dot products of one query with rows of a matrix, by torch's sampled product, which does not copy the rows.
 #
-# In a step of generation a text has one query, and thousands of rows to compare it with. Picking rows to multiply
-# them once takes several times as long as reading them.
+# In a step of generation, each text has one query, which is compared with thousands of rows. Copying these rows for a
+# single product takes several times as long as reading them.
 
 _PIECE = 256
-"""Rows that one thread reads before it takes the next piece."""
+"""Number of rows that a thread reads before it takes the next piece."""
 _LEAST_BYTES_IN_PLACE = 2**20
-"""Below so many bytes, picking rows is as fast."""
+"""Minimum number of bytes of the rows; for fewer bytes, copying the rows is as fast."""
 
 
 def reads_in_place(table: Float[Tensor, "R D"], queries: Float[Tensor, "B Q D"], rows: int) -> bool:
     """Whether ``products_in_place`` is possible and faster for ``rows`` rows."""
     return (
-        queries.shape[1] == 1  # several would share the rows that are picked for them
-        and table.device.type == "cpu"  # on a GPU picking costs little
-        and table.is_contiguous()  # any other is copied whole
+        queries.shape[1] == 1  # several queries would share the copied rows
+        and table.device.type == "cpu"  # on a GPU, copying rows costs little
+        and table.is_contiguous()  # torch would copy any other table as a whole
         and table.dtype in (torch.float32, torch.float64)  # torch has no such product in half precision
         and table.dtype == queries.dtype
         and rows * table.shape[1] * table.element_size() >= _LEAST_BYTES_IN_PLACE
@@ -414,7 +414,7 @@ def products_in_place(
 
 @cache
 def _without_warning() -> None:
-    """Torch says once in each process that its sparse matrices are young; users need not read that here."""
+    """Hides torch's warning, once per process, that its sparse matrices are in beta state."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.zeros(1, 1, device="cpu").to_sparse_csr()

@@ -99,12 +99,12 @@ class VocabShard:
 ALL_COLUMNS = VocabShard()
 
 
-# -- The columns of dense scores divided among processes, as rows of an output embedding are (a DTensor with
-# Shard(0)).
+# -- The columns of dense scores divided among processes, like the rows of an output embedding that is a DTensor with
+# Shard(0).
 #
-# Every process has the same states and makes the scores of its own tokens. What a softmax needs of a whole row are
-# few numbers, so those travel, and the scores do not: the row's peak, its sum of exponentials, the target's score,
-# and in the backward pass the gradient of the states (Shoeybi et al. 2019, Megatron-LM, section 3).
+# Every process has the same states and computes the scores of its own tokens. The processes exchange only the few
+# numbers that a softmax needs from a whole row: the row's peak, its sum of exponentials, the target's score, and in
+# the backward pass the gradient of the states (Shoeybi et al. 2019, Megatron-LM, section 3).
 
 
 class SharedColumns(VocabShard):
@@ -119,7 +119,7 @@ class SharedColumns(VocabShard):
         """The local column of each token, and whether the token is on this process; if not, the column is arbitrary."""
 
     def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
-        empty = scores.new_full((len(scores), 1), -torch.inf)  # a process may hold none of a group of tokens
+        empty = scores.new_full((len(scores), 1), -torch.inf)  # a process may have no token of a group
         return self._reduced(scores.amax(-1, keepdim=True) if scores.shape[1] else empty, "max")
 
     def total(self, part: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class ColumnRange(SharedColumns):
         """Gathers ``part`` of all processes, with ``sizes[i]`` columns of process i."""
         from torch.distributed.tensor import DTensor, Shard
 
-        width = max(sizes)  # all gather equal parts
+        width = max(sizes)  # every process must contribute a part of the same size
         padded = torch.nn.functional.pad(part, (0, width - part.shape[1]))
         every = DTensor.from_local(padded, self.mesh, [Shard(1)], run_check=False).full_tensor()
         return torch.cat([every[:, rank * width : rank * width + size] for rank, size in enumerate(sizes)], 1)

@@ -1,7 +1,7 @@
 """The gradient of a weight that every product reads, accumulated in one tensor over the chunks of a sum.
 
 Autograd would make a new (V, D) tensor for each product and add them up; making it costs more than the addition. Here
-each product hands over the two factors of its part, and they are multiplied into one tensor.
+each product passes the two factors of its part to a collector, which multiplies them into one tensor.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class GradientCollector:
 
     def add_factors(self, factors: Factors) -> None:
         """Adds the product of two factors, to be multiplied later."""
-        # detached: their graph leads back to this collector, and Python does not collect circles through torch's graphs
+        # detached, because their graph leads back to this collector, and Python cannot free cycles through torch graphs
         left, right, blocks = factors
         self._factors.append(Factors(left.detach(), right.detach(), blocks))
 
@@ -90,7 +90,7 @@ class GradientCollector:
     @torch.no_grad()
     def result(self) -> Tensor | None:
         """The gradient (V, D); None if nothing was added."""
-        # the first product makes the tensor that all others are added to, which is dear where it has few rows
+        # the first product makes the tensor to which all others are added; this is expensive if it has few rows
         self._factors.sort(key=lambda part: part.numel)
         while self._factors:
             self._total = self._factors.pop().add_to_(self._total, self._shape)
@@ -109,9 +109,9 @@ _LONG_ROW = 2**16
 def row_width(columns: int, element_size: int) -> int:
     """Number of elements to allocate per row of dense scores.
 
-    Rows of a whole number of pages, as those of 49,152 or 262,144 tokens are, have their beginnings in the same few
-    lines of the processor's cache, and a product that writes many rows at once waits for these. So long rows begin
-    four lines further on each.
+    If a row takes a whole number of memory pages, as with 49,152 or 262,144 tokens, all rows begin in the same few
+    lines of the processor's cache, and a product that writes many rows at once waits for these lines. So each long row
+    begins four cache lines later within its page than the row before it.
 
     >>> row_width(300, 4), row_width(262_144, 4)
     (300, 262208)
@@ -162,32 +162,33 @@ class FusedBackward:
         return next((collector for tensor, collector in pairs if tensor is weight), None)
 
 
-# -- A weight's gradient made last, when what the rest of the backward pass needed is gone.
+# -- A weight's gradient is made last, after the backward pass has freed the activations.
 #
-# The gradient of an output embedding (V, D) is large, and autograd asks for it first: while all activations of the
-# backbone are alive. Its factors, gradients of N scores and N states, are smaller wherever N < D. So the collector
-# that holds them is set aside until autograd has done everything else, and multiplied then.
+# The gradient of an output embedding (V, D) is large, and autograd asks for it first, while all activations of the
+# backbone are in memory. The gradient's factors (gradients of N scores, and N states) are smaller wherever N < D. So
+# the collector keeps the factors until autograd has done everything else, and multiplies them then.
 #
-# This file is a fence around the one thing that torch has no public means for. Autograd carries tensors between nodes
-# of its graph, and nothing else; a collector is not a tensor. So it is left at the node of the weight, as an attribute
-# (``ctx.pending``; it lives and dies with the graph), and taken from there when autograd reaches that node. Two
-# backward passes may go through one graph, one of which does not reach that node, or at the same time in two threads.
-# So what is left is filed under the number of the backward pass, ``torch._C._current_graph_task_id()``, which has no
-# public name. torch 2.13, the oldest version that we support, tells passes apart by it itself
+# torch has no public way to do this, because autograd passes only tensors between the nodes of its graph, and a
+# collector is not a tensor. So the collector is stored at the node of the weight, as an attribute (``ctx.pending``),
+# which is freed with the graph. When autograd reaches this node, the node takes the collector from there. Two backward
+# passes may go through one graph, even at the same time in two threads, and one of them may not reach the node.
+# Therefore the collector is stored under the number of the backward pass, ``torch._C._current_graph_task_id()``. This
+# function is private, but torch 2.13, the oldest version that we support, uses it itself to tell passes apart
 # (``torch/autograd/graph.py``, ``torch/utils/checkpoint.py``).
 #
-# Should a later torch drop it, ``defer_gradient`` returns a view of the weight. Gradients are then multiplied at
-# once: the same numbers, with up to (V, D) more memory while activations are alive. So it is in a compiled pass, too,
-# in whose graph autograd's nodes are not ours. A test runs that way as well, and another fails with what to do.
+# If a later torch removes this function, ``defer_gradient`` returns a view of the weight. Factors are then multiplied
+# immediately, which gives the same numbers but takes up to (V, D) more memory while activations are in memory. A
+# compiled pass does the same, because its graph has other nodes. One test runs without the function, and another test
+# fails if torch no longer has it and says what to do.
 
 
 def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
     """An alias of ``weight`` whose gradient is made after those of everything recorded after this call.
 
-    Autograd goes backwards through what was recorded last. So call it before the forward pass whose activations are to
-    be freed first, and let the products read the alias. (Autograd also adds a dense gradient to a sparse one in place,
-    but copies where the dense one is there first.) An alias it always is: the gradient of the weight itself would lead
-    through the states, which are made of it where it is tied.
+    Autograd processes the operations that were recorded last first. So call this function before the forward pass whose
+    activations should be freed first, and let the products read the alias. (Autograd also adds a dense gradient to a
+    sparse one in place, but makes a copy if the dense one comes first.) The result is an alias even without deferring,
+    because a tied weight also produces the states, and its own gradient would lead through them.
     """
     if not (torch.is_grad_enabled() and weight.requires_grad):
         return weight
@@ -218,7 +219,7 @@ class _Deferred(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None) -> Tensor | None:
-        # what another pass left, which was not asked for the weight's gradient, is not part of this one
+        # another pass, which did not ask for the weight's gradient, may have left collectors; they are not of this pass
         pending = ctx.pending.pop(_backward_pass(), [])
         while pending:
             collector, scale = pending.pop()
@@ -234,19 +235,19 @@ def _multiplied(collector: GradientCollector, scale: Tensor, dtype: torch.dtype)
 
 
 def _backward_pass() -> int | None:
-    """Number of the backward pass that is under way, -1 outside of one; None where torch does not tell."""
+    """Number of the backward pass that is running, -1 outside of a pass; None if torch does not provide it."""
     number = getattr(torch._C, "_current_graph_task_id", None)
     return None if number is None else int(number())
 
 
-# -- Backward passes without a derivative: create_graph=True is refused in words.
+# -- Backward passes without a derivative: create_graph=True raises an error.
 
 
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a backward pass so that ``create_graph=True`` raises an error.
 
-    torch's ``once_differentiable`` alone lets it pass where the incoming gradient is a constant, as that of a loss is,
-    and what depends on saved tensors would be missing from second derivatives without a word.
+    torch's ``once_differentiable`` alone raises no error if the incoming gradient is a constant, as for a loss. Second
+    derivatives would then lack the part that depends on saved tensors, without a warning.
     """
     once = once_differentiable(backward)
 

@@ -135,14 +135,14 @@ class CacheHead(Head):
             self.config = self.config.model_copy(update={"weight": share})
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
-        return {_STREAM: states}  # every state is a key once the token after it is known
+        return {_STREAM: states}  # a state becomes a key when the token after it is known
 
     def entries(self, context: Context) -> CopyScores:
         stored = self._stored(context, self._temperature)
         return stored.with_scores(context.similarities(stored.queries, stored.keys))
 
     def calibration(self) -> Calibration | None:
-        if self.config.mode != "joint":  # of one part alone neither changes anything
+        if self.config.mode != "joint":  # with one part alone, these settings change nothing
             return None
         return CopyCalibration(
             lambda context: (SoftmaxDistribution(context.vocabulary, context.states), self._stored(context, 1.0)),
@@ -160,7 +160,7 @@ class CacheHead(Head):
             memory = context.memory
             ids, keys = memory.ids[:, 1:], memory.keys(_STREAM)[:, :-1]
             position = torch.arange(1, memory.ids.shape[1], device=ids.device)
-            first_position = 1  # what is stored is the token after each state
+            first_position = 1  # the stored token is the token after each state
             stored = memory.valid[:, 1:] & memory.valid[:, :-1] & (ids < context.vocabulary.size)
             visible = stored[context.row] & (position <= context.position[:, None])
             if memory.document is not None:
@@ -178,7 +178,7 @@ class CacheHead(Head):
             return softmax
         share = self.config.as_published().weight
         if mode == "joint" and share is None:
-            # where gradients are made similarities are, too, a chunk of positions at a time; and those of a long memory
+            # with gradients or a long memory, similarities are computed for a chunk of positions at a time
             in_chunks = torch.is_grad_enabled() or (self.config.long is not None and context.layout.width > 1)
             stored = self._stored(context, self._temperature) if in_chunks else self.entries(context)
             return SoftmaxDistribution(context.vocabulary, context.states, stored={"cache": stored})
@@ -190,7 +190,7 @@ class CacheHead(Head):
         return PointerMixture(softmax, entries, of_softmax, of_cache, name="cache")
 
 
-# -- Stored tokens whose scores are similarities of states, made for as many positions as are asked at once.
+# -- Stored tokens whose scores are similarities of states, computed only for the positions of a chunk.
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from nextword.distribution import NextToken, SoftmaxDistribution
 from nextword.functional.copy_scores import CopyScores, Stored
 from nextword.heads.context import Context
 
-# -- What a head's settings are chosen by, without training: gathered in one pass over held-out tokens.
+# -- Choosing a head's settings without training, in one pass over held-out tokens.
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,8 @@ PER_OCTAVE = 4
 """Number of temperatures computed per octave. Powers of two are among them."""
 
 _COLDER, _WARMER = 6, 5
-"""Octaves tried below and above the usual distance of a score from the largest one. At the lower end the nearest entry
-has all the mass, at the upper end all entries have the same mass."""
+"""Octaves tried below and above the usual distance of a score from the largest score. At the lowest temperature, the
+nearest entry has all the mass; at the highest, all entries have the same mass."""
 
 _AT_ONCE = 1 << 20
 """Number of similarities per chunk of positions, small enough to stay in the processor's cache."""
@@ -212,7 +212,7 @@ class CopyCalibration(Calibration):
                 f"temperature: must be from {low:.3g} to {high:.3g}, the range that matters for these states "
                 f"({temperature:.3g} given)"
             )
-        # how much each computed temperature counts at this one: interpolation is linear in what it interpolates
+        # the weight of each computed temperature at this one; a spline is linear in the values that it interpolates
         share = make_interp_spline(np.log2(known), np.eye(len(known)), k=5)(math.log2(temperature))
         hits = copies.hits @ share + (copies.peak - copies.gap) / temperature
         return hits, copies.mass @ share + copies.peak / temperature
@@ -224,7 +224,7 @@ class CopyCalibration(Calibration):
         best = min(range(len(forms)), key=lambda number: min(nats[number]))
         temperature = self._refined(forms[best], int(np.argmin(nats[best])))
         temperature, weight = _rounded(temperature), forms[best](temperature)
-        if weight is not None and _rounded(weight) < 1:  # nothing but all is all
+        if weight is not None and _rounded(weight) < 1:  # a weight below 1 must not be rounded to 1
             weight = _rounded(weight)
         curve = [(self._settings(*one), value) for of_form in zip(curves, nats, strict=True)
                  for one, value in zip(*of_form, strict=True)]  # fmt: skip
@@ -294,7 +294,7 @@ def best_weight(alone: Float[np.ndarray, "N"], copied: Float[np.ndarray, "N"]) -
     from scipy.optimize import brentq
 
     possible = (alone > -np.inf) | (copied > -np.inf)
-    # beyond 600 e-folds the ratio tells the weight nothing more
+    # a ratio above exp(600) no longer changes the weight
     excess = np.expm1(np.minimum(copied[possible] - alone[possible], 600.0))
 
     def slope(weight: float) -> float:

@@ -103,7 +103,7 @@ class Layout:
 
     @cached_property
     def _counts(self) -> Int[Tensor, "B"]:
-        # not ``bincount``: for it a GPU must stop twice, to look at the numbers
+        # not ``bincount``, which synchronises a GPU twice
         return self.row.new_zeros(self.batch_size).scatter_add_(0, self.row, torch.ones_like(self.row))
 
     @classmethod
@@ -213,16 +213,16 @@ class Context:
         return replace(self, memory=replace(self.memory, ids=self.memory.labels))
 
 
-# -- The contract between a head's memory and one forward pass: new positions are written, whole texts are read.
+# -- The interface between a head's memory and one forward pass, which writes new positions and reads whole texts.
 #
-# Every position of a text has a slot, and what a head keeps of the position (its token, its streams) lies there. Who
-# says which slot that is differs:
+# Every position of a text has a slot with what a head keeps for the position: its token and its streams. There are two
+# kinds of head caches:
 #
-# - A ``HeadCache`` rides in an ordinary KV cache. A row of the pass is a text, and its slots lie one behind the other.
-# - ``PagedHeadCache`` belongs to a serving engine, which packs the new positions of many requests side by side and
-# keeps   the past of each in blocks. A row of the pass is one new position.
+# - ``HeadCache`` is part of an ordinary KV cache. A row of the pass is a text, and its slots are consecutive.
+# - ``PagedHeadCache`` belongs to a serving engine. The engine packs the new positions of many requests into one pass,
+#   and stores the earlier positions of each request in blocks. A row of the pass is one new position.
 #
-# A head is asked in the same way with either, and does not know which it has.
+# A head uses both in the same way.
 
 IDS, VALID = "ids", "valid"
 """Streams that every memory has: the token at each position, and whether it is a known token (not padding)."""
@@ -249,7 +249,7 @@ class HeadCacheView(ABC):
             streams: Tensors (B, T, ...) that the head keeps, by name; the same names in every pass.
             looks_back: Number of positions before the new ones that the head reads again; None: all.
         """
-        # a copy: the caller may write the next tokens where these are
+        # a copy, because the caller may write the next tokens into the same tensor
         return self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams}, looks_back)
 
     @abstractmethod

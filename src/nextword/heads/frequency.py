@@ -119,7 +119,7 @@ class ClassTable(nn.Module):
     def __init__(self, counts: Int[np.ndarray, "V"], order: Int[np.ndarray, "V"], boundaries: list[int]) -> None:
         super().__init__()
         self.sizes = tuple(end - begin for begin, end in pairwise([0, *boundaries]))
-        self._made_from = counts, order  # no buffers: still there where those lose their numbers (meta, ``to_empty``)
+        self._made_from = counts, order  # not buffers, which may lose their values (meta device, ``to_empty``)
         for name in ("counts", "order", "token_class", "place"):
             self.register_buffer(name, torch.zeros(len(counts), dtype=torch.long))
         self.reset_parameters()
@@ -168,7 +168,7 @@ class ClassEmbedding(nn.Linear):
     """Scores of the classes, without bias."""
 
     def forward(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N C"]:
-        # terms of a fitted score nearly cancel: of products under autocast a tenth would be rounding
+        # terms of a fitted score nearly cancel; under autocast, a tenth of the product would be rounding error
         with torch.autocast(states.device.type, enabled=False):
             return super().forward(states.to(self.weight.dtype))
 
@@ -212,7 +212,7 @@ class FrequencyHead(Head):
     generate_takes: ClassVar[tuple[str, ...]] = ("decoupled", "class_top_k", "class_top_p")
 
     def __init__(self, config: FrequencyConfig, dimensions: Dimensions) -> None:
-        # of a saved head only the ends of its classes are known here: until a checkpoint fills the table, ids in order
+        # for a saved head, only the ends of its classes are known; tokens are sorted by id until a checkpoint is loaded
         counts, order = np.zeros(dimensions.vocab_size, np.int64), np.arange(dimensions.vocab_size)
         if config.boundaries is None:
             counts, config = _divided(config, dimensions.vocab_size)
@@ -270,6 +270,6 @@ def _divided(config: FrequencyConfig, vocab_size: int) -> tuple[Int[np.ndarray, 
         )
     counted = TokenCounts.load(config.counts, "head.counts").padded(vocab_size, "head.counts")
     ends = divide(counted.counts, config.division, config.classes).boundaries
-    # the file may be gone when the model is loaded again, and nothing of it is needed then
+    # the path is not kept, because the counts are saved with the model and the file may be missing at the next load
     filled = {"boundaries": list(ends), "tokenizer": counted.tokenizer, "counts": None}
     return counted.counts, config.model_copy(update=filled)

@@ -59,7 +59,7 @@ class ScalarGate(nn.Linear):
     """One score per position, ``w_g . h_t + b_g``; ``b_g`` starts at ``initial_bias``."""
 
     def __init__(self, width: int, initial_bias: float = 0.0) -> None:
-        self.initial_bias = initial_bias  # before the base class, which starts the weights
+        self.initial_bias = initial_bias  # set before the base class initialises the weights
         super().__init__(width, 1)
 
     def reset_parameters(self) -> None:

@@ -39,7 +39,7 @@ class HeadConfig(SpecSettings):
     """Registered name of the head."""
 
     def as_published(self) -> Any:
-        """These settings with the paper's value for each one that is not fitted yet, as used for new small models."""
+        """These settings with the paper's value for each setting not fitted yet, as used for new small models."""
         open_ = {name: value for name, value in self.published.items() if getattr(self, name) == FITTED}
         return self.model_copy(update=open_) if open_ else self
 
@@ -56,7 +56,7 @@ class HeadConfig(SpecSettings):
         return self.model_copy(update={"mi": mi.model_copy(update={"normalize": False})})
 
     def is_met_by(self, other: HeadConfig) -> bool:
-        """Whether other settings are equal, apart from settings that are not fitted yet here and fitted there."""
+        """Whether other settings are equal, where a setting that is still ``fitted`` here may have any value there."""
         had = other.with_raw_states().model_dump()  # a built head with ``+mi`` alone does not normalise
         return any(_is_met(asked.model_dump(), had) for asked in (self.with_raw_states(), self.to_fine_tune()))
 
@@ -69,7 +69,7 @@ class HeadConfig(SpecSettings):
         return self
 
     def over(self, former: HeadConfig | None) -> HeadConfig:
-        """These settings for a model that already has a head; only a head over another head uses that one."""
+        """These settings for a model that already has a head, which only a head over another head uses."""
         return self
 
 
@@ -219,7 +219,7 @@ class Head(nn.Module, ABC):
             ValueError: If the files were made with another model.
         """
 
-    prove = validate_backbone  # the name that it had: plug-ins call it of their base class
+    prove = validate_backbone  # its earlier name, which plug-ins call on their base class
 
     def open_stored(self) -> None:
         """Opens files that the head reads from disk; a serving engine calls this at startup, before the first request.
@@ -245,7 +245,7 @@ class Head(nn.Module, ABC):
             context_of: Runs the model on tokens, split into rows, and returns the context at every position.
         """
 
-    begin = init_from_backbone  # the name that it had: plug-ins call it of their base class
+    begin = init_from_backbone  # its earlier name, which plug-ins call on their base class
 
     def resized(self, vocab_size: int) -> None:
         """Called when the vocabulary size changes; most heads need nothing, as they use the current output layer."""
@@ -312,7 +312,7 @@ registry: Registry[type[Head]] = Registry("head", Head)
 """All heads by name."""
 
 
-# -- Head specs: ``mos:3+mi`` and the like, to a typed config and back, and to a head.
+# -- Parsing and writing head specs such as ``mos:3+mi``, and building the head of a config.
 
 grammar = Grammar(registry, HeadConfig, "softmax", modifiers)
 

@@ -17,14 +17,14 @@ from nextword.runtime.devices import precision_of
 from nextword.settings.config import Settings
 from nextword.settings.specs import Modifier, ModifierEntry, Modifiers
 
-# -- The modifiers of heads: what a ``+`` in a head spec may be followed by.
+# -- The modifiers of heads: names that may follow a ``+`` in a head spec.
 
 modifiers = Modifiers()
 """All modifiers by name. Each modifier fills one field of a head's config; a head accepts the modifiers whose fields it
 has."""
 
 
-# -- What the projections of a head read.
+# -- The inputs of a head's projections.
 
 
 class MultiInputConfig(Settings):
@@ -38,9 +38,9 @@ class MultiInputConfig(Settings):
     expansion: int = Field(default=1, ge=1, le=1000)
     """Width of the hidden vector computed from these states, as a multiple of the width of the last state."""
     normalize: bool | None = None
-    """Whether each state is divided by its root mean square first. Lower layers of a pretrained model contain states
-    with norms of several hundred, which make training diverge. None: no (published), but yes if a pretrained model is
-    trained."""
+    """Whether each state is divided by its root mean square first. In lower layers of a pretrained model, some states
+    have norms of several hundred, which make training diverge. None: true if a pretrained model is trained, otherwise
+    false (published)."""
 
     def for_pretrained(self) -> MultiInputConfig:
         """These settings for training a pretrained model: with normalised states, unless ``normalize`` is given."""
@@ -163,7 +163,7 @@ class InputBlock(LastState):
             assert head_cache is not None
             read = head_cache.preceded("inputs", read, self.before)
         length = states.shape[1]
-        # offset j of the first new position stands j positions before position ``before``
+        # for the first new position, offset j is at index ``before - j``
         at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
         window = torch.cat([read[:, positions, i] for i in range(self.layers) for positions in at], -1)
         merged = self.merge(window.to(precision_of(self.merge)))
@@ -183,12 +183,12 @@ class Projection(nn.Linear):
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
-        self.scale = scale  # before the base class, which starts the weights
+        self.scale = scale  # set before the base class initialises the weights
         super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
         """Sets the identity on the first coordinates, and zero elsewhere and in the bias."""
-        if not getattr(self.weight, "_is_hf_initialized", False):  # or it came from a checkpoint that lacks the bias
+        if not getattr(self.weight, "_is_hf_initialized", False):  # true if a checkpoint has the weight but no bias
             with torch.no_grad():
                 self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))
         if self.bias is not None:
@@ -199,7 +199,7 @@ FAINT = 1e-10
 """Initial scale of a projection whose product is added to a score (published)."""
 
 
-# -- What a head knows about the model it sits on.
+# -- The sizes of the model that a head is attached to.
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class KnnConfig(WrapperHeadConfig):
 
     @property
     def by_dot(self) -> bool:
-        # minus a squared distance is at most 0: beside a softmax's scores jointly normalised it weighs nothing
+        # scores from a squared distance are at most 0, so they would have no weight beside the scores of a softmax
         return self.distance == "dot" or (self.distance is None and self.mix == "joint")
 
 
@@ -109,7 +109,7 @@ class KnnHead(WrapperHead):
     opened_by = ("store", "index", "by_dot")
 
     def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
-        # joint normalisation needs the joint form of a cache below
+        # joint normalisation needs the joint form of the head below, if that is a cache
         super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
         self.mixing = ConfidenceGate(config.as_published().weight) if config.mix == "gate" else None
         self.recent: RecentKeys | None = None
@@ -224,7 +224,7 @@ class KnnHead(WrapperHead):
     def _retrieved(self, context: Context) -> Retrieved:
         """The retrieved entries, with scores at temperature 1."""
         keys, searched = self.store(), None
-        if keys is not None:  # the store is gone through once for all positions
+        if keys is not None:  # the store is searched once for all positions
             assert self._search is not None
             searched = (
                 keys,
@@ -247,7 +247,7 @@ class KnnHead(WrapperHead):
             if self.reads_past:
                 visible &= ~self._of_the_text_itself(context, rows, keys, numbers)
             found.append(self._scored(queries, keys, numbers, visible, 0))
-        recent = self.recent  # which another thread may replace
+        recent = self.recent  # another thread may replace it
         if recent is not None and len(recent):
             search = ExactSearch(recent, not self.config.by_dot)
             numbers = search.nearest(queries.detach(), self.config.k).cpu().numpy()
@@ -289,7 +289,7 @@ class KnnHead(WrapperHead):
         """Whether keys follow the same tokens as the position, as in the text being read or a copy of it."""
         assert context.memory is not None
         ids = context.memory.ids.cpu().numpy()
-        known = context.memory.valid.cpu().numpy() & (ids != keys.start)  # no padding, nor the token before the text
+        known = context.memory.valid.cpu().numpy() & (ids != keys.start)  # neither padding nor the start token
         row = context.row.cpu().numpy()[rows.numpy()][:, None]
         position = context.position.cpu().numpy()[rows.numpy()][:, None]
         offset = keys.positions_at(numbers.clip(0).ravel()).reshape(*numbers.shape, 2)[..., 1]
@@ -297,7 +297,7 @@ class KnnHead(WrapperHead):
         for back in range(self.config.overlap):
             at = np.maximum(position - back, 0)
             there = (position - back >= 0) & known[row, at] & (offset > back)
-            own |= same & ~there  # one of the two begins here, and all before is the same
+            own |= same & ~there  # one of the two texts begins here, and all later tokens are equal
             same &= there
             if not same.any():
                 break
@@ -307,7 +307,7 @@ class KnnHead(WrapperHead):
         return own | same
 
 
-# -- How retrieved tokens meet the distribution of the head below.
+# -- The learned weight with which retrieved tokens are mixed with the head below.
 
 
 class ConfidenceGate(nn.Module):

@@ -126,10 +126,10 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
         return at_least_float32(projection(states.to(precision_of(projection))))
 
 
-# -- What each position may see of the text before it and of the source: positions, and the distinct words there.
+# -- Positions of the earlier text and of the source that each position may see, and the distinct tokens there.
 #
 # Position t has read its own token ``x_t`` and predicts ``x_{t+1}``. Padding, unknown tokens and ids beyond the
-# output layer are never seen: an input embedding may have rows that the output layer lacks.
+# output layer are never seen. (An input embedding may have rows that the output layer lacks.)
 
 
 def past_positions(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:

@@ -95,7 +95,7 @@ class NgramHead(WrapperHead):
     Expresses: copies of passages of a corpus, without states or gradients of the corpus. Costs: one binary search in
     the corpus per position, on the CPU; no parameters, or 55 with ``mix=learned``.
 
-    Source: Liu et al. 2024 (infini-gram), who mix the longest match alone.
+    Source: Liu et al. 2024 (infini-gram), who mix in only the longest match.
 
     Raises:
         ValueError: If the model is an encoder-decoder model or has a smaller vocabulary than the index, or if the index
@@ -207,7 +207,7 @@ class LevelShares(nn.Module):
 
     def __init__(self, shares: list[list[float]]) -> None:
         super().__init__()
-        self._begin = shares  # still there where a parameter loses its numbers (meta, ``to_empty``)
+        self._begin = shares  # kept, because a parameter may lose its values (meta device, ``to_empty``)
         self.logits = nn.Parameter(torch.empty(len(shares), len(shares[0])))
         self.reset_parameters()
 
@@ -252,14 +252,14 @@ def with_ngrams(model: Any, memory: NgramModel) -> Iterator[Any]:
         model.next_word_head, model.config.head = below, below.config.model_dump()
 
 
-# -- Weights of an n-gram index's matches, after one pass over a text.
+# -- Fitting the shares of the levels in one pass over a text.
 
 
 class LevelCalibration(Calibration):
     """Fits the share of each level with ``fit_match_weights``."""
 
     def __init__(self, head: NgramHead) -> None:
-        self._head, self._memory = head, head.memory  # its weights say no more than which levels there are
+        self._head, self._memory = head, head.memory  # only the levels of its weights are used
         self._log_head: list[Float[np.ndarray, "N"]] = []
         self._levels: list[Float[np.ndarray, "N J"]] = []
         self._found: list[Found] = []

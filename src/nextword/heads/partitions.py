@@ -43,8 +43,8 @@ class Partition(CachedModule):
             = R_j q_t . w_v                                            for the last step j whose candidates hold v
             = S q_t . w_v                                              otherwise
 
-    The means exist only with P. In add mode each line is added to the value of the lines below it. P without C and E
-    adds ``mean PD q_t . LD q_s`` to the tokens that occurred before.
+    The means are used only with P. In add mode, each line is added to the value of the lines below it. P without C and
+    E adds ``mean PD q_t . LD q_s`` to the scores of tokens that occurred before.
 
     Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
 
@@ -114,7 +114,7 @@ class Partition(CachedModule):
             ids, visible = context.memory.ids, past_positions(context, self.config.include_current)
             words, present = past_words(context, self.config.include_current)
         values = []
-        similarities = context.states.new_zeros(1, 1).expand(visible.shape)  # every position counts alike
+        similarities = context.states.new_zeros(1, 1).expand(visible.shape)  # every position has the same weight
         if projection is not None:
             values.append(context.word_scores(projection(context.inputs), words.ids, self._change))
         if local is not None:
@@ -125,7 +125,7 @@ class Partition(CachedModule):
         return TokenLogitEdit(name, WordScores(words, context.row, value, present), self._change, positions)
 
 
-# -- Which partitions a head has: the settings, and the letters of ``+cepr:20,100`` that stand for them.
+# -- The settings of partitions, and the letters of ``+cepr:20,100``, which are short forms of settings.
 
 Mode = Literal["assign", "add"]
 

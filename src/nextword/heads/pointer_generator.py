@@ -62,7 +62,7 @@ class PointerGeneratorHead(Head):
     Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
 
     Differs from the published code: attention is normalised over the visible positions. The published code normalises
-    over all positions, future ones included, so its rows do not sum to one and leak future tokens.
+    over all positions, including future ones, so its rows do not sum to one and leak future tokens.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -122,7 +122,7 @@ class PointerGeneratorHead(Head):
         return context.layout.pack(last[:, None].float()).amax((0, 2)).long()
 
 
-# -- Additive attention scores in tiles: every query meets every key in D dimensions, and only the sums are kept.
+# -- Additive attention scores in tiles: D numbers for every pair of query and key, of which only the sum is kept.
 
 _CHUNK_BYTES = {"cpu": 2**20}
 """Bytes of a tile's sums, by device; on a CPU small enough for its cache (256 KiB to 1.5 MiB were tried)."""
@@ -220,7 +220,7 @@ class _Additive(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, vector = ctx.saved_tensors
         of_queries, of_keys, of_vector = (torch.zeros_like(tensor) for tensor in (queries, keys, vector))
-        if queries.device.type in _BY_TANH:  # what counts is how often a tile is read and written
+        if queries.device.type in _BY_TANH:  # here the time depends on how often a tile is read and written
             for rows, columns, tanh in _tanh_tiles(queries, keys, ctx.widths):
                 tile = gradient[:, rows, columns]
                 of_vector += tile.flatten() @ tanh.flatten(0, 2)
@@ -236,7 +236,7 @@ class _Additive(torch.autograd.Function):
             # d tanh(x) = 1 - tanh(x)^2, in place
             inner = torch.addcmul(one, tanh, tanh, value=-1, out=tanh)
             of_queries[:, rows] += (tile[:, :, None] @ inner)[:, :, 0]
-            # a product with ones: sums over the first of several dimensions are several times slower on a CPU
+            # a product with ones, because a sum over the first of several dimensions is several times slower on a CPU
             ones = one.expand(len(tile), 1, tile.shape[1])
             of_keys[:, columns] += (ones @ inner.mul_(tile[..., None]).flatten(2)).view(len(tile), -1, len(vector))
         return of_queries.mul_(vector), of_keys.mul_(vector), of_vector, None

@@ -54,7 +54,7 @@ class PointerSentinelHead(Head):
     Source: Merity et al. 2017 (pointer sentinel); Softmax-CPR, rows "PS" and "PS + Mi".
 
     Differs from the published code: attention is normalised over the visible positions. The published code normalises
-    over all positions, future ones included, so its rows do not sum to one and leak future tokens.
+    over all positions, including future ones, so its rows do not sum to one and leak future tokens.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -78,12 +78,12 @@ class PointerSentinelHead(Head):
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
         share = unobtrusive_share(self._softmax(context), self.local.entries(context))
-        self.gate.start_at(closed_gate(share) + math.log(self.dimensions.longest))  # each position weighs exp(0)
+        self.gate.start_at(closed_gate(share) + math.log(self.dimensions.longest))  # each position has mass exp(0)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         entries, peak = self.local.entries(context).relative()
         sentinel = self.gate(context.states).to(peak.dtype) - peak
-        # where nothing is visible PointerMixture gives the softmax all; any finite number keeps its gradient out
+        # if nothing is visible, PointerMixture gives the softmax all mass; a finite number here avoids a NaN gradient
         lead = sentinel - torch.where(entries.any_visible(), entries.log_mass(), 0.0)
         return PointerMixture(self._softmax(context), entries, F.logsigmoid(lead), F.logsigmoid(-lead))
 

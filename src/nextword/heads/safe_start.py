@@ -72,7 +72,7 @@ def unobtrusive_share(softmax: NextToken, added: CopyScores) -> float:
 
 
 def _overtaking(softmax: NextToken, entries: CopyScores) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-    """By position: the weight above which another token is the most likely (1: never), and the highest probability."""
+    """At each position: the weight above which another token is the most likely (1: never); the highest probability."""
     size = softmax.vocab_size
     stored = entries.ids[entries.row]
     counted = entries.visible & (stored >= 0) & (stored < size)

@@ -56,12 +56,13 @@ class SigsoftmaxHead(Head):
     Expresses: ``logsigmoid`` is not linear in ``z``, so the rank of the log-probability matrix is not bounded by D + 1.
     Costs: one more pass over V than softmax, and the D x D projection.
 
-    Unlike softmax it depends on the scores themselves, not only on their differences. So ``sigsoftmax:published``
-    (shift 0, as in training) changes the predictions of a pretrained model; the fitted shift does not.
+    A softmax depends only on differences of scores, but this head depends on the scores themselves. So
+    ``sigsoftmax:published`` (shift 0, as in training) changes the predictions of a pretrained model; the fitted shift
+    does not.
 
     Source: Kanai et al. 2018, as an option in Softmax-CPR.
 
-    Differs from the published code: 1e-20 is not added to the sigmoid; the shift is ours.
+    Differs from the published code: we do not add 1e-20 to the sigmoid, and the shift is our addition.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -85,11 +86,11 @@ class SigsoftmaxHead(Head):
         lowest, highest = math.inf, -math.inf
         for start in range(0, len(projected), _ROWS):
             rows = itemgetter(slice(start, start + _ROWS))
-            # a conditioner may add to the scores of each row: the vocabulary is cut as the states are
+            # a conditioner may change the scores of each row, so the same rows are taken of vocabulary and states
             scores = context.vocabulary.map(rows)(rows(projected))
             low, high = scores[scores.isfinite()].aminmax()
             lowest, highest = min(lowest, low.item()), max(highest, high.item())
-        # once more their range: the scores of other texts lie on another level
+        # the range is added once more, because other texts may have lower scores
         shift = float(f"{_STRAIGHT - lowest + (highest - lowest):.3g}")
         self.config = self.config.model_copy(update={"shift": shift})
 

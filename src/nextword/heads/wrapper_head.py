@@ -91,7 +91,7 @@ class WrapperHead(Head):
 
     def __init__(self, config: WrapperHeadConfig, dimensions: Dimensions, below: Head | None = None) -> None:
         super().__init__(config, dimensions)
-        del self._modules["inputs"]  # those of the head below are read, and saved with it
+        del self._modules["inputs"]  # the inputs of the head below are used, and saved with that head
         self.below = build_head(parse_head(config.below or "softmax"), dimensions) if below is None else below
         self._taken_over = below is not None
         self._opened: tuple[Any, Any] | None = None

@@ -123,8 +123,8 @@ REDUCTIONS: dict[str, Callable[[Iterable[RankedMemory]], Weigh]] = {
     "position_mean": _position_mean,  # over the pairs of each position, summed over positions
     "pair_sum": lambda memories: pair_weights,  # over all pairs (HistAlign, eq. 5)
     "pair_mean": _pair_mean,  # over all pairs of the batch
-    # of the means over all pairs of the batch that differ by one rank difference: over those that occur (released GPT-2
-    # code), and their sum (released BART code)
+    # for each difference of ranks, the mean over all pairs of the batch with this difference; then the mean of these
+    # means over the differences that occur (released GPT-2 code), or their sum (released BART code)
     "offset_mean": partial(_by_offset, mean=True),
     "offset_sum": partial(_by_offset, mean=False),
 }

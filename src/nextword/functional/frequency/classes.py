@@ -254,7 +254,7 @@ class _Sums:
     """Cumulative sums from which the entropy of any class is computed: of counts, and of count times log count."""
 
     counts: Int[np.ndarray, "S"]  # of the first tokens, from none to all
-    # of the last tokens, from all to none: a rare class is then no small difference of large sums
+    # of the last tokens, from all to none, so that a rare class is not a small difference of large sums
     logs: Shaped[np.ndarray, "S"]  # long doubles are not a Float of jaxtyping
 
     @classmethod
@@ -272,7 +272,7 @@ def _terms(
     number = _numbered(ks)[1]
     begins = np.where(number == 1, 0, np.roll(boundaries, 1))
     sizes, masses = boundaries - begins, sums.counts[boundaries] - sums.counts[begins]
-    # A class of tokens that all never occur has no frequencies, and counts 0 as one of a single token does.
+    # A class whose tokens never occur has no frequencies. It counts 0, like a class of a single token.
     mass, log_mass = np.maximum(masses, 1), np.log(np.maximum(masses, 1))
     entropies = log_mass - (sums.logs[begins] - sums.logs[boundaries]).astype(np.float64) / mass
     uniform = np.where((sizes > 1) & (masses > 0), entropies / np.log(np.maximum(sizes, 2)), 0)

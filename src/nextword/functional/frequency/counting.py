@@ -120,7 +120,7 @@ def count_tokens(
                     "data: a shuffled stream cannot be resumed, and the order does not change counts. "
                     "Give it without shuffle(), or count without out."
                 )
-            settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
+            settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state is valid for one batch size
             in_steps: Callable[..., Iterator[Tally]] = _streamed
         else:
             settings |= {"reading": "by row"}
@@ -196,7 +196,7 @@ def _by_row(corpus: Corpus, count: Count, batch_size: int, tally: Tally, process
                 new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
             )
         for row in counted.with_format("numpy"):
-            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step cannot be resumed from
+            tally = tally.plus(row, tally.state)  # the old state, because a count cannot resume within a step
         begin = end
         if time.monotonic() - began < STEP_SECONDS:
             at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)
@@ -225,7 +225,7 @@ def _interrupted_alone() -> Iterator[None]:
     try:
         yield
     except Exception:
-        if interrupted:  # datasets waits for the others once more, and says that this took too long
+        if interrupted:  # datasets waits for the other processes again, and reports that this took too long
             raise KeyboardInterrupt from None
         raise
     finally:
@@ -250,7 +250,7 @@ def _prepared(threads: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        # datasets puts a copy in its place where it forks, and who holds the first one no longer sees what changes
+        # datasets replaces the object by a copy when it forks; code with the first object no longer sees changes
         os.environ = environment  # noqa: B003
         if before is None:
             del os.environ[name]
@@ -303,7 +303,7 @@ def _joined(rows: Any) -> Int[np.ndarray, "T"]:
     return np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
 
 
-# -- A count that is not finished, as a file from which it continues.
+# -- The file of an unfinished count, from which the count resumes.
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +345,7 @@ def alone(out: Path) -> Iterator[None]:
     """Locks ``out`` in this block against other processes of this machine; raises ValueError if it is locked."""
     from filelock import FileLock, Timeout
 
-    path = out.with_name(f"{out.name}.lock")  # of the file, where ``locked`` has the folder: others may count beside it
+    path = out.with_name(f"{out.name}.lock")  # locks the file, not its folder, so that other counts may run beside it
     expect_writable(path)
     try:
         with FileLock(path).acquire(timeout=0):

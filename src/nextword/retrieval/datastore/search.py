@@ -133,7 +133,7 @@ def build_index(keys: StoredKeys, factory: str, *, euclidean: bool = True, seed:
 
 
 def _write(index: Any, path: Path) -> None:
-    # Not by its name: FAISS would not notice a disk that is full when the last bytes are written.
+    # FAISS gets no file name, because it would not notice that the disk is full when it writes the last bytes.
     problems: list[OSError] = []
     with replacing(path) as file:
 
@@ -141,7 +141,7 @@ def _write(index: Any, path: Path) -> None:
             try:
                 if not problems:
                     file.write(part)
-            except OSError as problem:  # FAISS would lose it
+            except OSError as problem:  # FAISS would lose the error
                 problems.append(problem)
 
         _faiss().write_index(index, _faiss().PyCallbackIOWriter(put))
@@ -188,7 +188,7 @@ class FaissSearch:
 Search = ExactSearch | FaissSearch
 
 
-# -- Keys that are appended while somebody talks or writes: so many at most, the oldest forgotten first.
+# -- Keys that are appended during use, up to a maximum number; the oldest are dropped first.
 
 
 class RecentKeys:
@@ -217,7 +217,7 @@ class RecentKeys:
 
     @property
     def width(self) -> int:
-        """Bytes of a key."""
+        """Width of a key."""
         return int(self._keys.shape[1])
 
     def append(self, keys: Float[Tensor, "T D"], tokens: Int[Tensor, "T"]) -> None:

@@ -117,7 +117,7 @@ def _expect_text(folder: Path) -> None:
 # -- A shard of a datastore: keys, next tokens and positions as arrays on the disk.
 
 _LEVELS = 127
-"""Weight of a sign, in 8 bits."""
+"""Largest absolute value of a number of a key in int8."""
 
 
 def write_shard(
@@ -208,7 +208,7 @@ def _view(array: np.ndarray) -> Tensor:
 
 
 def _mapped(path: Path, shape: tuple[int | None, ...], kind: StoreKind) -> np.ndarray:
-    # None: of any length
+    # None in ``shape``: any length
     try:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as fault:
@@ -220,7 +220,7 @@ def _mapped(path: Path, shape: tuple[int | None, ...], kind: StoreKind) -> np.nd
     return array
 
 
-# -- What a datastore says of itself: which model, tokenizer and data it was made from, and which shards it has.
+# -- The manifest of a datastore: its model, tokenizer, data and shards.
 
 MANIFEST, PROBE = "store.json", "probe.npy"
 """Names of the file that is written last, and of the states that identify the model."""
@@ -279,10 +279,10 @@ class StoreManifest(Record):
     origin: StoreOrigin
     """Everything that determines its content."""
     documents: int
-    """Documents of the data, empty ones among them."""
+    """Number of documents, including empty ones."""
     empty_documents: int
-    """Tokens without an entry."""
+    """Number of documents without tokens."""
     shards: list[int]
-    """Keys of each shard, in order."""
+    """Number of keys of each shard, in order."""
     probe: list[int]
     """Tokens whose states are in the probe."""

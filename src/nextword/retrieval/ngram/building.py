@@ -125,7 +125,7 @@ def _write_stream(documents: Iterable[Document], folder: Path, vocab_size: int) 
             starts.append(length)
             names.append(document.name)
             length += len(ids) + 1
-    if length - 1 == 2 * len(starts):  # nothing comes after anything
+    if length - 1 == 2 * len(starts):  # every document has one token, so no token is followed by another one
         raise ValueError(
             f"data: must have a document of two tokens or more ({len(starts):,} of one and {empty:,} empty ones "
             "given); give some text"
@@ -147,7 +147,7 @@ def _reverse(source: Path, target: Path, stored: np.dtype, length: int) -> None:
 
 
 def _on_disk(path: Path, stored: np.dtype, length: int) -> np.memmap:
-    # Room is taken on the disk at once: where a mapped file finds none, the process is killed.
+    # Disk space is allocated first, because the process would be killed if a memory-mapped file had none.
     array = np.lib.format.open_memmap(path, mode="w+", dtype=stored, shape=(length,))
     if hasattr(os, "posix_fallocate"):  # not on macOS
         with path.open("r+b") as file:
@@ -161,7 +161,7 @@ def _write_order(folder: Path, places: int, width: int) -> None:
     order = _on_disk(folder / ORDER, np.dtype(np.uint32), places)
     done = 0
     for part in sorted_positions(stream, width):
-        # what comes next in a document comes before in the stream, which runs backwards
+        # the stream is reversed, so the next token of a document is the previous one in the stream
         kept = part[(stream[part] != BETWEEN) & (stream[np.maximum(part - 1, 0)] != BETWEEN)]
         order[done : done + len(kept)] = kept
         done += len(kept)
@@ -169,12 +169,12 @@ def _write_order(folder: Path, places: int, width: int) -> None:
     order.flush()
 
 
-# -- The order of a corpus: its positions sorted by the tokens before them, the last one first.
+# -- The order of a corpus: its positions sorted by the tokens before them, starting with the nearest token.
 
 Result = TypeVar("Result")
 
 LARGEST = 2**31 - 1
-"""Bytes that are sorted with 4-byte positions; more would take 8 bytes for each of them in memory."""
+"""Maximum number of bytes that can be sorted with 4-byte positions; a larger corpus needs 8-byte positions."""
 
 
 def expect_sorter() -> None:
@@ -217,7 +217,7 @@ def sorted_positions(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[
 
 
 def _interruptible(work: Callable[[], Result]) -> Result:
-    # In a thread of its own: Ctrl-C is heard while it continues, and does not wait for it.
+    # Sorting runs in its own thread, so that Ctrl-C works at once.
     done: Future[Result] = Future()
 
     def run() -> None:

@@ -75,7 +75,7 @@ class Found:
 
 
 def _parts(counts: Int[np.ndarray, "N"]) -> Iterator[slice]:
-    # rows that have a bounded number of positions together
+    # in groups of rows with a bounded number of positions
     ends, begin = counts.cumsum(), 0
     while begin < len(counts):
         done = ends[begin - 1] if begin else 0
@@ -129,7 +129,7 @@ def _level_lengths(
     ranks = at[:, None] + np.arange(-most, most)
     shared = index.common(ranks.reshape(-1), np.repeat(queries, 2 * most, 0)).reshape(ranks.shape)
     without = np.full((len(at), 1), queries.shape[1])
-    before = np.concatenate([without, shared[:, :most][:, ::-1]], 1)  # [:, i]: what the i nearest share
+    before = np.concatenate([without, shared[:, :most][:, ::-1]], 1)  # [:, i]: tokens that the i nearest share
     after = np.concatenate([without, shared[:, most:]], 1)
     return np.stack(
         [np.minimum(before[:, : n + 1], after[:, : n + 1][:, ::-1]).max(1) for n in evidence],
@@ -155,7 +155,7 @@ def _ranges(
     return tuple(np.where(none, 0, found) for found in (lengths, low, high))  # type: ignore[return-value]
 
 
-# -- How much each level of a match counts, by the length of the longest match; fitted to held-out text.
+# -- The weight of each level, by the length of the longest match, fitted to held-out text.
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 9, 13, 17, 33, 65)
 """Shortest match length of each group, which has weights of its own; without a match the head predicts alone."""
@@ -278,7 +278,7 @@ def fit_match_weights(
             f"data: must be possible to the head alone (token {int(np.argmin(np.isfinite(log_head)))} is not); give "
             "another text or head"
         )
-    # relative to the larger one, so that neither underflows
+    # relative to the larger number, so that neither underflows
     head = np.exp(log_head)[:, None]
     parts = np.concatenate([head, np.where(found.counts > 0, levels, head)], 1)
     parts = parts / np.maximum(parts.max(1, keepdims=True), np.finfo(float).tiny)
@@ -294,7 +294,7 @@ def best_mixture(parts: Float[np.ndarray, "N C"], prior: Float[np.ndarray, "C"])
 
     Args:
         parts: Probability of each observation by each component, up to a factor of its own.
-        prior: Weights to which so many observations as ``PRIOR`` agree beforehand, all above 0.
+        prior: Weights of the prior, all above 0; the prior counts like ``PRIOR`` observations.
 
     >>> best_mixture(np.zeros((0, 2)), np.array([0.25, 0.75])).tolist()
     [0.25, 0.75]

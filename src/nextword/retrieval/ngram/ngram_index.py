@@ -16,13 +16,13 @@ from nextword.retrieval.ngram.building import BETWEEN
 from nextword.retrieval.ngram.manifest import NAMES, ORDER, STARTS, STREAM, NgramManifest
 
 BELOW = -1
-"""In a query: sorts before every token, and is none."""
+"""Number in a query that sorts before every token, and is not a token."""
 
 ABOVE = 1 << 40
-"""In a query: sorts after every token, and is none."""
+"""Number in a query that sorts after every token, and is not a token."""
 
 _SAMPLES, _SAMPLE = 64, 1024
-"""Stretches, and tokens of each, by which a corpus is known again."""
+"""Number of samples of the corpus in its fingerprint, and tokens per sample."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class NgramIndex:
             middle = (low[open_] + high[open_]) >> 1
             asked = queries[open_]
             tokens = self._before(middle, asked.shape[1])
-            first = (tokens != asked).argmax(1)[:, None]  # 0 where none differs, and nothing is less there
+            first = (tokens != asked).argmax(1)[:, None]  # 0 if no token differs; then the comparison below is false
             less = (np.take_along_axis(tokens, first, 1) < np.take_along_axis(asked, first, 1))[:, 0]
             low[open_[less]] = middle[less] + 1
             high[open_[~less]] = middle[~less]
@@ -116,7 +116,7 @@ class NgramIndex:
     def _before(self, ranks: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
         """The tokens that end at positions of the order, last one first, each plus one."""
         at = self._order[ranks].astype(np.int64)[:, None] + np.arange(length)
-        # beyond the end there is only the mark that the stream ends with, which no query holds
+        # beyond the end is only the mark that ends the stream, which is in no query
         tokens: Int[np.ndarray, "M L"] = self._stream[np.minimum(at, len(self._stream) - 1)].astype(np.int64)
         return tokens
 
@@ -158,8 +158,9 @@ class NgramIndex:
     ) -> list[tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M L"], Int[np.ndarray, "M"], Int[np.ndarray, "M"]]]:
         """The longest match of the last tokens of each context, of any length.
 
-        Contexts are answered in groups: their numbers, their last tokens as a query that is longer than the match
-        (unless the context is not), where the query stands in the order, and the length of the match.
+        The result is a list of groups of contexts. Each group has the numbers of its contexts, their last tokens as a
+        query, the rank of the query in the order, and the length of the match. A query is longer than its match, unless
+        the whole context matches.
         """
         groups = []
         rows, length = np.arange(len(contexts)), start
@@ -225,19 +226,19 @@ class LastTokens:
         return np.where(unknown, BELOW, tokens)
 
 
-assert BELOW < BETWEEN < ABOVE  # a match never goes over the mark between documents, whatever a query holds
+assert BELOW < BETWEEN < ABOVE  # so no match extends over the mark between documents
 
 
-# -- What is scored must not be stored: a text that stands in the corpus is refused.
+# -- A scored text must not be in the corpus.
 
 RUN = 32
-"""Tokens in a row that are looked up together; all of a shorter text."""
+"""Number of consecutive tokens that are searched together; a shorter text is searched as a whole."""
 
 SHORTEST = 8
-"""A text of fewer tokens may stand anywhere, and says nothing."""
+"""Minimum number of tokens of a text that is checked, because shorter texts occur in many corpora."""
 
 STORED = 0.5
-"""A text of which more than this part of the runs stands in the corpus counts as stored."""
+"""A text counts as stored if more than this share of its runs is in the corpus."""
 
 
 def expect_held_out(
@@ -253,7 +254,7 @@ def expect_held_out(
     """
     if len(ids) < SHORTEST:
         return
-    length = min(RUN, len(ids) - 1)  # nothing comes after the last token of a stored document
+    length = min(RUN, len(ids) - 1)  # the index has no entry for the last token of a document
     ends = np.unique(np.append(np.arange(length, len(ids), length), len(ids) - 1))
     queries = np.asarray(ids)[ends[:, None] - 1 - np.arange(length)] + 1
     queries = np.where(queries > 0, queries, BELOW).astype(np.int64)
