@@ -1,6 +1,6 @@
 """Attach a head, check it, generate with it, save it and load it again.
 
-Run it offline on a tiny random model, or on a model of your own:
+Run this script offline on a tiny random model, or on your own model:
 
     python examples/attach_and_generate.py
     python examples/attach_and_generate.py gpt2 mos:3

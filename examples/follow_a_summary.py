@@ -1,4 +1,4 @@
-"""Train two conditioners, with which a small GPT-2 follows a summary that a BERT encodes, and test whether it does.
+"""Train two conditioners that let a small GPT-2 follow a summary, and test whether the model follows the summary.
 
 python examples/follow_a_summary.py
 """

@@ -1,4 +1,4 @@
-"""On an embedded text: train a model, score it, generate with it, and write an HTML page about its predictions.
+"""Train a model on the text in this script, score the model, generate with it, and write a page about its predictions.
 
 The script prints and runs four commands in a new folder:
 
