@@ -11,7 +11,7 @@ from torch import Tensor, distributed, nn
 def best_device() -> torch.device:
     """The accelerator if one is usable, otherwise the CPU.
 
-    A build of torch with CUDA reports an accelerator even on machines without a GPU, so it is also tested.
+    A build of torch with CUDA names an accelerator even on machines without a GPU. So this tests whether it is usable.
     """
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator or torch.device("cpu")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def missing(modules: Iterable[str]) -> list[str]:
-    """The names of modules that cannot be imported. No module is imported to find out."""
+    """The names of modules that cannot be imported. The check does not import any module."""
     return [module for module in modules if not _is_there(module)]
 
 

@@ -138,12 +138,12 @@ def _has_magic(file: Path) -> bool:
 
 
 def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
-    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files and adapters too.
+    """A model, configuration or tokenizer of transformers (``kind.from_pretrained``), also for GGUF files and adapters.
 
-    The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
-    trains and is saved as safetensors. The first reading of a file writes a line to stderr, since it takes a while.
+    The weights of a GGUF file are dequantised, to float32 if no ``dtype`` is given. The result is an ordinary model,
+    which can be trained and is saved as safetensors. The first reading of a file is slow and writes a line to stderr.
 
-    An adapter of peft is merged into the model that it belongs to.
+    An adapter of peft is merged into its base model.
 
     Raises:
         GgufError: If a GGUF file is truncated, lacks weights, or cannot be read by transformers. For other models the

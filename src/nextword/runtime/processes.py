@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 _PATIENCE = timedelta(days=30)
-"""How long a process waits for the main process, which may measure for hours. The launcher ends it if that one ends."""
+"""How long a process waits for the main process, which may measure for hours. If that one ends, all are ended."""
 
 _SPEAKS_FIRST = 5.0
 """Seconds that a process waits before it prints an error, so that the main process can print it first."""

@@ -253,7 +253,7 @@ def _with_later_settings(manifest: dict[str, Any], asked: dict[str, Any]) -> dic
 
 
 def _with_none(manifest: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    # adds None for each setting that is None now and that the manifest lacks, because it was not set
+    # adds None for each setting that the manifest lacks and that has the value None now, because it was not set
     unset = {key: None for key, value in asked.items() if value is None and key not in manifest}
     inner = {
         key: _with_none(manifest[key], value)

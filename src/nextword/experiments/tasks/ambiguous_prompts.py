@@ -200,7 +200,7 @@ class Haystack:
 #
 # It replaces the pretraining of a published model. Every word of the lexicon occurs in statements of its relation, in
 # lists and in short stories, and words repeat as in natural text. No ambiguous template occurs in it.
-#
+
 FACTS_PER_DOCUMENT = 3
 SHARES = {"facts": 0.6, "stories": 0.3, "lists": 0.1}
 """Shares of the documents that state relations, tell a story, or contain the same list twice."""

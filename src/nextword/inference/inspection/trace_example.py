@@ -64,8 +64,8 @@ def trace(
 
     Args:
         model: A model of nextword or transformers, or its folder or hub name. A transformers model is used with the
-            head ``softmax`` and is not changed. Give a model with a conditioner as a folder, or as an ``OpenedModel``,
-            which has two tokenizers.
+            head ``softmax`` and is not changed. Give a model with a conditioner as a folder, or as an ``OpenedModel``.
+        tokenizer: Tokenizer of the model; None if ``model`` includes it.
         text: Text whose tokens are predicted. None: the model generates a text after the prompt or source.
         prompt: Text before ``text``. The model reads it, but its tokens are not in the trace.
         source: Source of an encoder-decoder model.

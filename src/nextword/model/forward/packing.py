@@ -20,7 +20,7 @@ from nextword.runtime.devices import device_of
 if TYPE_CHECKING:
     from nextword.model.modeling import NextWordModel
 
-# -- Why some functions are excluded from compiled graphs: the reasons, one for each place.
+# -- Why some functions are excluded from compiled graphs: the reason for each of three kinds.
 #
 # These functions would be slower in a graph. A graph has one size, so the loss would be computed at every position,
 # padding included, from whole (N, V) tensors that are kept for the backward pass. Outside a graph nothing changes.

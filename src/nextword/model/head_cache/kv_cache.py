@@ -8,8 +8,9 @@ class does, and then changes the head cache. The cache's class, its layers and a
 
 Alternatives, and why they do not work:
 
-- A subclass of our own: transformers (whether to compile) and ``torch.export`` (how to flatten) look at
-``type(cache)``. - An additional layer with the head cache: dynamic caches rely on the number of layers.
+- A subclass of our own: by ``type(cache)`` transformers decides whether to compile (``type(cache) is not
+  DynamicCache``), and ``torch.export`` how to flatten a cache.
+- An additional layer with the head cache: dynamic caches rely on the number of layers.
 - A method on a layer: caches without a configuration have no layer before the first pass.
 - A wrapper around the given cache: ``generate`` returns the wrapper, and we do not see when the caller crops the cache.
 - The model's ``_reorder_cache``: transformers calls it only for beams.

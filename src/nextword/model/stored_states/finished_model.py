@@ -165,8 +165,8 @@ def copy_renamed(source: Path, target: Path, names: Mapping[str, str]) -> None:
 
     Args:
         source: The file.
+        target: The new file, written completely or not at all.
         names: New name of each tensor, by its name in the source; tensors without a new name are left out.
-        names: New name of each tensor by its name in the source; other tensors are left out.
     """
     with open(source, "rb") as old, replacing(target) as new:
         (length,) = struct.unpack("<Q", old.read(8))

@@ -16,7 +16,7 @@ from nextword.runtime.corpora.packed import file_text
 from nextword.runtime.corpora.part_names import PARTS, file_names, is_saved_set, part_files, table_ending, text_files
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
-"""Splits of a single file by lines: the first 90 % for training, the next 5 % for validation, the last 5 % for test."""
+"""Splits of a single file by lines: 90 % for training, then 5 % for validation, and the last 5 % for testing."""
 
 
 @dataclass(frozen=True)

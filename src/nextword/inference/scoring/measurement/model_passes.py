@@ -120,6 +120,7 @@ class ModelPasses:
 #
 # Such a process gets one of these functions with all arguments except the last. The last argument is the model.
 
+
 def describe(settings: ScoreSettings, opened: OpenedModel) -> tuple[dict[str, Any], str]:
     """The fields of ``ModelScore`` for a model, and an identity that does not depend on the model's path.
 
