@@ -42,7 +42,7 @@ def check(
     They must sum to one, must not depend on later tokens, and must be the same with and without the KV cache, alone and
     in a batch. Any transformers model can be checked.
 
-    Exit code 1: a fault was found; 2: something could not be tested.
+    Exit code 1 means that a fault was found, and 2 that something could not be tested.
     """
     if (path is None) == (lm_eval is None):
         raise ValueError("check: must be given either MODEL or --lm-eval")

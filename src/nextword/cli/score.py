@@ -189,8 +189,7 @@ def told_apart(
     """Split the command line into models (by name) and data.
 
     Raises:
-        ValueError: If an argument is neither a model nor data, there is no model or no data, or two models have the
-            same name.
+        ValueError: If an argument is neither a model nor data, there is no model or no data, or models share a name.
     """
     named: dict[str, str] = {}
     texts: list[str] = []

@@ -275,7 +275,7 @@ class UnitTokens(Unit):
 
 
 def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
-    """The unit that is counted: tokens of the named tokenizer, else the samples' own ids, else words.
+    """The unit that is counted: tokens of the named tokenizer, or the samples' own ids, or words if there are no ids.
 
     If a tokenizer is named and the samples have token ids, the ids must come from this tokenizer. The function does not
     check this.

@@ -290,7 +290,7 @@ class NextWordModel(TransformersMixin, HeadGeneration, ContinuousBatching):
                 padding. ``nextword.AuxiliaryTokenizer`` makes all auxiliary inputs.
             memory: Head cache of a long text. The rows of the batch are the text's next windows, in order, and are
                 added to the cache. ``logits`` and ``positions`` then refer to all new positions, in one row.
-            new_positions: Mask (B, T) of the positions that are new to this text; None: all but padding.
+            new_positions: Mask (B, T) of the positions that are new to the text of ``memory``; None: all but padding.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens after ``inputs_embeds``, set by generation.
             return_logits: Whether to compute the (B, T, V) logits. None: yes, except in training with labels, because

@@ -49,7 +49,7 @@ def save_model_folder(
         tokenizer: Tokenizer of the model.
         path: Target folder, which is created if it is missing.
         facts: Content of the model card.
-        auxiliary_tokenizer: Tokenizer of auxiliary texts, written to the folder ``encoder_tokenizer``; None: none.
+        auxiliary_tokenizer: Tokenizer of auxiliary texts, written to the folder ``encoder_tokenizer``, or None.
         write: Function that writes the model to a folder; None: the model's ``save_pretrained``.
 
     Raises:

@@ -28,8 +28,7 @@ def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k:
 
     Two tokens cannot both be first. So Acc@1 only tests whether the most probable token is one of the two.
 
-    ``ranked`` (N, K) has token ids, most probable first, and -1 for "no prediction". ``wanted`` (N, 2) has the correct
-    ids.
+    ``ranked`` (N, K) has ids, most probable first, and -1 for "no prediction". ``wanted`` (N, 2) has the correct ids.
 
     Source: HistAlign (Wan et al., 2023), section 5.3, for k >= 2.
 
@@ -143,7 +142,7 @@ class AccuracyConfig(MetricConfig):
 
 @registry.register("accuracy")
 class Accuracy(Metric):
-    """Accuracy: share of held-out tokens predicted first; hits@k: among the top k. Example: ``accuracy``."""
+    """Accuracy and hits@k: share of held-out tokens predicted first, or among the top k. Example: ``accuracy``."""
 
     Config = AccuracyConfig
     needs = ("target_token_ids", "predictions")

@@ -228,7 +228,7 @@ class TokenRepetitionConfig(NumbersConfig):
 
 @registry.register("token-repetition")
 class TokenRepetition(Metric):
-    """rep/l: predictions that are among the last l tokens; wrep/l: wrong ones. Example: ``token-repetition:128``."""
+    """rep/l and wrep/l: (wrong) predictions that are among the last l tokens. Example: ``token-repetition:128``."""
 
     Config = TokenRepetitionConfig
     needs = ("target_token_ids", "predicted_token_ids")

@@ -140,8 +140,8 @@ def token_facts(
 ) -> TokenFacts:
     """Facts about one token at each position of a distribution.
 
-    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). In each chunk, a product with
-    the vocabulary is computed only once. ``candidates`` and ``positions`` are the numbers of tokens and positions kept.
+    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``). Each product with the
+    vocabulary is computed once. ``candidates`` is the number of most probable tokens, ``positions`` that of positions.
 
     Raises:
         ValueError: If ``ids`` is not one token of the vocabulary per position, or a number is out of range.

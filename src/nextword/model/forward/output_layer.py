@@ -383,7 +383,7 @@ class OutputTap:
 
 
 class _CurrentTap:
-    """The tap of the running call. In eager mode there is one per thread and task; in a traced graph an attribute."""
+    """The tap of the running call. In eager mode each thread and task has a tap; a traced graph has an attribute."""
 
     def __init__(self) -> None:
         self._variable: ContextVar[OutputTap | None] = ContextVar("nextword_tap", default=None)

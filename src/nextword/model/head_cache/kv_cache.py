@@ -205,7 +205,7 @@ class LongMemory(DynamicHeadCache):
     The rows of a pass are windows of one text, in order. Their new positions follow those of the last pass::
 
         memory = LongMemory()
-        for rows, new in windows:  # (B, T) tokens, and True where a window does not repeat the one before
+        for rows, new in windows:  # (B, T) tokens, and True if the window before does not have the token
             distribution = model.distribution(rows, memory=memory, new_positions=new)
 
     A head such as ``cache:long=12288`` sees the last 12,288 positions, wherever the windows begin; earlier positions

@@ -7,14 +7,14 @@ sharing, chunked prompts and preemption work without further code.
 
 How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.head_inputs``::
 
-    memory = SlotMemory(blocks * block_size)  # once, beside the KV cache
+    memory = SlotMemory(blocks * block_size)  # made once, like the KV cache
 
-    # in every pass, once the backbone has given its states
-    slots = SlotMapping.of_blocks(starts, lengths, table, block_size, count)  # where requests and new tokens stand
+    # in every pass, after the backbone has computed its states
+    slots = SlotMapping.of_blocks(starts, lengths, table, block_size, count)  # slots of requests and new tokens
     tokens = PackedTokens(ids, states, layers)
     packed = packed_inputs(head, OutputParts(output_layer), tokens, memory.in_pass(slots))  # writes the new tokens
 
-    # for the rows whose next token is asked for, of any requests; at once or later
+    # for rows of any requests whose next token is needed, now or later
     log_probs = head(packed.last(rows)).log_probs()
 
 An engine that copies a block (for a request with two continuations) calls ``memory.copy`` with the block's slots. If a
